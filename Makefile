@@ -1,0 +1,51 @@
+# `make help` lists the targets. Everything runs in .venv, which each target brings up to date.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help setup demo test test-core test-ray test-long check format bench lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: ## make .venv what the lock says (at once if it is already)
+	@scripts/setup.sh
+
+demo: setup ## show tierledger at work, from nothing
+	@scripts/demo.sh
+
+test: setup ## every test except the long ones
+	@$(PYTEST) -m "not long" --durations=10
+
+test-core: setup ## the tests that need no Ray: unit, contract, property
+	@$(PYTEST) -m "not long and not ray"
+
+test-ray: setup ## the tests on a local Ray cluster
+	@$(PYTEST) -m "ray and not long"
+
+test-long: setup ## every test, with ten thousand examples of each property
+	@$(PYTEST) --hypothesis-profile=nightly --timeout=7200 --durations=10
+
+check: setup ## format, lint, types and imports, in under a minute
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy | sed 's#^\.venv/src/tierledger/##'
+	@$(BIN)/lint-imports
+
+format: setup ## write the code as `make check` wants it
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: setup ## measure
+	@$(BIN)/python -m tierledger.benchmarks
+
+lock: setup ## renew requirements.lock
+	@scripts/lock.sh
+
+clean: ## remove what the targets made
+	@rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache \
+		.mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

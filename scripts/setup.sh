@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Makes .venv what requirements.lock and pyproject.toml say it is; does nothing if it is already.
+#
+# Nothing is fetched that the lock does not name with its hash: packages come as wheels, and the
+# project itself is built with the setuptools of the lock.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() { say "$@"; exit 1; }
+
+# Two `make` at a time would pull the environment from under each other.
+exec 9<"scripts/setup.sh"
+if command -v flock >/dev/null; then flock 9; fi
+
+key() { { cat "$@"; pwd; } | cksum; }
+# A virtual environment holds absolute paths, so a moved or copied tree needs a new one.
+packages_key=$(key requirements.lock scripts/setup.sh)
+project_key="$packages_key $(key pyproject.toml)"
+is() { [ -f "$1" ] && [ "$(<"$1")" = "$2" ]; }
+
+if is .venv/.project "$project_key"; then exit 0; fi
+
+find_python() {
+    local name
+    for name in "${PYTHON:-python3}" python3.13 python3.12 python3.11; do
+        if "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null
+        then
+            command -v "$name"
+            return
+        fi
+    done
+    die "needs Python 3.11, 3.12 or 3.13, found $(python3 --version 2>&1); set PYTHON to one"
+}
+
+# Debian and Ubuntu ship Python without what makes virtual environments.
+ensure_venv() {
+    "$1" -c 'import ensurepip, venv' 2>/dev/null && return
+    local package
+    package=$("$1" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+        die "Python's venv module is missing: run 'sudo apt-get install $package', then repeat"
+    fi
+    say "installing $package"
+    apt-get update -qq >&2
+    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y "$package" >&2
+}
+
+install_packages() {
+    local python
+    python=$(find_python)
+    ensure_venv "$python"
+    say "installing the locked packages into .venv ($("$python" --version))"
+    rm -f .venv/.project
+    "$python" -m venv --clear .venv
+    .venv/bin/pip install --quiet --disable-pip-version-check --no-input \
+        --require-hashes --only-binary :all: --requirement requirements.lock
+    printf '%s\n' "$packages_key" >.venv/.packages
+}
+
+install_project() {
+    say "installing tierledger into .venv"
+    rm -f .venv/.project
+    .venv/bin/pip install --quiet --disable-pip-version-check --no-input \
+        --no-build-isolation --no-deps --no-index --editable .
+    # Python finds `tierledger.<folder>` through the editable install's import hook, which mypy
+    # cannot follow; it reads the same folders through these links (see mypy_path).
+    rm -rf .venv/src
+    mkdir -p .venv/src/tierledger
+    local folder
+    for folder in $(sed -n 's/^"tierledger\.[a-z_]*" = "\(.*\)"$/\1/p' pyproject.toml); do
+        ln -s "../../../$folder" ".venv/src/tierledger/$folder"
+    done
+    printf '%s\n' "$project_key" >.venv/.project
+}
+
+is .venv/.packages "$packages_key" || install_packages
+install_project
+say "ready: .venv/bin/tierledger"

@@ -1,0 +1,53 @@
+"""What every test may rely on: how many examples, what Ray may do, and in which order."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+RAY_TESTS = Path(__file__).parent / "ray"
+
+# No deadline per example: on a busy machine it fails what is right; the test's timeout stands.
+settings.register_profile("dev", max_examples=50, deadline=None)
+settings.register_profile(
+    "ci", max_examples=50, deadline=None, derandomize=True, database=None, print_blob=True
+)
+settings.register_profile("nightly", max_examples=10_000, deadline=None, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what lies in tests/ray, and run it last: what is quick to fail fails first."""
+    for item in items:
+        if RAY_TESTS in item.path.parents:
+            item.add_marker("ray")
+    items.sort(key=needs_ray)
+
+
+def needs_ray(item: pytest.Item) -> bool:
+    return item.get_closest_marker("ray") is not None
+
+
+@pytest.fixture(autouse=True)
+def ray_only_where_marked(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Fail an unmarked test that starts Ray: it would be slow, and would hide a wrong import.
+
+    Ray itself is not imported for this; a test that never loads it pays nothing.
+    """
+    if needs_ray(request.node):
+        yield
+        return
+    if "ray" in sys.modules:
+        monkeypatch.setattr("ray.init", refuse_ray)
+    yield
+    ray = sys.modules.get("ray")
+    assert ray is None or not ray.is_initialized(), "mark this test `ray`: it started Ray"
+
+
+def refuse_ray(*_args: object, **_options: object) -> None:
+    pytest.fail("only tests marked `ray` may start Ray")

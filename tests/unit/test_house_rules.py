@@ -1,0 +1,188 @@
+"""House rules that no linter knows. Each failure says what to do instead."""
+
+import ast
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PARTS = ("events", "storage", "actors", "simulation", "cli", "benchmarks")
+
+MODULE_LINES_MAX = 400
+"""What one sitting can hold; the next line is better spent on a second file."""
+FUNCTION_LINES_MAX = 50
+"""One screen."""
+
+VAGUE_NAMES = {"utils", "util", "helpers", "common", "misc", "base", "manager"}
+TEXT_SUFFIXES = {"", ".cfg", ".in", ".ini", ".json", ".lock", ".md", ".py", ".sh", ".toml"}
+NO_TEXT_OF_OURS = {"LICENSE"}
+
+# Put together from halves, so that this file does not break its own rules.
+REMINDER = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+FORBIDDEN = {
+    "a path of one machine": re.compile(r"(?<![\w.~-])/(?:home|root|work|Users)/\w"),
+    "the number of an issue": re.compile(r"\b(?:[Ii]ssue|PR|GH)[ -]#?\d+|(?<![\w&/])#\d+\b"),
+    "a package host": re.compile(r"\b(?:files\.)?(?:py" + r"pi|pythonhosted)\.(?:org|io)\b"),
+}
+
+
+def sources() -> list[Path]:
+    return [path for part in (*PARTS, "tests") for path in sorted((ROOT / part).rglob("*.py"))]
+
+
+def texts() -> Iterator[Path]:
+    """Every file that is, or could be, committed and is meant for reading."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.splitlines()
+    # Without git (an unpacked archive) the sources are what can be told from what was built.
+    for path in [ROOT / name for name in listed] or sources():
+        readable = path.suffix in TEXT_SUFFIXES and path.name not in NO_TEXT_OF_OURS
+        if readable and path.is_file():
+            yield path
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def attributes(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield f"{node.value.id}.{node.attr}"
+
+
+SOURCES = sources()
+PRODUCT = [path for path in SOURCES if path.relative_to(ROOT).parts[0] in PARTS[:-1]]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_a_module_fits_in_one_reading(path: Path) -> None:
+    lines = path.read_text().count("\n")
+
+    assert lines <= MODULE_LINES_MAX, f"{lines} lines: split it by what changes together"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_a_function_fits_on_one_screen(path: Path) -> None:
+    functions = [
+        node
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+
+    long = {
+        node.name: lines
+        for node in functions
+        if (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
+    }
+
+    assert not long, f"take a step out of each and name it: {long}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_a_module_is_named_after_what_it_holds(path: Path) -> None:
+    assert path.stem.strip("_") not in VAGUE_NAMES, "name the noun that the file is about"
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in SOURCES if path.name == "__init__.py"], ids=name
+)
+def test_a_package_starts_with_a_docstring_and_nothing_else(path: Path) -> None:
+    body = ast.parse(path.read_text()).body
+
+    assert len(body) == 1, "import from the module that defines it, not from the package"
+    assert isinstance(body[0], ast.Expr)
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=name)
+def test_ray_is_imported_only_by_its_shells(path: Path) -> None:
+    rays = [module for module in imported(ast.parse(path.read_text())) if ray_like(module)]
+
+    assert not rays or path.name.startswith("ray_"), "go through a module named ray_*.py"
+
+
+ENVIRONMENT_READERS = {
+    "cli/settings.py",
+    "actors/ray_cluster.py",  # Ray takes some of its settings from there and nowhere else.
+}
+
+
+def ray_like(module: str) -> bool:
+    return module.partition(".")[0] == "ray"
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=name)
+def test_the_environment_is_read_in_one_place(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+
+    used = {*imported(tree), *attributes(tree)} & {"os.environ", "os.getenv"}
+
+    assert not used or name(path) in ENVIRONMENT_READERS, "take it as a setting"
+
+
+def test_nobody_leaves_a_reminder_in_the_code() -> None:
+    left = [name(path) for path in texts() if REMINDER.search(path.read_text())]
+
+    assert not left, "do it, or say in a comment why it is as it is"
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_the_text_is_about_the_project_alone(what: str) -> None:
+    found = [
+        f"{name(path)}: {match[0]}"
+        for path in texts()
+        for match in FORBIDDEN[what].finditer(path.read_text())
+    ]
+
+    assert not found, f"{what} means nothing to a reader elsewhere"
+
+
+def test_the_lock_names_no_host_and_hashes_everything() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    pins = re.findall(r"^[\w.-]+==\S+.*$", lock, flags=re.MULTILINE)
+
+    assert "://" not in lock
+    assert pins
+    assert lock.count("--hash=") >= len(pins)
+    assert all(pin.endswith("\\") for pin in pins), "a package without a hash"
+
+
+def test_every_folder_with_code_is_a_package_that_is_installed() -> None:
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    folders = {
+        f"tierledger.{'.'.join(path.parent.relative_to(ROOT).parts)}"
+        for path in SOURCES
+        if path.relative_to(ROOT).parts[0] != "tests"
+    }
+
+    missing = folders - set(setuptools["packages"])
+
+    assert not missing, "add it to packages in pyproject.toml"
+
+
+def test_every_decision_is_linked_from_the_architecture() -> None:
+    architecture = ROOT / "docs" / "architecture.md"
+    text = architecture.read_text() if architecture.exists() else None
+    decisions = sorted((ROOT / "docs" / "adr").glob("*.md"))
+
+    unlinked = [path.name for path in decisions if text is not None and path.name not in text]
+
+    assert decisions
+    assert not unlinked
