@@ -1,0 +1,1 @@
+"""The domain: identifiers, metadata, lifecycle, events, rules, codecs and errors. Pure."""

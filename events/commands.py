@@ -1,0 +1,93 @@
+"""What callers ask of a partition's leader."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from tierledger.events.kafka_codec import KafkaRecord
+from tierledger.events.log_events import Origin
+from tierledger.events.metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+)
+
+
+class Claim(NamedTuple):
+    """Under which announcement a writer believes that it leads."""
+
+    broker_id: int
+    incarnation: int
+    announcement: int
+
+
+class OpenSession(NamedTuple):
+    """Lead on behalf of `claim`'s broker."""
+
+    claim: Claim
+    assignment: int
+    leader_epoch: int | None
+    topic: str
+    import_cluster: str | None = None
+
+
+class CloseSession(NamedTuple):
+    """Stop leading; only the session that `claim` holds is closed."""
+
+    claim: Claim
+    reason: str
+
+
+class AddSegment(NamedTuple):
+    """Record that the copy of a segment starts."""
+
+    claim: Claim
+    origin: Origin
+    metadata: RemoteLogSegmentMetadata
+
+
+class UpdateSegment(NamedTuple):
+    """Move a segment on in its life."""
+
+    claim: Claim
+    origin: Origin
+    update: RemoteLogSegmentMetadataUpdate
+
+
+class PutPartitionDelete(NamedTuple):
+    """Move the deletion of the whole partition on."""
+
+    claim: Claim
+    origin: Origin
+    metadata: RemotePartitionDeleteMetadata
+
+
+class ImportedRecord(NamedTuple):
+    """One record of a recorded `__remote_log_metadata`, where and when it stood."""
+
+    metadata_partition: int
+    offset: int
+    timestamp_ms: int
+    record: KafkaRecord
+
+
+class ImportRecords(NamedTuple):
+    """Take over recorded history, by the rules of Kafka's own consumer."""
+
+    claim: Claim
+    records: tuple[ImportedRecord, ...]
+
+
+class DropTombstones(NamedTuple):
+    """Forget ids that were deleted longer ago than the retention."""
+
+
+Command: TypeAlias = (
+    OpenSession
+    | CloseSession
+    | AddSegment
+    | UpdateSegment
+    | PutPartitionDelete
+    | ImportRecords
+    | DropTombstones
+)

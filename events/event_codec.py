@@ -1,0 +1,164 @@
+"""Events as bytes: msgpack, versioned, checksummed, chained.
+
+One event is `crc32 (4 bytes, big-endian) | msgpack [position, session, type, version,
+log_time_ms, broker_id, request_id, hash of the predecessor, fields]`. The hash covers the
+predecessor's stored bytes, so two replicas hold the same log iff the hash of one event agrees.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+
+from tierledger.events import log_events
+from tierledger.events.errors import CorruptLog, FormatTooNew
+from tierledger.events.log_events import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    Upcaster = Callable[[list[Any]], list[Any]]
+
+HASH_BYTES = 16
+EVENT_BYTES_MAX = 16 * 1024 * 1024
+"""Largest stored event; custom metadata is bounded at 1 MiB long before."""
+
+EventTypes = Sequence[tuple[int, type[Any], int]]
+
+TYPES: EventTypes = (
+    (1, log_events.SessionOpened, 1),
+    (2, log_events.SessionClosed, 1),
+    (3, log_events.SessionDisputed, 1),
+    (4, log_events.SegmentAdded, 1),
+    (5, log_events.SegmentUpdated, 1),
+    (6, log_events.PartitionDeleteUpdated, 1),
+    (7, log_events.ImportRecordDropped, 1),
+    (8, log_events.TombstonesDropped, 1),
+)
+"""Type number, class, and the version that is written today."""
+
+UPCASTERS: dict[tuple[int, int], Upcaster] = {}
+"""(type, version) to a function from that version's fields to the next version's."""
+
+_pack = msgpack.Packer(autoreset=True).pack
+_unhashed = blake2b(digest_size=HASH_BYTES)
+_new = tuple.__new__  # A named tuple's own constructor costs twice as much.
+
+
+def genesis(cluster_id: str, topic_id: bytes, partition: int) -> bytes:
+    """The hash that stands before a partition's first event; no two partitions share it."""
+    text = _pack(("tierledger", cluster_id, bytes(topic_id), partition))
+    return blake2b(text, digest_size=HASH_BYTES).digest()
+
+
+def chain(stored: bytes) -> bytes:
+    """The hash of one stored event, which its successor carries."""
+    return blake2b(stored, digest_size=HASH_BYTES).digest()
+
+
+class EventCodec:
+    """Turns the events of one kind of log into bytes and back."""
+
+    def __init__(
+        self, types: EventTypes, upcasters: Mapping[tuple[int, int], Upcaster] | None = None
+    ) -> None:
+        """Know `types`: number, class, and the version that is written.
+
+        `upcasters` map (type, version) to a function from that version's fields to the next's.
+        """
+        self._by_number = {number: (kind, version) for number, kind, version in types}
+        self._by_class = {kind: (number, version) for number, kind, version in types}
+        self._upcasters = dict(upcasters or {})
+
+    def encode(self, event: Event, previous: bytes) -> bytes:
+        """The stored bytes of `event`, which follows the event whose hash is `previous`."""
+        number, version = self._by_class[type(event.body)]
+        packed: bytes = _pack(
+            (
+                event.position,
+                event.session,
+                number,
+                version,
+                event.log_time_ms,
+                event.broker_id,
+                event.request_id,
+                previous,
+                event.body,
+            )
+        )
+        return zlib.crc32(packed).to_bytes(4, "big") + packed
+
+    def decode(
+        self, stored: Iterable[bytes], position: int, previous: bytes
+    ) -> tuple[list[Event], bytes]:
+        """The events of one batch, and the hash of the last of them.
+
+        Args:
+            stored: Stored events, consecutive.
+            position: Where the first must stand.
+            previous: The hash of the event before it.
+
+        Raises:
+            CorruptLog: A checksum, a position or the chain does not fit.
+            FormatTooNew: An event of a type or version that this program does not know.
+        """
+        events: list[Event] = []
+        for data in stored:
+            events.append(self._decode(data, position, previous))
+            hashed = _unhashed.copy()  # Half the cost of a new one.
+            hashed.update(data)
+            previous = hashed.digest()
+            position += 1
+        return events, previous
+
+    def _decode(self, data: bytes, position: int, previous: bytes) -> Event:
+        packed = data[4:]
+        if zlib.crc32(packed) != int.from_bytes(data[:4], "big"):
+            raise CorruptLog(f"position {position}: the checksum of {len(data)} bytes is wrong")
+        try:
+            at, session, number, version, log_time, broker, request, before, fields = (
+                msgpack.unpackb(packed, use_list=False)
+            )
+            if at != position:
+                raise CorruptLog(f"position {position}: the event says it stands at {at}")
+            if before != previous:
+                raise CorruptLog(f"position {position}: the predecessor's hash does not match")
+            known = self._by_number.get(number)
+            if known is None:
+                raise FormatTooNew(f"position {position}: event type {number} is unknown here")
+            kind, current = known
+            if type(fields) is not tuple:
+                raise TypeError(f"expected an array of fields, found {type(fields).__name__}")
+            if version != current:
+                fields = self._upcast(position, number, version, current, fields)
+            return _new(Event, (at, session, log_time, broker, request, kind._make(fields)))
+        except (ValueError, TypeError, LookupError) as error:
+            # A right checksum over bytes that we never wrote.
+            raise CorruptLog(f"position {position}: not an event ({error})") from error
+
+    def _upcast(
+        self, position: int, number: int, version: int, current: int, fields: Sequence[Any]
+    ) -> list[Any]:
+        if version > current:
+            raise FormatTooNew(
+                f"position {position}: event type {number} in version {version}, "
+                f"this program reads up to {current}"
+            )
+        risen = list(fields)
+        for step in range(version, current):
+            upcaster = self._upcasters.get((number, step))
+            if upcaster is None:
+                raise CorruptLog(f"position {position}: type {number} has no version {step}")
+            risen = upcaster(risen)
+        return risen
+
+
+PARTITION_CODEC = EventCodec(TYPES, UPCASTERS)
+"""Reads and writes the logs of partitions."""
+
+encode_event = PARTITION_CODEC.encode
+decode_events = PARTITION_CODEC.decode

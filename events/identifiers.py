@@ -1,0 +1,88 @@
+"""What things are called: topics, partitions and segments, as Kafka names them."""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from typing_extensions import override
+
+from tierledger.events.errors import InvalidArgument
+
+UUID_BYTES: Final = 16
+
+_UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}(?:==)?", re.ASCII)
+
+
+class Uuid(bytes):
+    """Kafka's 128-bit id: its 16 big-endian bytes, and equal to them.
+
+    `str()` gives Kafka's text: URL-safe base64 without padding, 22 characters.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, value: bytes) -> Uuid:
+        """An id of exactly 16 bytes.
+
+        Raises:
+            InvalidArgument: `value` has another length.
+        """
+        if len(value) != UUID_BYTES:
+            raise InvalidArgument(
+                f"expected {UUID_BYTES} bytes for an id, got {len(value)}: {value[:32]!r}"
+            )
+        return bytes.__new__(cls, value)
+
+    @classmethod
+    def parse(cls, text: str) -> Uuid:
+        """The id that `text` spells.
+
+        Raises:
+            InvalidArgument: `text` is not 22 characters of URL-safe base64 (Kafka lets two
+                `=` of padding follow, and so do we).
+        """
+        if _UUID_TEXT.fullmatch(text) is None:
+            raise InvalidArgument(
+                f"expected 22 characters of URL-safe base64 for an id, got {text[:64]!r}"
+            )
+        return cls(base64.urlsafe_b64decode(text[:22] + "=="))
+
+    @override
+    def __str__(self) -> str:
+        return base64.urlsafe_b64encode(self)[:22].decode("ascii")
+
+    @override
+    def __repr__(self) -> str:
+        return f"Uuid({str(self)!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIdPartition:
+    """One partition of a topic: its id and number.
+
+    The topic's name is an attribute, not part of the identity: two names for one id are an
+    anomaly of the sender, not two partitions. (Kafka compares the name, too.)
+    """
+
+    topic_id: Uuid
+    partition: int
+    topic: str = field(compare=False)
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.topic_id}:{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteLogSegmentId:
+    """One attempt to copy a segment; a retry of the same segment gets a new `id`."""
+
+    topic_id_partition: TopicIdPartition
+    id: Uuid
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.topic_id_partition}/{self.id}"

@@ -1,0 +1,60 @@
+"""Tagged fields of a newer Kafka, kept beside the object that has no place for them."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple, TypeAlias
+
+Tags: TypeAlias = "tuple[tuple[int, bytes], ...]"
+"""One struct's tagged fields, (tag, content), in the order in which they stood."""
+
+EpochTags: TypeAlias = "tuple[tuple[int, Tags], ...]"
+"""Tagged fields by leader epoch; only of entries that have any."""
+
+
+class UnknownTags(NamedTuple):
+    """What a record held beyond its object: nearly always nothing."""
+
+    partition: Tags = ()
+    segment: Tags = ()
+    epochs: EpochTags = ()
+    record: Tags = ()
+    verbatim: bytes | None = None
+    """The whole record, if a writer with these tags would spell it differently: leader epochs
+    not ascending or repeated, a number in more bytes than it needs, false written out."""
+
+    def to_plain(self) -> tuple[object, ...] | None:
+        """These tags as tuples, numbers and bytes, or None if there are none.
+
+        Tuples, because an event that holds them equals itself when it is read back.
+        """
+        return None if self == NO_TAGS else tuple(self)
+
+    @staticmethod
+    def from_plain(plain: Any) -> UnknownTags:  # noqa: ANN401 - msgpack's lists or tuples.
+        """The tags that `to_plain` made `plain` of."""
+        if plain is None:
+            return NO_TAGS
+        partition, segment, epochs, record, verbatim = plain
+        return UnknownTags(
+            _tuples(partition),
+            _tuples(segment),
+            tuple((epoch, _tuples(tags)) for epoch, tags in epochs),
+            _tuples(record),
+            verbatim,
+        )
+
+
+NO_TAGS: Final = UnknownTags()
+
+
+def unknown_tags(
+    partition: Tags, segment: Tags, epochs: EpochTags, record: Tags
+) -> UnknownTags:
+    """These tags; the one `NO_TAGS` if there are none, which is nearly always."""
+    if partition or segment or epochs or record:
+        return UnknownTags(partition, segment, epochs, record)
+    return NO_TAGS
+
+
+def _tuples(plain: Any) -> Tags:  # noqa: ANN401 - msgpack's lists or tuples.
+    return tuple((tag, data) for tag, data in plain)

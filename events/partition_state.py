@@ -1,0 +1,275 @@
+"""One partition's state: the fold of its log up to a position.
+
+Rule 1: only `evolve` changes a state, in place, and only with events that are durable.
+Rule 2: everything here follows from the events alone; no setting, clock or order of arrival
+enters, so two replicas at one position have one digest.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import msgpack
+
+from tierledger.events.epoch_tables import EpochTables
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.lifecycle import RemotePartitionDeleteState
+from tierledger.events.paged_map import PagedMap
+from tierledger.events.segment_rows import SegmentRows
+
+REQUESTS_KEPT = 256
+"""Requests of one origin whose outcome is remembered: four rounds of 64 outstanding calls."""
+
+PENDING_MAX = 512
+"""Changed rows whose hashes are brought up to date in one go: about 0.5 ms."""
+
+DIGEST_MODULUS = 1 << 128
+
+
+class Session(NamedTuple):
+    """Who leads, or led last: the pair (incarnation, announcement) is the lease."""
+
+    number: int
+    broker_id: int
+    incarnation: int
+    announcement: int
+    assignment: int
+    leader_epoch: int | None
+    import_cluster: str | None
+    is_open: bool
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        return (self.incarnation, self.announcement)
+
+
+class DeleteMetadata(NamedTuple):
+    """How far the deletion of the whole partition has come."""
+
+    state: int
+    broker_id: int
+    event_timestamp_ms: int
+
+
+class Tombstones:
+    """Ids of deleted segments, in the order of their deletion."""
+
+    __slots__ = ("_positions", "by_position", "digest")
+
+    def __init__(self) -> None:
+        self.by_position: PagedMap[int, bytes] = PagedMap()
+        """Position of the deletion to id (16 bytes) and log time (8 bytes)."""
+        self._positions = SegmentRows()
+        self.digest = 0
+
+    def __contains__(self, segment_id: bytes) -> bool:
+        return self._positions.get(segment_id) is not None
+
+    def __len__(self) -> int:
+        return len(self.by_position)
+
+    def position_of(self, segment_id: bytes) -> int | None:
+        """Where `segment_id` was deleted, if that is remembered."""
+        position = self._positions.get(segment_id)
+        return None if position is None else int.from_bytes(position, "big")
+
+    def add(self, segment_id: bytes, position: int, log_time_ms: int) -> None:
+        value = segment_id + log_time_ms.to_bytes(8, "big", signed=True)
+        self.by_position.set(position, value)
+        self.index(position, value)
+
+    def index(self, position: int, value: bytes) -> None:
+        """Make an entry of `by_position` findable by its id."""
+        self._positions.put(value[:16], position.to_bytes(8, "big"))
+        self.digest = (self.digest + hash_of(value)) % DIGEST_MODULUS
+
+    def drop(self, segment_id: bytes) -> None:
+        """Forget `segment_id`, as after a resurrection that history records."""
+        position = self.position_of(segment_id)
+        if position is not None:
+            self.drop_at(position)
+
+    def drop_at(self, position: int) -> None:
+        value = self.by_position.get(position)
+        if value is not None:
+            self.by_position.delete(position)
+            self._positions.drop(value[:16])
+            self.digest = (self.digest - hash_of(value)) % DIGEST_MODULUS
+
+    def oldest(self, limit: int) -> list[tuple[int, int]]:
+        """Position and log time of the first `limit` tombstones."""
+        found: list[tuple[int, int]] = []
+        for position, value in self.by_position.items():
+            if len(found) == limit:
+                break
+            found.append((position, int.from_bytes(value[16:], "big", signed=True)))
+        return found
+
+
+class PartitionState:
+    """What one log says up to `next_position`. Read it through `answers`."""
+
+    __slots__ = (
+        "bytes_by_state",
+        "chain_hash",
+        "changed_rows",
+        "count_by_state",
+        "delete",
+        "disputes",
+        "dropped",
+        "epochs",
+        "heard",
+        "imported",
+        "log_time_ms",
+        "next_position",
+        "pending",
+        "removed_epochs",
+        "requests",
+        "rows",
+        "rows_digest",
+        "session",
+        "strays",
+        "tombstones",
+        "topic_id_partition",
+        "tracks_changes",
+    )
+
+    def __init__(
+        self,
+        topic_id_partition: TopicIdPartition,
+        chain_hash: bytes,
+        *,
+        tracks_changes: bool = False,
+    ) -> None:
+        self.topic_id_partition = topic_id_partition
+        self.next_position = 0
+        self.chain_hash = chain_hash
+        """Hash of the last event, or the genesis hash."""
+        self.log_time_ms = 0
+        self.session: Session | None = None
+        self.heard: dict[int, tuple[int, int]] = {}
+        """Per broker the newest (incarnation, announcement) that opened a session."""
+        self.requests: dict[int, dict[bytes, int]] = {}
+        """Per origin, request id to the position it led to, oldest first."""
+        self.delete: DeleteMetadata | None = None
+        self.imported: dict[tuple[str, int], int] = {}
+        """(cluster, metadata partition) to the last offset imported from there."""
+        self.dropped: dict[str, int] = {}
+        """Imported records without effect, by reason."""
+        self.disputes = 0
+        self.rows = SegmentRows()
+        self.epochs: dict[int, EpochTables] = {}
+        self.strays: dict[bytes, tuple[int, ...]] = {}
+        """Id to epochs whose `unreferenced` holds it though its metadata names them no more."""
+        self.tombstones = Tombstones()
+        self.count_by_state = [0, 0, 0]
+        self.bytes_by_state = [0, 0, 0]
+        self.rows_digest = 0
+        self.pending: dict[bytes, bytes | None] = {}
+        """Rows changed since the digest was settled, as they were before."""
+        self.tracks_changes = tracks_changes
+        self.changed_rows: set[bytes] = set()
+        """Ids that a checkpoint has still to write or remove."""
+        self.removed_epochs: set[int] = set()
+
+    # What `decide` asks of a state; an `Overlay` answers the same.
+
+    def row(self, segment_id: bytes) -> bytes | None:
+        return self.rows.get(segment_id)
+
+    def is_deleted(self, segment_id: bytes) -> bool:
+        return segment_id in self.tombstones
+
+    def seen(self, broker_id: int, request_id: bytes) -> int | None:
+        """The position a request of `broker_id` led to, if it is remembered."""
+        return self.requests.get(broker_id, {}).get(request_id)
+
+    def imported_offset(self, cluster: str, metadata_partition: int) -> int:
+        return self.imported.get((cluster, metadata_partition), -1)
+
+    def last_heard(self, broker_id: int) -> tuple[int, int]:
+        return self.heard.get(broker_id, (-1, -1))
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the partition's own deletion is complete."""
+        return (
+            self.delete is not None
+            and self.delete.state == RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+        )
+
+    @property
+    def is_open(self) -> bool:
+        return self.session is not None and self.session.is_open
+
+    # The digest.
+
+    def settle(self) -> None:
+        """Bring the digest of the rows up to date; at most `PENDING_MAX` rows."""
+        total = self.rows_digest
+        for segment_id, before in self.pending.items():
+            if before is not None:
+                total -= hash_of(before)
+            after = self.rows.get(segment_id)
+            if after is not None:
+                total += hash_of(after)
+        self.rows_digest = total % DIGEST_MODULUS
+        if self.tracks_changes:
+            self.changed_rows.update(self.pending)
+        self.pending.clear()
+
+    def digest(self) -> bytes:
+        """16 bytes that agree iff the states do: a multiset hash of rows, plus the rest."""
+        self.settle()
+        rest = msgpack.packb(
+            [
+                self.next_position,
+                self.chain_hash,
+                self.rows_digest.to_bytes(16, "big"),
+                self.tombstones.digest.to_bytes(16, "big"),
+                self.head_fields(),
+                [
+                    [epoch, tables.highest, tables.size, len(tables.unreferenced)]
+                    for epoch, tables in sorted(self.epochs.items())
+                ],
+            ]
+        )
+        return blake2b(rest, digest_size=16).digest()
+
+    def head_fields(self) -> list[Any]:
+        """All that is neither a row nor an epoch's table, as plain data in a fixed order."""
+        return [
+            self.log_time_ms,
+            None if self.session is None else list(self.session),
+            [[broker, *pair] for broker, pair in sorted(self.heard.items())],
+            [
+                [broker, [[request, position] for request, position in kept.items()]]
+                for broker, kept in sorted(self.requests.items())
+            ],
+            None if self.delete is None else list(self.delete),
+            [[*source, offset] for source, offset in sorted(self.imported.items())],
+            sorted([reason, count] for reason, count in self.dropped.items()),
+            sorted([segment_id, list(epochs)] for segment_id, epochs in self.strays.items()),
+            list(self.count_by_state),
+            list(self.bytes_by_state),
+            self.disputes,
+        ]
+
+    def restore_head(self, fields: list[Any]) -> None:
+        """Take over what `head_fields` gave."""
+        log_time, session, heard, requests, delete, imported, dropped, strays, *rest = fields
+        self.log_time_ms = log_time
+        self.session = None if session is None else Session(*session)
+        self.heard = {broker: (first, second) for broker, first, second in heard}
+        self.requests = {broker: dict(kept) for broker, kept in requests}
+        self.delete = None if delete is None else DeleteMetadata(*delete)
+        self.imported = {(cluster, at): offset for cluster, at, offset in imported}
+        self.dropped = dict(dropped)
+        self.strays = {segment_id: tuple(epochs) for segment_id, epochs in strays}
+        self.count_by_state, self.bytes_by_state, self.disputes = rest
+
+
+def hash_of(data: bytes) -> int:
+    """One element's share of a multiset hash."""
+    return int.from_bytes(blake2b(data, digest_size=16).digest(), "big")

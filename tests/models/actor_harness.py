@@ -1,0 +1,231 @@
+"""A leader or follower without a host: what it asks of its store waits until a test says so."""
+
+from collections import deque
+from itertools import count
+
+from tests.models.driven_partition import CLAIM, GENESIS, TIP, command_of
+from tests.models.slow_model import COPY_FINISHED, Add, Record, Update
+from tierledger.actors import messages as msg
+from tierledger.actors.follower import Follower
+from tierledger.actors.leader import Leader
+from tierledger.events import commands as cmd
+from tierledger.events.decide import Limits
+from tierledger.events.errors import RemoteStorageError
+from tierledger.events.log_events import Event, Origin
+from tierledger.events.partition_state import PartitionState
+from tierledger.storage.event_log import StoredBatch, decode_batch
+from tierledger.storage.serde import MsgpackSerDe
+
+SERDE = MsgpackSerDe()
+NOW_MS = 1_700_000_000_000
+BATCHES_PER_READ = 3
+
+CREATED = msg.AppendOutcome.CREATED
+EXISTS = msg.AppendOutcome.EXISTS
+UNKNOWN = msg.AppendOutcome.UNKNOWN
+
+
+class SlotStore:
+    """Dense slots, each created once; what the log of one partition stands in."""
+
+    def __init__(self) -> None:
+        self.slots: list[bytes] = []
+
+    def create(self, number: int, value: bytes) -> msg.AppendOutcome:
+        assert number <= len(self.slots), "a leader never skips a slot"
+        if number < len(self.slots):
+            return EXISTS
+        self.slots.append(value)
+        return CREATED
+
+    def read(self, number: int) -> bytes | None:
+        return self.slots[number] if number < len(self.slots) else None
+
+    def read_from(self, number: int) -> tuple[StoredBatch, ...]:
+        ahead = self.slots[number : number + BATCHES_PER_READ]
+        return tuple(StoredBatch(at, value) for at, value in enumerate(ahead, number))
+
+    def events(self) -> list[Event]:
+        """All events, verified."""
+        events: list[Event] = []
+        previous = GENESIS
+        for number, value in enumerate(self.slots):
+            decoded = decode_batch(SERDE, StoredBatch(number, value), len(events), previous)
+            events += decoded.events
+            previous = decoded.chain_hash
+        return events
+
+
+class Harness:
+    """Feeds a machine, keeps what it says, and holds what it asks of the store."""
+
+    def __init__(self, machine: Leader | Follower, store: SlotStore) -> None:
+        self.machine = machine
+        self.store = store
+        self.asked: deque[msg.ReadLog | msg.Append | msg.ReadSlot | msg.WriteCheckpoint] = (
+            deque()
+        )
+        self.said: list[msg.Reply | msg.ReplyError | msg.Answer] = []
+        self.answered_at: dict[int, int] = {}
+        """Position of the state that each answer was given from."""
+        self.alarms: list[msg.Alarm] = []
+        self.hints: list[int] = []
+        self.gone: list[msg.Gone] = []
+        self._callers = count(1)
+
+    def feed(self, stimulus: msg.Stimulus) -> None:
+        for effect in self.machine.handle(stimulus):
+            match effect:
+                case msg.ReadLog() | msg.Append() | msg.ReadSlot() | msg.WriteCheckpoint():
+                    self.asked.append(effect)
+                case msg.Reply() | msg.ReplyError() | msg.Answer():
+                    self._say(effect)
+                case msg.HeadMoved(position=position):
+                    self.hints.append(position)
+                case msg.Alarm():
+                    self.alarms.append(effect)
+                case msg.Gone():
+                    self.gone.append(effect)
+
+    def _say(self, effect: msg.Reply | msg.ReplyError | msg.Answer) -> None:
+        if effect.reply_to is not None:
+            self.said.append(effect)
+            if isinstance(effect, msg.Answer):
+                self.answered_at[effect.reply_to] = self.machine.position
+
+    # The store's side.
+
+    def load(self) -> None:
+        """Start from a blank state, as without a checkpoint."""
+        self.feed(msg.StateLoaded(PartitionState(TIP, GENESIS), 0))
+
+    def step(self) -> None:
+        """Let the store do the next thing it was asked, faultlessly."""
+        effect = self.asked.popleft()
+        match effect:
+            case msg.ReadLog(number=number):
+                self.feed(msg.LogRead(number, self.store.read_from(number)))
+            case msg.Append(number=number, value=value):
+                self.feed(msg.AppendAnswered(number, self.store.create(number, value)))
+            case msg.ReadSlot(number=number):
+                self.feed(msg.SlotRead(number, self.store.read(number)))
+            case msg.WriteCheckpoint():
+                self.feed(msg.CheckpointDone(stored=True))
+
+    def settle(self) -> None:
+        """Let the store do all it was asked, and all that follows from that."""
+        while self.asked:
+            self.step()
+
+    def expect_append(self) -> msg.Append:
+        """The append that waits, which the test answers itself."""
+        effect = self.asked.popleft()
+        assert isinstance(effect, msg.Append), effect
+        return effect
+
+    def expect_probe(self) -> msg.ReadSlot:
+        effect = self.asked.popleft()
+        assert isinstance(effect, msg.ReadSlot), effect
+        return effect
+
+    # The callers' side.
+
+    def write(self, record: Record, claim: cmd.Claim = CLAIM, request: bytes = b"") -> int:
+        """The caller who asked to write `record`; later repeats carry the same `request`."""
+        origin = Origin(claim.broker_id, request or None)
+        return self.command(command_of(record, claim, origin))
+
+    def command(self, command: cmd.Command) -> int:
+        caller = next(self._callers)
+        self.feed(msg.CommandArrived(caller, command, NOW_MS))
+        return caller
+
+    def ask(self, query: msg.Query | None = None, position_min: int = -1) -> int:
+        caller = next(self._callers)
+        self.feed(msg.QueryArrived(caller, query or msg.Query("lookup"), position_min))
+        return caller
+
+    def assign(
+        self, number: int, claim: cmd.Claim = CLAIM, leader_epoch: int | None = None
+    ) -> int:
+        caller = next(self._callers)
+        self.feed(assigned(number, claim, leader_epoch, reply_to=caller))
+        return caller
+
+    def stop(self, *, is_released: bool = True, waits: bool = False) -> int | None:
+        caller = next(self._callers) if waits else None
+        self.feed(msg.StopArrived(caller, NOW_MS, is_released))
+        return caller
+
+    def heard(self, caller: int) -> msg.Reply | msg.ReplyError | msg.Answer | None:
+        """What `caller` was told, at most once; none as long as it waits."""
+        found = [one for one in self.said if one.reply_to == caller]
+        assert len(found) <= 1, f"caller {caller} was told twice: {found}"
+        return found[0] if found else None
+
+    def position_for(self, caller: int) -> int:
+        """The position that `caller`'s write holds from."""
+        heard = self.heard(caller)
+        assert isinstance(heard, msg.Reply), heard
+        return heard.position
+
+    def error_for(self, caller: int) -> RemoteStorageError:
+        heard = self.heard(caller)
+        assert isinstance(heard, msg.ReplyError), heard
+        return heard.error
+
+
+def assigned(
+    number: int,
+    claim: cmd.Claim = CLAIM,
+    leader_epoch: int | None = None,
+    reply_to: msg.ReplyTo = None,
+) -> msg.Assigned:
+    assignment = msg.Assignment(number, claim, leader_epoch, TIP.topic)
+    return msg.Assigned(assignment, reply_to, NOW_MS)
+
+
+def new_leader(
+    store: SlotStore,
+    number: int = 1,
+    claim: cmd.Claim = CLAIM,
+    *,
+    leader_epoch: int | None = None,
+    limits: Limits | None = None,
+) -> Harness:
+    """A leader that was assigned and has read nothing yet."""
+    first = assigned(number, claim, leader_epoch)
+    return Harness(Leader(SERDE, limits or Limits(), first), store)
+
+
+def leading(
+    store: SlotStore, number: int = 1, claim: cmd.Claim = CLAIM, limits: Limits | None = None
+) -> Harness:
+    """A leader whose session is open."""
+    harness = new_leader(store, number, claim, limits=limits)
+    harness.load()
+    harness.settle()
+    assert isinstance(harness.machine, Leader)
+    assert harness.machine.holds(claim)
+    return harness
+
+
+def following(store: SlotStore) -> Harness:
+    """A follower that has read all there is."""
+    harness = Harness(Follower(SERDE), store)
+    harness.load()
+    harness.settle()
+    return harness
+
+
+def added(number: int) -> Add:
+    """Segment `number`, with the ten offsets that are its own."""
+    return Add(bytes([number]) * 16, 10 * number, 10 * number + 9, {0: 10 * number}, size=10)
+
+
+def finished(number: int, custom: bytes | None = None) -> Update:
+    return Update(bytes([number]) * 16, COPY_FINISHED, 1, custom_metadata=custom)
+
+
+def kinds(events: list[Event]) -> list[str]:
+    return [type(event.body).__name__ for event in events]

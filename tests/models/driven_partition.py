@@ -1,0 +1,169 @@
+"""A partition's core as a leader drives it, without a leader: each command is one batch."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
+
+from tests.models.slow_model import Add, PartitionDelete, Record, Update
+from tierledger.events import commands as cmd
+from tierledger.events.decide import Accepted, Decision, Limits, Rejected, decide
+from tierledger.events.errors import RemoteStorageError
+from tierledger.events.event_codec import chain, decode_events, encode_event, genesis
+from tierledger.events.evolve import evolve_all
+from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
+from tierledger.events.kafka_codec import KafkaRecord
+from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierledger.events.log_events import Event, Origin
+from tierledger.events.metadata import (
+    CustomMetadata,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+)
+from tierledger.events.overlay import Overlay
+from tierledger.events.partition_state import PartitionState
+
+TIP = TopicIdPartition(Uuid(bytes(range(16))), 3, "orders")
+CLAIM = cmd.Claim(broker_id=1, incarnation=1, announcement=1)
+NO_REQUEST = Origin(broker_id=1, request_id=None)
+GENESIS = genesis("cluster", TIP.topic_id, TIP.partition)
+IMPORTED = "recorded-cluster"
+
+
+class DrivenPartition:
+    """A state, the stored events that led to it, and how to go on."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self.state = PartitionState(TIP, GENESIS)
+        self.stored: list[bytes] = []
+
+    def apply(self, command: cmd.Command, now_ms: int = 0) -> Decision:
+        """Decide, and go through bytes if that leads to events.
+
+        A rejection must not have changed anything.
+        """
+        before = self.state.digest()
+        decision = decide(Overlay(self.state), command, now_ms, self.limits)
+        if isinstance(decision, Accepted):
+            self.commit(decision.events)
+        else:
+            assert self.state.digest() == before
+        return decision
+
+    def accept(self, command: cmd.Command, now_ms: int = 0) -> Accepted:
+        """The acceptance of `command`, which must not be rejected."""
+        decision = self.apply(command, now_ms)
+        assert isinstance(decision, Accepted), decision
+        return decision
+
+    def refuse(self, command: cmd.Command, now_ms: int = 0) -> RemoteStorageError:
+        """The error of `command`, which must be rejected."""
+        decision = self.apply(command, now_ms)
+        assert isinstance(decision, Rejected), decision
+        return decision.error
+
+    def commit(self, events: Iterable[Event]) -> None:
+        """Store `events` as one batch and fold what was stored."""
+        previous, batch = self.state.chain_hash, []
+        for event in events:
+            batch.append(encode_event(event, previous))
+            previous = chain(batch[-1])
+        decoded, last = decode_events(batch, self.state.next_position, self.state.chain_hash)
+        assert decoded == list(events)
+        assert last == previous
+        evolve_all(self.state, decoded, last)
+        self.stored += batch
+
+
+def opened(limits: Limits | None = None, *, imports: bool = False) -> DrivenPartition:
+    """A partition that `CLAIM` leads, or imports into, at position 1."""
+    partition = DrivenPartition(limits)
+    partition.accept(open_session(CLAIM, 1, imports=imports))
+    return partition
+
+
+def open_session(
+    claim: cmd.Claim, assignment: int, epoch: int | None = None, *, imports: bool = False
+) -> cmd.OpenSession:
+    cluster = IMPORTED if imports else None
+    return cmd.OpenSession(claim, assignment, epoch, TIP.topic, cluster)
+
+
+def fold(state: PartitionState, stored: Sequence[bytes], batch: int) -> None:
+    """Bring `state` forward by `stored`, in batches of `batch` events."""
+    for at in range(0, len(stored), batch):
+        part = stored[at : at + batch]
+        events, last = decode_events(part, state.next_position, state.chain_hash)
+        evolve_all(state, events, last)
+
+
+# Commands, from the records of the slow model or field by field.
+
+
+def command_of(
+    record: Record, claim: cmd.Claim = CLAIM, origin: Origin = NO_REQUEST
+) -> cmd.AddSegment | cmd.UpdateSegment | cmd.PutPartitionDelete:
+    """What a broker would ask a leader in order to write `record`."""
+    match kafka_value(record):
+        case RemoteLogSegmentMetadata() as metadata:
+            return cmd.AddSegment(claim, origin, metadata)
+        case RemoteLogSegmentMetadataUpdate() as update:
+            return cmd.UpdateSegment(claim, origin, update)
+        case deletion:
+            return cmd.PutPartitionDelete(claim, origin, deletion)
+
+
+def import_of(
+    records: Iterable[Record], first_offset: int = 0, claim: cmd.Claim = CLAIM
+) -> cmd.ImportRecords:
+    """The import of `records` as they stood from `first_offset` on."""
+    items = [
+        cmd.ImportedRecord(7, offset, offset * 10, KafkaRecord(kafka_value(record)))
+        for offset, record in zip(count(first_offset), records, strict=False)
+    ]
+    return cmd.ImportRecords(claim, tuple(items))
+
+
+def kafka_value(
+    record: Record,
+) -> RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate | RemotePartitionDeleteMetadata:
+    """A record of the slow model as the object that travels."""
+    match record:
+        case Add():
+            return segment(record)
+        case Update():
+            return RemoteLogSegmentMetadataUpdate(
+                RemoteLogSegmentId(TIP, Uuid(record.segment_id)),
+                record.event_timestamp_ms,
+                RemoteLogSegmentState(record.state),
+                record.broker_id,
+                _custom(record.custom_metadata),
+            )
+        case PartitionDelete():
+            return RemotePartitionDeleteMetadata(
+                TIP,
+                RemotePartitionDeleteState(record.state),
+                record.event_timestamp_ms,
+                record.broker_id,
+            )
+
+
+def segment(added: Add) -> RemoteLogSegmentMetadata:
+    epochs: Mapping[int, int] = added.epochs
+    return RemoteLogSegmentMetadata(
+        remote_log_segment_id=RemoteLogSegmentId(TIP, Uuid(added.segment_id)),
+        start_offset=added.start_offset,
+        end_offset=added.end_offset,
+        max_timestamp_ms=added.max_timestamp_ms,
+        broker_id=added.broker_id,
+        event_timestamp_ms=added.event_timestamp_ms,
+        segment_size_in_bytes=added.size,
+        state=RemoteLogSegmentState(added.state),
+        segment_leader_epochs=epochs,
+        custom_metadata=_custom(added.custom_metadata),
+        txn_index_empty=added.txn_index_empty,
+    )
+
+
+def _custom(value: bytes | None) -> CustomMetadata | None:
+    return None if value is None else CustomMetadata(value)

@@ -1,0 +1,94 @@
+"""Rows as bytes, and snapshots of all of them."""
+
+import pytest
+
+from tierledger.events.segment_rows import (
+    NOT_FINISHED,
+    UNREFERENCED,
+    SegmentRows,
+    end_in_epoch,
+    id_of_row,
+    pack_row,
+    unpack_row,
+)
+
+A, B = b"\x01" * 16, b"\x02" * 16
+NEXT_TO_A = b"\x01" * 15 + b"\xff"
+
+
+def fields(segment_id: bytes = A, epochs: dict[int, int] | None = None) -> list[object]:
+    flat = []
+    for epoch, start in (epochs or {0: 100}).items():
+        flat += [epoch, start, UNREFERENCED]
+    return [segment_id, 0, 100, 199, flat, 5_000, -1, 3, 77, b"bucket", False, NOT_FINISHED]
+
+
+def test_a_row_is_read_as_it_was_written() -> None:
+    row = pack_row(fields())
+
+    assert unpack_row(row) == fields()
+    assert id_of_row(row) == A
+
+
+def test_equal_fields_give_equal_bytes() -> None:
+    assert pack_row(fields()) == pack_row(unpack_row(pack_row(fields())))
+
+
+def test_a_row_of_one_epoch_stays_small() -> None:
+    assert len(pack_row(fields())) < 64
+
+
+@pytest.mark.parametrize(
+    ("epochs", "epoch", "end"),
+    [
+        ({0: 100}, 0, 199),
+        ({0: 100, 1: 150}, 0, 149),
+        ({0: 100, 1: 150}, 1, 199),
+        ({2: 100, 5: 120, 9: 180}, 5, 179),
+        ({0: 100, 1: 100}, 0, 99),
+        ({0: 100, 1: 300}, 0, 299),
+    ],
+)
+def test_an_epoch_ends_before_the_next_or_with_its_segment(
+    epochs: dict[int, int], epoch: int, end: int
+) -> None:
+    assert end_in_epoch(fields(epochs=epochs), epoch) == end
+
+
+def test_rows_are_put_replaced_and_dropped() -> None:
+    rows = SegmentRows()
+
+    rows.put(A, b"first")
+    rows.put(A, b"second")
+    rows.put(B, b"other")
+    rows.drop(B)
+    rows.drop(B)
+
+    assert (rows.get(A), rows.get(B), len(rows)) == (b"second", None, 1)
+    assert list(rows) == [b"second"]
+
+
+def test_a_snapshot_and_its_origin_go_their_own_ways() -> None:
+    rows = SegmentRows()
+    rows.put(A, b"a")
+    rows.put(B, b"b")
+
+    snapshot = rows.snapshot()
+    rows.put(A, b"changed")
+    rows.drop(B)
+    snapshot.put(NEXT_TO_A, b"only in the snapshot")
+
+    assert (sorted(rows), len(rows)) == ([b"changed"], 1)
+    assert sorted(snapshot) == [b"a", b"b", b"only in the snapshot"]
+    assert len(snapshot) == 3
+
+
+def test_a_snapshot_of_a_snapshot_stays_as_it_is() -> None:
+    rows = SegmentRows()
+    rows.put(A, b"1")
+    first = rows.snapshot()
+    rows.put(A, b"2")
+    second = rows.snapshot()
+    rows.put(A, b"3")
+
+    assert [one.get(A) for one in (first, second, rows)] == [b"1", b"2", b"3"]
