@@ -1,0 +1,202 @@
+"""From settings to a store: the connector and the serializer that a user names, or ours.
+
+Settings carry Kafka's names, with or without `rlmm.config.` in front. A class is named by its
+path, `package.module:Class` or `package.module.Class`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from importlib import import_module
+from operator import attrgetter
+from typing import TYPE_CHECKING, TypeVar
+
+from sortedcontainers import SortedDict
+from typing_extensions import override
+
+from tierledger.events.errors import InvalidArgument
+from tierledger.storage.keys import DefaultMetadataKeyFactory
+from tierledger.storage.locate import default_store_url, parse_store_url
+from tierledger.storage.memory import MemoryBackend
+from tierledger.storage.serde import MetadataSerDe, MsgpackSerDe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tierledger.storage.backend import MetadataStorageBackend
+    from tierledger.storage.keys import MetadataKeyFactory
+    from tierledger.storage.locate import StoreUrl
+
+PREFIX = "rlmm.config."
+
+URL_SETTING = "metadata.storage.url"
+CONNECTOR_SETTING = "metadata.storage.connector.class"
+SERIALIZER_SETTING = "metadata.storage.serializer.class"
+
+T = TypeVar("T")
+
+
+class MetadataStorageConnector(ABC):
+    """Makes what leads to one store. Constructed without arguments, then configured once."""
+
+    @abstractmethod
+    def configure(self, config: Mapping[str, object]) -> None:
+        """Take what concerns this connector out of all settings.
+
+        Raises:
+            InvalidArgument: A setting is wrong.
+        """
+
+    @abstractmethod
+    async def backend(self, *, read_only: bool) -> MetadataStorageBackend:
+        """The store, opened; the caller closes it. Raises as the store's opening does."""
+
+    @abstractmethod
+    def key_factory(self, cluster_id: str) -> MetadataKeyFactory:
+        """What names the keys of one Kafka cluster in this store.
+
+        Raises:
+            InvalidArgument: No cluster can be called that.
+        """
+
+
+class SqliteConnector(MetadataStorageConnector):
+    """Leads to a SQLite file: `metadata.storage.url` = `sqlite:FILE`, or the user's own."""
+
+    def __init__(self) -> None:
+        self.path: Path | None = None
+
+    @override
+    def configure(self, config: Mapping[str, object]) -> None:
+        self.path = _url_of("sqlite", config).path
+
+    @override
+    async def backend(self, *, read_only: bool) -> MetadataStorageBackend:
+        # Imported here: whoever does not use SQLite does without it.
+        from tierledger.storage.sqlite import SqliteBackend  # noqa: PLC0415
+
+        if self.path is None:
+            self.configure({})
+        assert self.path is not None
+        return await SqliteBackend.open(self.path, read_only=read_only)
+
+    @override
+    def key_factory(self, cluster_id: str) -> MetadataKeyFactory:
+        return DefaultMetadataKeyFactory(cluster_id)
+
+
+class MemoryConnector(MetadataStorageConnector):
+    """Leads to a store in memory, the same one as long as the connector lives."""
+
+    def __init__(self) -> None:
+        self._values: SortedDict[str, bytes] = SortedDict()
+
+    @override
+    def configure(self, config: Mapping[str, object]) -> None:
+        if setting(config, URL_SETTING) is not None:
+            _url_of("memory", config)
+
+    @override
+    async def backend(self, *, read_only: bool) -> MetadataStorageBackend:
+        return MemoryBackend(self._values, read_only=read_only)
+
+    @override
+    def key_factory(self, cluster_id: str) -> MetadataKeyFactory:
+        return DefaultMetadataKeyFactory(cluster_id)
+
+
+CONNECTORS: dict[str, type[MetadataStorageConnector]] = {
+    "sqlite": SqliteConnector,
+    "memory": MemoryConnector,
+}
+"""The connector for each scheme of a store's URL."""
+
+
+def load_connector(config: Mapping[str, object]) -> MetadataStorageConnector:
+    """The connector that `config` names, or that its URL calls for; configured.
+
+    Raises:
+        InvalidArgument: The class cannot be loaded, is no connector, or a setting is wrong.
+    """
+    path = setting(config, CONNECTOR_SETTING)
+    if path is None:
+        connector = CONNECTORS[_url(config).scheme]()
+    else:
+        connector = load_instance(path, MetadataStorageConnector)  # type: ignore[type-abstract]
+    connector.configure(config)
+    return connector
+
+
+def load_serde(config: Mapping[str, object]) -> MetadataSerDe:
+    """The serializer that `config` names, or the default one.
+
+    Raises:
+        InvalidArgument: The class cannot be loaded, or is no serializer.
+    """
+    path = setting(config, SERIALIZER_SETTING)
+    if path is None:
+        return MsgpackSerDe()
+    return load_instance(path, MetadataSerDe)  # type: ignore[type-abstract]
+
+
+def setting(config: Mapping[str, object], name: str) -> str | None:
+    """The setting `name`, with or without Kafka's prefix; none if it is absent or empty.
+
+    Raises:
+        InvalidArgument: It is not text, or both spellings are there and differ.
+    """
+    plain, prefixed = config.get(name) or None, config.get(PREFIX + name) or None
+    if plain is not None and prefixed is not None and plain != prefixed:
+        raise InvalidArgument(
+            f"{name} is {plain!r}, but {PREFIX}{name} is {prefixed!r}: expected one of them"
+        )
+    value = prefixed if plain is None else plain
+    if value is not None and not isinstance(value, str):
+        raise InvalidArgument(f"expected text for {name}, got {value!r}")
+    return value
+
+
+def load_instance(path: str, kind: type[T]) -> T:
+    """An instance of the class at `path`, which must be a `kind`; made without arguments.
+
+    Raises:
+        InvalidArgument: There is no such class, it is no `kind`, or it cannot be made.
+    """
+    found = _load(path)
+    if not isinstance(found, type) or not issubclass(found, kind):
+        raise InvalidArgument(f"expected the path of a {kind.__name__}, but {path!r} is none")
+    if inspect.isabstract(found):
+        raise InvalidArgument(
+            f"expected a {kind.__name__} without abstract methods, got {path!r}"
+        )
+    try:
+        return found()
+    except TypeError as error:
+        raise InvalidArgument(f"{path!r} cannot be made without arguments: {error}") from error
+
+
+def _load(path: str) -> object:
+    module, colon, name = path.partition(":")
+    if not colon:
+        module, _, name = path.rpartition(".")
+    if not module or not name:
+        raise InvalidArgument(f"expected package.module:Class, got {path!r}")
+    try:
+        found: object = attrgetter(name)(import_module(module))
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise InvalidArgument(f"cannot load {path!r}: {error}") from error
+    return found
+
+
+def _url(config: Mapping[str, object]) -> StoreUrl:
+    text = setting(config, URL_SETTING)
+    return default_store_url() if text is None else parse_store_url(text)
+
+
+def _url_of(scheme: str, config: Mapping[str, object]) -> StoreUrl:
+    url = _url(config)
+    if url.scheme != scheme:
+        raise InvalidArgument(f"expected a {scheme}: store in {URL_SETTING}, got {str(url)!r}")
+    return url

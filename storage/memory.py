@@ -1,0 +1,129 @@
+"""The store as a sorted dictionary: for tests, for one process, and to compare others with."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from sortedcontainers import SortedDict
+from typing_extensions import override
+
+from tierledger.events.errors import StorageUnavailable, StoreRefused
+from tierledger.storage.backend import (
+    AtomicConflict,
+    ConflictReason,
+    Create,
+    CreateOutcome,
+    MetadataStorageBackend,
+    Operation,
+    Remove,
+    Update,
+    check_items,
+    check_key,
+    check_operations,
+    check_page,
+    check_prefix,
+    key_after,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+class MemoryBackend(MetadataStorageBackend):
+    """Keeps everything in `values`, which outlives it: another backend may go on with it."""
+
+    def __init__(
+        self, values: SortedDict[str, bytes] | None = None, *, read_only: bool = False
+    ) -> None:
+        self.values: SortedDict[str, bytes] = SortedDict() if values is None else values
+        self._read_only = read_only
+        self._closed = False
+
+    @override
+    async def get_each(self, keys: Sequence[str]) -> list[bytes | None]:
+        self._refuse_if_closed()
+        for key in keys:
+            check_key(key)
+        return [self.values.get(key) for key in keys]
+
+    @override
+    async def get_like(
+        self, prefix: str, *, after: str | None = None, limit: int = 1000
+    ) -> list[tuple[str, bytes]]:
+        self._refuse_if_closed()
+        check_page(prefix, after, limit)
+        return [(key, self.values[key]) for key in islice(self._like(prefix, after), limit)]
+
+    def _like(self, prefix: str, after: str | None = None) -> Iterator[str]:
+        start, inclusive = prefix, True
+        if after is not None and after >= prefix:
+            start, inclusive = after, False
+        # Code points sort as their UTF-8 bytes do.
+        return self.values.irange(start, key_after(prefix), (inclusive, False))
+
+    @override
+    async def remove_like(self, prefix: str) -> int:
+        self._refuse_to_write()
+        check_prefix(prefix)
+        keys = list(self._like(prefix))
+        for key in keys:
+            del self.values[key]
+        return len(keys)
+
+    @override
+    async def execute_atomically(self, operations: Sequence[Operation]) -> None:
+        self._refuse_to_write()
+        check_operations(operations)
+        changes: dict[str, bytes | None] = {}
+        for operation in operations:
+            key = operation.key
+            present = changes[key] if key in changes else self.values.get(key)
+            _refuse_conflict(operation, present)
+            changes[key] = None if isinstance(operation, Remove) else operation.value
+        for key, value in changes.items():
+            if value is None:
+                self.values.pop(key, None)
+            else:
+                self.values[key] = value
+
+    @override
+    async def create_each(self, items: Sequence[tuple[str, bytes]]) -> list[CreateOutcome]:
+        self._refuse_to_write()
+        check_items(items)
+        return [self._create(key, value) for key, value in items]
+
+    def _create(self, key: str, value: bytes) -> CreateOutcome:
+        if key in self.values:
+            return CreateOutcome.EXISTS
+        self.values[key] = value
+        return CreateOutcome.CREATED
+
+    @override
+    async def close(self) -> None:
+        self._closed = True
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise StorageUnavailable("the store in memory is closed")
+
+    def _refuse_to_write(self) -> None:
+        self._refuse_if_closed()
+        if self._read_only:
+            raise StoreRefused("the store in memory was opened for reading only")
+
+
+def _refuse_conflict(operation: Operation, present: bytes | None) -> None:
+    """Raise if `operation` does not expect what is `present` under its key."""
+    match operation:
+        case Create(key=key) if present is not None:
+            raise AtomicConflict(key, ConflictReason.EXISTS)
+        case Update(key=key) if present is None:
+            raise AtomicConflict(key, ConflictReason.MISSING)
+        case Remove(key=key, expected=expected) if present is None and expected is not None:
+            raise AtomicConflict(key, ConflictReason.MISSING)
+        case Update(key=key, expected=expected) | Remove(key=key, expected=expected):
+            if expected is not None and present != expected:
+                raise AtomicConflict(key, ConflictReason.MISMATCH)
+        case _:
+            pass

@@ -1,0 +1,153 @@
+"""How what is stored becomes bytes, and how bytes that are not what was stored are noticed."""
+
+from __future__ import annotations
+
+import zlib
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgpack
+from typing_extensions import override
+
+from tierledger.events.errors import CorruptCheckpoint, FormatTooNew, InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Plain: TypeAlias = Any
+"""None, a bool, int (64 bits), str or bytes, or a list of such. `Any`, because whoever reads a
+value knows what each field is, and must look anyway."""
+
+KINDS = {
+    "segment": b"S",
+    "epoch": b"E",
+    "page": b"G",
+    "partition": b"P",
+    "batch": b"B",
+    "service": b"V",
+}
+"""What can be stored, and the letter that stands for it in the checksum."""
+
+FORMAT_VERSION = 1
+HEADER_BYTES = 5
+
+
+class MetadataSerDe(ABC):
+    """Turns the fields of what is stored into bytes and back.
+
+    `kind` is one of `KINDS`. What `deserialize` returns equals what `serialize` was given;
+    which fields there are is the business of whoever stores them.
+    """
+
+    @abstractmethod
+    def serialize(self, kind: str, fields: Sequence[Plain]) -> bytes:
+        """The bytes to store for `fields`.
+
+        Raises:
+            InvalidArgument: There is no such kind, or a field is not plain.
+        """
+
+    @abstractmethod
+    def deserialize(self, kind: str, data: bytes) -> list[Plain]:
+        """The fields that `data` was made of.
+
+        Raises:
+            CorruptCheckpoint: `data` is not what `serialize` made for this kind.
+            FormatTooNew: A newer program made it.
+            InvalidArgument: There is no such kind.
+        """
+
+    def serialize_row(self, row: bytes) -> bytes:
+        """The bytes to store for a segment whose fields are packed as the msgpack `row`.
+
+        Equal to `serialize("segment", fields)`; override it where packed rows need not be
+        unpacked.
+        """
+        return self.serialize("segment", msgpack.unpackb(row))
+
+    def deserialize_row(self, data: bytes) -> bytes:
+        """The packed fields of a stored segment. Raises as `deserialize` does."""
+        row: bytes = msgpack.packb(self.deserialize("segment", data))
+        return row
+
+
+class MsgpackSerDe(MetadataSerDe):
+    """One byte of version, four of checksum, then the fields in msgpack.
+
+    The checksum covers version, kind and fields, so that a value that stands under another
+    kind's key is noticed. Version and checksum keep their places and meaning in every version;
+    so "newer" can be told from "damaged".
+    """
+
+    @override
+    def serialize(self, kind: str, fields: Sequence[Plain]) -> bytes:
+        try:
+            payload = msgpack.packb(list(fields))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidArgument(
+                f"a {kind} with a field that is not plain: {error}"
+            ) from error
+        return _framed(_seed(kind), payload)
+
+    @override
+    def deserialize(self, kind: str, data: bytes) -> list[Plain]:
+        _check(kind, data)
+        try:
+            fields = msgpack.unpackb(memoryview(data)[HEADER_BYTES:])
+        except (ValueError, msgpack.UnpackException) as error:
+            raise CorruptCheckpoint(f"a {kind} that is not msgpack: {error}") from error
+        if not isinstance(fields, list):
+            raise CorruptCheckpoint(
+                f"expected a {kind} with a list of fields, got {fields!r:.64}"
+            )
+        return fields
+
+    @override
+    def serialize_row(self, row: bytes) -> bytes:
+        return _framed(_SEGMENT_SEED, row)
+
+    @override
+    def deserialize_row(self, data: bytes) -> bytes:
+        row = data[HEADER_BYTES:]
+        if data[:HEADER_BYTES] != _header(_SEGMENT_SEED, row):
+            _check("segment", data)
+        return row
+
+
+def _seed(kind: str, version: int = FORMAT_VERSION) -> int:
+    """The checksum of what comes before the fields."""
+    letter = KINDS.get(kind)
+    if letter is None:
+        raise InvalidArgument(f"expected one of {', '.join(KINDS)}, got {kind!r}")
+    return zlib.crc32(bytes((version,)) + letter)
+
+
+_SEGMENT_SEED = _seed("segment")
+_VERSION = bytes((FORMAT_VERSION,))
+
+
+def _header(seed: int, payload: bytes) -> bytes:
+    return _VERSION + zlib.crc32(payload, seed).to_bytes(4, "big")
+
+
+def _framed(seed: int, payload: bytes) -> bytes:
+    return _header(seed, payload) + payload
+
+
+def _check(kind: str, data: bytes) -> None:
+    """Refuse `data` unless its checksum holds and its version is ours."""
+    if len(data) <= HEADER_BYTES:
+        raise CorruptCheckpoint(f"a {kind} of {len(data)} bytes")
+    version = data[0]
+    found = int.from_bytes(data[1:HEADER_BYTES], "big")
+    expected = zlib.crc32(memoryview(data)[HEADER_BYTES:], _seed(kind, version))
+    if found != expected:
+        raise CorruptCheckpoint(
+            f"a {kind} whose checksum is {found:#010x}, expected {expected:#010x}"
+        )
+    if version > FORMAT_VERSION:
+        raise FormatTooNew(
+            f"a {kind} in format {version}, and this program knows {FORMAT_VERSION}"
+        )
+    if version < 1:
+        raise CorruptCheckpoint(f"a {kind} in format {version}, which there never was")

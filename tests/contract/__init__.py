@@ -1,0 +1,1 @@
+"""What every storage backend must do, and the backends that are held to it."""

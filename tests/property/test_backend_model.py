@@ -1,0 +1,115 @@
+"""SQLite answers every sequence of calls as the store in memory does."""
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from typing_extensions import override
+
+from tierledger.events.errors import RejectedError
+from tierledger.storage.backend import (
+    Create,
+    MetadataStorageBackend,
+    Operation,
+    Put,
+    Remove,
+    Update,
+)
+from tierledger.storage.memory import MemoryBackend
+from tierledger.storage.sqlite import SqliteBackend
+
+T = TypeVar("T")
+Answer = tuple[str, object]
+Call = Callable[[MetadataStorageBackend], Awaitable[object]]
+
+# Few, so that they collide; with what sorts or matches oddly.
+KEYS = st.sampled_from(["a", "a/", "a/1", "a/10", "a0", "a%", "a_", "b", "é", "\U0001f4be"])
+PREFIXES = st.sampled_from(["", "a", "a/", "a/1", "a%", "a_", "A", "é", "c", "\U0010ffff"])
+VALUES = st.sampled_from([b"", b"0", b"1", b"\x00\xff"])
+EXPECTED = st.none() | VALUES
+OPERATIONS: st.SearchStrategy[Operation] = st.one_of(
+    st.builds(Create, KEYS, VALUES),
+    st.builds(Update, KEYS, VALUES, EXPECTED),
+    st.builds(Put, KEYS, VALUES),
+    st.builds(Remove, KEYS, EXPECTED),
+)
+
+
+async def answer_of(call: Awaitable[object]) -> Answer:
+    try:
+        return "returned", await call
+    except RejectedError as error:
+        return type(error).__name__, error.args
+
+
+class SqliteLikeMemory(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "store.sqlite"
+        self.loop = asyncio.Runner()
+        self.model = MemoryBackend()
+        self.store = self.loop.run(SqliteBackend.open(self.path))
+        self.unchecked = False
+
+    @override
+    def teardown(self) -> None:
+        self.loop.run(self.store.close())
+        self.loop.close()
+        self.folder.cleanup()
+
+    def both(self, call: Call) -> None:
+        expected = self.loop.run(answer_of(call(self.model)))
+        assert self.loop.run(answer_of(call(self.store))) == expected
+
+    def change(self, call: Call) -> None:
+        self.both(call)
+        self.unchecked = True
+
+    @rule(key=KEYS, value=VALUES)
+    def create(self, key: str, value: bytes) -> None:
+        self.change(lambda backend: backend.create(key, value))
+
+    @rule(key=KEYS, value=VALUES, expected=EXPECTED)
+    def update(self, key: str, value: bytes, expected: bytes | None) -> None:
+        self.change(lambda backend: backend.update(key, value, expected=expected))
+
+    @rule(items=st.lists(st.tuples(KEYS, VALUES), max_size=6))
+    def create_each(self, items: list[tuple[str, bytes]]) -> None:
+        self.change(lambda backend: backend.create_each(items))
+
+    @rule(operations=st.lists(OPERATIONS, max_size=5))
+    def execute_atomically(self, operations: list[Operation]) -> None:
+        self.change(lambda backend: backend.execute_atomically(operations))
+
+    @rule(prefix=PREFIXES)
+    def remove_like(self, prefix: str) -> None:
+        self.change(lambda backend: backend.remove_like(prefix))
+
+    @rule(keys=st.lists(KEYS, max_size=5))
+    def get_each(self, keys: list[str]) -> None:
+        self.both(lambda backend: backend.get_each(keys))
+
+    @rule(prefix=PREFIXES, after=st.none() | KEYS | PREFIXES, limit=st.integers(-1, 4))
+    def get_like(self, prefix: str, after: str | None, limit: int) -> None:
+        self.both(lambda backend: backend.get_like(prefix, after=after, limit=limit))
+
+    @rule()
+    def reopen(self) -> None:
+        self.loop.run(self.store.close())
+        self.store = self.loop.run(SqliteBackend.open(self.path))
+
+    @precondition(lambda self: self.unchecked)
+    @invariant()
+    def both_hold_the_same(self) -> None:
+        self.both(lambda backend: backend.get_like(""))
+        self.unchecked = False
+
+
+TestSqliteLikeMemory = SqliteLikeMemory.TestCase
+TestSqliteLikeMemory.settings = settings(stateful_step_count=30)
