@@ -7,10 +7,11 @@ predecessor's stored bytes, so two replicas hold the same log iff the hash of on
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from hashlib import blake2b
+from struct import Struct
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import msgpack
 
@@ -45,6 +46,7 @@ UPCASTERS: dict[tuple[int, int], Upcaster] = {}
 """(type, version) to a function from that version's fields to the next version's."""
 
 _pack = msgpack.Packer(autoreset=True).pack
+_checksum = Struct(">I").pack
 _unhashed = blake2b(digest_size=HASH_BYTES)
 _new = tuple.__new__  # A named tuple's own constructor costs twice as much.
 
@@ -70,7 +72,9 @@ class EventCodec:
 
         `upcasters` map (type, version) to a function from that version's fields to the next's.
         """
-        self._by_number = {number: (kind, version) for number, kind, version in types}
+        self._by_number = {
+            number: (kind, version, len(kind._fields)) for number, kind, version in types
+        }
         self._by_class = {kind: (number, version) for number, kind, version in types}
         self._upcasters = dict(upcasters or {})
 
@@ -90,7 +94,7 @@ class EventCodec:
                 event.body,
             )
         )
-        return zlib.crc32(packed).to_bytes(4, "big") + packed
+        return _checksum(crc32(packed)) + packed
 
     def decode(
         self, stored: Iterable[bytes], position: int, previous: bytes
@@ -117,7 +121,7 @@ class EventCodec:
 
     def _decode(self, data: bytes, position: int, previous: bytes) -> Event:
         packed = data[4:]
-        if zlib.crc32(packed) != int.from_bytes(data[:4], "big"):
+        if data[:4] != _checksum(crc32(packed)):
             raise CorruptLog(f"position {position}: the checksum of {len(data)} bytes is wrong")
         try:
             at, session, number, version, log_time, broker, request, before, fields = (
@@ -130,12 +134,15 @@ class EventCodec:
             known = self._by_number.get(number)
             if known is None:
                 raise FormatTooNew(f"position {position}: event type {number} is unknown here")
-            kind, current = known
+            kind, current, width = known
             if type(fields) is not tuple:
                 raise TypeError(f"expected an array of fields, found {type(fields).__name__}")
             if version != current:
                 fields = self._upcast(position, number, version, current, fields)
-            return _new(Event, (at, session, log_time, broker, request, kind._make(fields)))
+            if len(fields) != width:
+                raise TypeError(f"expected {width} fields, found {len(fields)}")
+            body = _new(kind, fields)
+            return _new(Event, (at, session, log_time, broker, request, body))
         except (ValueError, TypeError, LookupError) as error:
             # A right checksum over bytes that we never wrote.
             raise CorruptLog(f"position {position}: not an event ({error})") from error

@@ -49,28 +49,35 @@ _DELETE_STARTED = int(RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
 
 def evolve(state: PartitionState, event: log.Event) -> None:
     """Apply one durable event; O(1) but for a logarithm, whatever the partition's size."""
-    position, _, log_time_ms, broker_id, request_id, body = event
-    if position != state.next_position:
-        raise CorruptLog(f"expected position {state.next_position}, the event is at {position}")
-    _APPLY[type(body)](state, event, body)
-    state.next_position = position + 1
-    state.log_time_ms = log_time_ms
-    if request_id is not None:
-        kept = state.requests.get(broker_id)
-        if kept is None:
-            kept = state.requests[broker_id] = {}
-        kept[request_id] = position
-        if len(kept) > REQUESTS_KEPT:
-            del kept[next(iter(kept))]
-    if len(state.pending) >= PENDING_MAX:
-        state.settle()
+    _evolve_each(state, (event,))
 
 
 def evolve_all(state: PartitionState, events: Sequence[log.Event], chain_hash: bytes) -> None:
     """Apply one decoded batch, whose last event has the hash `chain_hash`."""
-    for event in events:
-        evolve(state, event)
+    _evolve_each(state, events)
     state.chain_hash = chain_hash
+
+
+def _evolve_each(state: PartitionState, events: Sequence[log.Event]) -> None:
+    apply, pending, requests = _APPLY, state.pending, state.requests
+    for event in events:
+        position, _, log_time_ms, broker_id, request_id, body = event
+        if position != state.next_position:
+            raise CorruptLog(
+                f"expected position {state.next_position}, the event is at {position}"
+            )
+        apply[type(body)](state, event, body)
+        state.next_position = position + 1
+        state.log_time_ms = log_time_ms
+        if request_id is not None:
+            kept = requests.get(broker_id)
+            if kept is None:
+                kept = requests[broker_id] = {}
+            kept[request_id] = position
+            if len(kept) > REQUESTS_KEPT:
+                del kept[next(iter(kept))]
+        if len(pending) >= PENDING_MAX:
+            state.settle()
 
 
 def started_fields(body: log.SegmentAdded) -> Row:
@@ -142,11 +149,11 @@ def _segment_added(state: PartitionState, event: log.Event, body: log.SegmentAdd
     before = None if stood is None else unpack_row(stood)
     fields = started_fields(body)
     list_started(state, fields, before)
-    put_row(state, segment_id, pack_row(fields))
+    put_row(state, segment_id, pack_row(fields), stood)
     if before is not None:
         state.count_by_state[_STARTED] -= 1
         state.bytes_by_state[_STARTED] -= before[SIZE]
-    elif len(state.tombstones):
+    else:
         state.tombstones.drop(segment_id)
     state.count_by_state[_STARTED] += 1
     state.bytes_by_state[_STARTED] += body.size
@@ -161,11 +168,12 @@ def _segment_updated(state: PartitionState, event: log.Event, body: log.SegmentU
         raise CorruptLog(f"position {event.position}: update of unknown {segment_id.hex()}")
     fields = unpack_row(stood)
     size, was, target = fields[SIZE], fields[STATE], body.state
-    state.count_by_state[was] -= 1
-    state.bytes_by_state[was] -= size
+    count, total = state.count_by_state, state.bytes_by_state
+    count[was] -= 1
+    total[was] -= size
     if target > _DELETE_STARTED:
         unlist(state, fields)
-        drop_row(state, segment_id)
+        drop_row(state, segment_id, stood)
         state.tombstones.add(segment_id, event.position, event.log_time_ms)
     else:
         update_fields(fields, body)
@@ -175,9 +183,9 @@ def _segment_updated(state: PartitionState, event: log.Event, body: log.SegmentU
             reference(state, fields, again=again)
         else:
             unreference(state, fields)
-        put_row(state, segment_id, pack_row(fields))
-        state.count_by_state[target] += 1
-        state.bytes_by_state[target] += size
+        put_row(state, segment_id, pack_row(fields), stood)
+        count[target] += 1
+        total[target] += size
     if body.source is not None:
         _imported(state, body.source)
 
@@ -187,7 +195,6 @@ def _partition_delete_updated(
 ) -> None:
     state.delete = DeleteMetadata(body.state, body.broker_id, body.event_timestamp_ms)
     if body.state == RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
-        state.removed_epochs.update(state.epochs)
         if state.tracks_changes:
             state.changed_rows.clear()
         state.rows, state.epochs, state.strays = SegmentRows(), {}, {}

@@ -213,6 +213,24 @@ class PagedMap(Generic[K, V]):
         if page.size > PAGE_ENTRIES_MAX:
             self._split(at, page)
 
+    def append(self, key: K, value: V) -> bool:
+        """Put `value` behind all entries; false, and nothing changes, if `key` is not there."""
+        pages = self._pages
+        if not pages:
+            self._insert_page(0, [key], [value])
+            self._length = 1
+            return True
+        if pages[-1].keys[-1] >= key:
+            return False
+        page = self._own(len(pages) - 1)
+        page._keys.append(key)
+        page._values.append(value)
+        page.size += 1
+        self._length += 1
+        if page.size > PAGE_ENTRIES_MAX:
+            self._split(len(pages) - 1, page)
+        return True
+
     def delete(self, key: K) -> bool:
         """Remove `key`; whether it was there."""
         at = bisect_right(self._firsts, key) - 1

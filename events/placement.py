@@ -27,19 +27,17 @@ if TYPE_CHECKING:
     from tierledger.events.partition_state import PartitionState
 
 
-def put_row(state: PartitionState, segment_id: bytes, row: bytes) -> None:
-    """Store `row`, and remember for the digest what stood there before."""
-    pending = state.pending
-    if segment_id not in pending:
-        pending[segment_id] = state.rows.get(segment_id)
+def put_row(
+    state: PartitionState, segment_id: bytes, row: bytes, stood: bytes | None
+) -> None:
+    """Store `row`, and remember for the digest what `stood` there before."""
+    state.pending.setdefault(segment_id, stood)
     state.rows.put(segment_id, row)
 
 
-def drop_row(state: PartitionState, segment_id: bytes) -> None:
-    """Remove a row, and remember for the digest what stood there."""
-    pending = state.pending
-    if segment_id not in pending:
-        pending[segment_id] = state.rows.get(segment_id)
+def drop_row(state: PartitionState, segment_id: bytes, stood: bytes) -> None:
+    """Remove a row, and remember for the digest what `stood` there."""
+    state.pending.setdefault(segment_id, stood)
     state.rows.drop(segment_id)
 
 
@@ -51,10 +49,11 @@ def list_started(state: PartitionState, fields: Row, before: Row | None) -> None
             state.epochs[epoch].size -= before[SIZE]
     if before is not None or state.strays:
         _keep_strays(state, fields, before)
+    epochs = state.epochs
     for epoch in fields[EPOCHS][::3]:
-        tables = state.epochs.get(epoch)
+        tables = epochs.get(epoch)
         if tables is None:
-            tables = state.epochs[epoch] = EpochTables()
+            tables = epochs[epoch] = EpochTables()
         tables.unreferenced.set(segment_id, None)
         tables.size += size
         tables.changed = True
@@ -87,13 +86,10 @@ def reference(state: PartitionState, fields: Row, *, again: bool) -> None:
         epoch, start = epochs[at], epochs[at + 1]
         end = end_in_epoch(fields, epoch)
         tables = state.epochs[epoch]
-        last = tables.referenced.last()
         highest = tables.highest
         tables.unreferenced.delete(segment_id)
-        grows = last is None or (last[0] < start and highest is not None and highest < start)
-        if grows and not again:
-            tables.referenced.set(start, segment_id)  # The log grows at its end.
-        else:
+        grows = not again and highest is not None and highest < start
+        if not (grows and tables.referenced.append(start, segment_id)):
             _reference_over(state, epoch, tables, segment_id, start, end)
         if highest is None or end > highest:
             tables.highest = end
@@ -140,7 +136,7 @@ def _unserve(
     fields = unpack_row(row)
     epochs = fields[EPOCHS]
     epochs[epochs[::3].index(epoch) * 3 + 2] = placement
-    put_row(state, segment_id, pack_row(fields))
+    put_row(state, segment_id, pack_row(fields), row)
     (tables.lost if placement == LOST else tables.unreferenced).set(segment_id, None)
     tables.hidden.set(interval_key(start, segment_id), end_in_epoch(fields, epoch))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ID, STATE, START, END, EPOCHS, SIZE, MAX_TIMESTAMP, BROKER, EVENT_TIMESTAMP = range(9)
 CUSTOM, TXN_EMPTY, FINISHED_AT = 9, 10, 11
@@ -31,13 +31,11 @@ dictionary of a million entries stalls for 40 ms when it grows, a shard for 0.2 
 Row = list[Any]
 
 _packer = msgpack.Packer(autoreset=True)
-pack_row = _packer.pack
+pack_row: Callable[[Row], bytes] = _packer.pack
 
 
-def unpack_row(row: bytes) -> Row:
-    """The fields of `row`, as a list of one's own."""
-    fields: Row = msgpack.unpackb(row)
-    return fields
+unpack_row: Callable[[bytes], Row] = msgpack.unpackb
+"""The fields of a row, as a list of one's own."""
 
 
 def id_of_row(row: bytes) -> bytes:
@@ -58,15 +56,14 @@ def end_in_epoch(fields: Row, epoch: int) -> int:
 class SegmentRows:
     """A map from segment id to row that can be snapshotted without a pause."""
 
-    __slots__ = ("_length", "_owned", "_shards")
+    __slots__ = ("_owned", "_shards")
 
     def __init__(self) -> None:
         self._shards: list[dict[bytes, bytes]] = [{} for _ in range(SHARDS)]
         self._owned = [True] * SHARDS
-        self._length = 0
 
     def __len__(self) -> int:
-        return self._length
+        return sum(map(len, self._shards))
 
     def get(self, segment_id: bytes) -> bytes | None:
         return self._shards[segment_id[0]].get(segment_id)
@@ -75,23 +72,18 @@ class SegmentRows:
         at = segment_id[0]
         if not self._owned[at]:
             self._own(at)
-        shard = self._shards[at]
-        before = len(shard)
-        shard[segment_id] = row
-        self._length += len(shard) - before
+        self._shards[at][segment_id] = row
 
     def drop(self, segment_id: bytes) -> None:
         at = segment_id[0]
         if not self._owned[at]:
             self._own(at)
-        if self._shards[at].pop(segment_id, None) is not None:
-            self._length -= 1
+        self._shards[at].pop(segment_id, None)
 
     def snapshot(self) -> SegmentRows:
         """These rows as they stand; either side copies a shard before it changes it."""
         copy = SegmentRows.__new__(SegmentRows)
         copy._shards = list(self._shards)
-        copy._length = self._length
         copy._owned = [False] * SHARDS
         self._owned = [False] * SHARDS
         return copy

@@ -196,7 +196,8 @@ class CheckpointStore:
             for name, table in tables.tables():
                 table.adopt(await self._read_pages(epoch, name, directories[name]))
         await self._load_tombstones(state, value)
-        await self._load_rows(state)
+        if not state.is_finished:  # What a finished deletion has left waits to be swept.
+            await self._load_rows(state)
         if len(state.rows) != value.row_count or state.digest() != value.digest:
             now = await self.backend.get(self.keys.partition(self.topic_id_partition))
             what = "was renewed while it was read" if now != stored else "does not verify"
@@ -287,10 +288,6 @@ class CheckpointStore:
     async def read_stored(self) -> bytes | None:
         """The partition's value as it stands."""
         return await self.backend.get(self.keys.partition(self.topic_id_partition))
-
-    async def remove(self) -> None:
-        """Remove a checkpoint that does not verify; the log has everything."""
-        await self.backend.remove_like(self.keys.state(self.topic_id_partition))
 
     async def sweep(self) -> None:
         """Remove what a finished deletion has left: segments and leader epochs."""

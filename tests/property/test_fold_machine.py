@@ -67,12 +67,13 @@ class FoldMachine(RuleBasedStateMachine):
 
     def open(self, *, imports: bool) -> None:
         self.assignment += 1
-        self.claim = self.claim._replace(announcement=self.claim.announcement + 1)
-        command = open_session(self.claim, self.assignment, imports=imports)
+        claim = self.claim._replace(announcement=self.claim.announcement + 1)
+        command = open_session(claim, self.assignment, imports=imports)
         if self.model.deleted:
             self.partition.refuse(command, self.now_ms)
         else:
             self.partition.accept(command, self.now_ms)
+            self.claim = claim
 
     @rule()
     def lead_by_another_kind_of_session(self) -> None:
