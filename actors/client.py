@@ -1,0 +1,389 @@
+"""Kafka's `RemoteLogMetadataManager` for Python programs, on asyncio.
+
+The thirteen operations of the interface in Python's spelling, plus `as_of`. One manager speaks
+for one broker: it registers under a new incarnation, and its writes count only while the
+session that its last announcement opened is the partition's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors.calls import CommandCall, PartitionKey, QueryCall
+from tierledger.actors.client_history import PartitionHistory
+from tierledger.actors.host_settings import ServiceSettings, limits_of, without_prefix
+from tierledger.actors.messages import Query
+from tierledger.actors.roles import Roles
+from tierledger.actors.router import Router
+from tierledger.events import commands as cmd
+from tierledger.events.answers import metadata_of
+from tierledger.events.errors import (
+    InvalidArgument,
+    NotLeader,
+    NotReady,
+    OutcomeUnknown,
+    RetryableError,
+)
+from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.log_events import Origin
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+    from typing import Self
+
+    from tierledger.actors.calls import Answered
+    from tierledger.actors.ports import IdSource, ServiceConnection
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.events.metadata import (
+        RemoteLogSegmentMetadata,
+        RemoteLogSegmentMetadataUpdate,
+        RemotePartitionDeleteMetadata,
+    )
+
+DEADLINE_S = 30.0
+"""Time after which a call fails with the last answer it got; brokers wait without a limit."""
+
+READY_PAUSE_S = 0.005
+"""Pause between two looks at whether a partition is ready."""
+
+LIST_ATTEMPTS = 3
+"""Times a list is begun again because the host had to close it, or was lost."""
+
+
+class AsyncRemoteLogMetadataManager:
+    """Stores and fetches remote log segment metadata, with strong consistency.
+
+    Reads of a partition that this broker leads are linearizable. Others come from a follower,
+    never behind what this manager has read or written before.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[ServiceSettings], Awaitable[ServiceConnection]],
+        ids: IdSource,
+        *,
+        deadline_s: float = DEADLINE_S,
+    ) -> None:
+        """`connect` finds the service; `configure` before anything else."""
+        self._connect = connect
+        self._ids = ids
+        self._deadline_s = deadline_s
+        self._router: Router | None = None
+        self._settings: ServiceSettings | None = None
+        self._roles: Roles | None = None
+        self._seen: dict[PartitionKey, int] = {}
+
+    # Life.
+
+    async def configure(self, config: Mapping[str, object]) -> None:
+        """Connect to the service for the broker that `config` describes.
+
+        `config` is the map a broker passes (`cluster.id`, `broker.id`, the plugin's settings
+        without their prefix) or a broker's file with the prefix `rlmm.config.`. A second call
+        is ignored, as Kafka's own manager does.
+
+        Raises:
+            InvalidArgument: `cluster.id` or `broker.id` is missing or wrong.
+            StoreRefused: There is no such store.
+            NotReady: No service runs on it.
+        """
+        if self._router is not None:
+            return
+        plain = without_prefix(config)
+        broker_id, cluster_id = _broker_of(plain)
+        settings = ServiceSettings(cluster_id, plain, limits_of(plain))
+        router = Router(await self._connect(settings), self._deadline_s)
+        self._roles = await Roles.register(router, broker_id)
+        self._settings, self._router = settings, router
+
+    async def close(self) -> None:
+        """Leave the service; what this broker leads stays announced. Later calls fail."""
+        router, self._router = self._router, None
+        if router is not None:
+            await router.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # Notifications.
+
+    async def on_partition_leadership_changes(
+        self,
+        leader_partitions: Collection[TopicIdPartition],
+        follower_partitions: Collection[TopicIdPartition],
+        *,
+        leader_epochs: Mapping[TopicIdPartition, int] | None = None,
+    ) -> None:
+        """Announce which partitions this broker leads and follows now; durable on return.
+
+        Repeats of what is in force cost nothing. The sessions open soon after: ask `is_ready`.
+
+        Raises:
+            Fenced: Another manager has registered for this broker since; use that one.
+        """
+        epochs = leader_epochs or {}
+        leaders = [
+            (bytes(tip.topic_id), tip.partition, tip.topic, epochs.get(tip), None)
+            for tip in leader_partitions
+        ]
+        await self._roles_known().announce(leaders, follower_partitions, ())
+
+    async def on_stop_partitions(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Announce that this broker hosts `partitions` no more. Nothing is deleted."""
+        await self._roles_known().announce([], (), partitions)
+
+    async def announce_import(
+        self,
+        times: Mapping[TopicIdPartition, int],
+        followers: Collection[TopicIdPartition],
+        cluster: str,
+    ) -> None:
+        """Lead partitions in order to import recorded history of the Kafka cluster `cluster`.
+
+        `times`: per partition the recorded time (ms) at which its session opens.
+        """
+        leaders = [
+            (bytes(tip.topic_id), tip.partition, tip.topic, None, time)
+            for tip, time in times.items()
+        ]
+        await self._roles_known().announce(leaders, followers, (), cluster)
+
+    async def is_ready(self, topic_id_partition: TopicIdPartition) -> bool:
+        """Whether this broker's announcement is in force and its replica has caught up.
+
+        True once the announcement is durable and the replica that this manager asks has
+        applied the head of the log that stood then.
+        """
+        return await self._roles_known().is_ready(PartitionKey.of(topic_id_partition))
+
+    async def when_ready(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Return once all `partitions` are ready.
+
+        Raises:
+            NotReady: One was not within the deadline.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._deadline_s
+        for tip in partitions:
+            while not await self.is_ready(tip):
+                if loop.time() > deadline:
+                    raise NotReady(f"{tip} was not ready within {self._deadline_s:g} s")
+                await asyncio.sleep(READY_PAUSE_S)
+
+    # Writes.
+
+    async def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> int:
+        """Store a segment whose copy starts; the position from which it holds. Durable.
+
+        Raises:
+            InvalidArgument: Its state is not COPY_SEGMENT_STARTED.
+            InvalidStateTransition: The id is known with other content, or was deleted.
+            Fenced: This broker leads the partition no more. NotLeader: it never announced.
+            OutcomeUnknown: No answer came within the deadline; it may have happened.
+        """
+        if metadata.state != RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+            raise InvalidArgument(
+                f"expected COPY_SEGMENT_STARTED to be added, got {metadata.state.name}"
+            )
+        tip = metadata.topic_id_partition
+        return await self._write(
+            tip, lambda claim, origin: cmd.AddSegment(claim, origin, metadata)
+        )
+
+    async def update_remote_log_segment_metadata(
+        self, update: RemoteLogSegmentMetadataUpdate
+    ) -> int:
+        """Move a segment on in its life; the position from which it holds. Durable.
+
+        Raises:
+            InvalidArgument: Its state is COPY_SEGMENT_STARTED.
+            InvalidStateTransition: The lifecycle does not lead there; nothing changed.
+            RemoteResourceNotFound: COPY_SEGMENT_FINISHED of an unknown segment. (DELETE_* of
+                one is done already.)
+            CustomMetadataSizeLimitExceeded: KIP-917; nothing of it was stored.
+            Fenced, NotLeader, OutcomeUnknown: As for adding.
+        """
+        if update.state == RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+            raise InvalidArgument("an update to COPY_SEGMENT_STARTED")
+        tip = update.topic_id_partition
+        return await self._write(
+            tip, lambda claim, origin: cmd.UpdateSegment(claim, origin, update)
+        )
+
+    async def put_remote_partition_delete_metadata(
+        self, metadata: RemotePartitionDeleteMetadata
+    ) -> int:
+        """Move the deletion of a whole partition on; the position from which it holds."""
+        tip = metadata.topic_id_partition
+        return await self._write(
+            tip, lambda claim, origin: cmd.PutPartitionDelete(claim, origin, metadata)
+        )
+
+    async def import_records(
+        self, topic_id_partition: TopicIdPartition, records: Collection[cmd.ImportedRecord]
+    ) -> int:
+        """Take over recorded history (see `announce_import`); repeats are recognised."""
+        return await self._write(
+            topic_id_partition, lambda claim, _: cmd.ImportRecords(claim, tuple(records))
+        )
+
+    async def _write(
+        self, tip: TopicIdPartition, make: Callable[[cmd.Claim, Origin], cmd.Command]
+    ) -> int:
+        key = PartitionKey.of(tip)
+        roles = self._roles_known()
+        claim = roles.claim_to_lead(key)
+        if claim is None:
+            raise NotLeader(f"broker {roles.broker_id} has not announced that it leads {tip}")
+        command = make(claim, Origin(roles.broker_id, self._ids.request_id()))
+        router = self._connected()
+        position: int = await router.change(key, CommandCall(key, command))
+        self._seen[key] = max(self._seen.get(key, -1), position)
+        return position
+
+    # Reads.
+
+    async def remote_log_segment_metadata(
+        self, topic_id_partition: TopicIdPartition, epoch_for_offset: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """The segment that holds `offset` in that leader epoch; none if no finished one does.
+
+        Raises:
+            RemoteResourceNotFound: The partition is unknown, or its deletion is finished.
+            NotReady: It is known and could not answer within the deadline.
+        """
+        answered = await self._ask(
+            topic_id_partition, Query("lookup", epoch_for_offset, offset)
+        )
+        return self._metadata(topic_id_partition, answered)
+
+    async def highest_offset_for_epoch(
+        self, topic_id_partition: TopicIdPartition, leader_epoch: int
+    ) -> int | None:
+        """The highest offset that finished in `leader_epoch`; none if none did. See lookup."""
+        answered = await self._ask(topic_id_partition, Query("highest_offset", leader_epoch))
+        value: Any = answered.value
+        return None if value is None else int(value)
+
+    async def remote_log_size(
+        self, topic_id_partition: TopicIdPartition, leader_epoch: int
+    ) -> int:
+        """Bytes of all segments listed for `leader_epoch`; O(1) (KIP-852). See lookup."""
+        answered = await self._ask(topic_id_partition, Query("size", leader_epoch))
+        value: Any = answered.value
+        return int(value)
+
+    async def next_segment_with_txn_index(
+        self, topic_id_partition: TopicIdPartition, epoch: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """The first segment from `offset` on that may have a transaction index (KIP-1058)."""
+        answered = await self._ask(topic_id_partition, Query("next_txn", epoch, offset))
+        return self._metadata(topic_id_partition, answered)
+
+    async def list_remote_log_segments(
+        self, topic_id_partition: TopicIdPartition, leader_epoch: int | None = None
+    ) -> AsyncIterator[RemoteLogSegmentMetadata]:
+        """All segments, or those of `leader_epoch` by start offset, as of one position."""
+        kind = "list" if leader_epoch is None else "list_epoch"
+        for row in await self.rows(topic_id_partition, Query(kind, leader_epoch or 0)):
+            yield metadata_of(topic_id_partition, row)
+
+    async def rows(
+        self, tip: TopicIdPartition, query: Query, role: str | None = None
+    ) -> list[bytes]:
+        """All rows of a list, as of one position: begun again if its host had to close it."""
+        key = PartitionKey.of(tip)
+        role = role or self._role(key)
+        for attempt in range(LIST_ATTEMPTS):
+            answered = await self._ask(tip, query, role)
+            page: Any = answered.value
+            rows = list(page)
+            try:
+                while answered.cursor is not None:
+                    answered = await self._connected().next_page(key, role, answered.cursor)
+                    page = answered.value
+                    rows += page
+            except (RetryableError, OutcomeUnknown):
+                if attempt + 1 == LIST_ATTEMPTS:
+                    raise
+            else:
+                return rows
+        raise AssertionError("the last attempt returns or raises")
+
+    def observe(self, topic_id_partition: TopicIdPartition, position: int) -> None:
+        """Read this partition at `position` or later from here on, wherever that was learnt."""
+        key = PartitionKey.of(topic_id_partition)
+        self._seen[key] = max(self._seen.get(key, -1), position)
+
+    async def ask(
+        self, topic_id_partition: TopicIdPartition, role: str, query: Query
+    ) -> Answered:
+        """The answer of the partition's `LEADER` or `FOLLOWER`, whatever this broker is."""
+        return await self._ask(topic_id_partition, query, role)
+
+    def as_of(
+        self,
+        topic_id_partition: TopicIdPartition,
+        *,
+        position: int | None = None,
+        time_ms: int | None = None,
+    ) -> PartitionHistory:
+        """The partition's answers as they were at a position or a time (ms).
+
+        Folded here from storage, not on the leader's host: exactly one of the two is given.
+        """
+        if self._settings is None:
+            raise NotReady("configure the manager first")
+        if (position is None) == (time_ms is None):
+            raise InvalidArgument("expected a position or a time, and not both")
+        return PartitionHistory(self._settings, topic_id_partition, position, time_ms)
+
+    async def _ask(
+        self, tip: TopicIdPartition, query: Query, role: str | None = None
+    ) -> Answered:
+        key = PartitionKey.of(tip)
+        position_min = self._seen.get(key, -1)
+        timeout_ms = int(self._deadline_s * 900)  # The host's reason should arrive in time.
+        answered: Answered = await self._connected().ask(
+            key,
+            role or self._role(key),
+            lambda role: QueryCall(key, role, query, position_min, timeout_ms),
+        )
+        self._seen[key] = max(position_min, answered.position)
+        return answered
+
+    def _role(self, key: PartitionKey) -> str:
+        return self._roles_known().role(key)
+
+    def _metadata(
+        self, tip: TopicIdPartition, answered: Answered
+    ) -> RemoteLogSegmentMetadata | None:
+        row: Any = answered.value
+        return None if row is None else metadata_of(tip, row)
+
+    def _roles_known(self) -> Roles:
+        if self._roles is None or self._router is None:
+            raise NotReady("the manager is not configured, or closed")
+        return self._roles
+
+    def _connected(self) -> Router:
+        if self._router is None:
+            raise NotReady("the manager is not configured, or closed")
+        return self._router
+
+
+def _broker_of(config: Mapping[str, str]) -> tuple[int, str]:
+    try:
+        broker_id = int(config["broker.id"])
+    except (KeyError, ValueError) as error:
+        raise InvalidArgument(
+            f"broker.id: expected a whole number, got {config.get('broker.id')!r}"
+        ) from error
+    cluster_id = config.get("cluster.id")
+    if not cluster_id:
+        raise InvalidArgument(f"cluster.id: expected a cluster's id, got {cluster_id!r}")
+    return broker_id, cluster_id

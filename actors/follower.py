@@ -1,0 +1,196 @@
+"""The rules by which one partition's follower lives, as a pure state machine.
+
+Rule 1: a follower reads the log, never the leader, so it is right even when its leader is not.
+Rule 2: an answer is given at a position, and never behind the one its caller has seen.
+Rule 3: a follower is ready for an announcement once it has read the log to the end in a read
+that began after the announcement was durable.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, assert_never
+
+from tierledger.actors import messages as msg
+from tierledger.events.errors import (
+    DataError,
+    NotLeader,
+    NotReady,
+    Overloaded,
+    Quarantined,
+    RemoteStorageError,
+)
+from tierledger.events.evolve import evolve_all
+from tierledger.storage.event_log import decode_batch
+
+if TYPE_CHECKING:
+    from tierledger.events.commands import Claim
+    from tierledger.events.partition_state import PartitionState
+    from tierledger.storage.serde import MetadataSerDe
+
+WAITING_MAX = 1024
+"""Reads that may wait for a position; the next is answered `Overloaded` at once."""
+
+
+class Phase(Enum):
+    """Where a follower is in its life."""
+
+    LOADING = "loading"
+    FOLLOWING = "following"
+    QUARANTINED = "quarantined"
+    GONE = "gone"
+
+
+class Follower:
+    """Replays one partition's log. Talk to it through `handle` only."""
+
+    def __init__(self, serde: MetadataSerDe) -> None:
+        self.phase = Phase.LOADING
+        self.state: PartitionState | None = None
+        self.next_batch = 0
+        self._serde = serde
+        self._waiting: list[msg.QueryArrived] = []
+        self._reading = False
+        self._read_again = False
+        self._claims: dict[int, Claim] = {}
+        self._ready: set[Claim] = set()
+        self._awaiting_end: list[Claim] = []
+        self._trouble: RemoteStorageError | None = None
+
+    def handle(self, stimulus: msg.Stimulus) -> list[msg.Effect]:  # noqa: PLR0911 - One case each.
+        """What `stimulus` calls for. Effects are to be carried out in order."""
+        match stimulus:
+            case msg.StateLoaded():
+                self.state, self.next_batch = stimulus.state, stimulus.next_batch
+                return self._read()
+            case msg.LogRead():
+                return self._log_read(stimulus)
+            case msg.LoadFailed():
+                self._reading = False
+                return self._quarantine(stimulus.error)
+            case msg.Assigned():
+                return self._assigned(stimulus)
+            case msg.HintArrived():
+                return self._read() if stimulus.position > self.position else []
+            case msg.QueryArrived():
+                return self._query(stimulus)
+            case msg.QueryExpired():
+                return self._expired(stimulus)
+            case msg.CommandArrived():
+                error = NotLeader("a follower takes no writes")
+                return [msg.ReplyError(stimulus.reply_to, error)]
+            case msg.StopArrived():
+                return self._stop(stimulus)
+            case msg.AppendAnswered() | msg.AppendRefused() | msg.SlotRead():
+                return []
+            case msg.ProbeFailed() | msg.CheckpointDone():
+                return []
+            case _:
+                assert_never(stimulus)
+
+    @property
+    def position(self) -> int:
+        """The last position that is applied; -1 before the first."""
+        return -1 if self.state is None else self.state.next_position - 1
+
+    def is_ready_for(self, claim: Claim) -> bool:
+        """Whether the head that stood when `claim` was announced is applied."""
+        return self.phase is Phase.FOLLOWING and claim in self._ready
+
+    def _assigned(self, assigned: msg.Assigned) -> list[msg.Effect]:
+        claim = assigned.assignment.claim
+        former = self._claims.get(claim.broker_id)
+        if former is not None:
+            if former > claim:
+                return [msg.Reply(assigned.reply_to, self.position)]
+            self._ready.discard(former)
+        self._claims[claim.broker_id] = claim
+        self._awaiting_end.append(claim)
+        return [msg.Reply(assigned.reply_to, self.position), *self._read(again=True)]
+
+    def _read(self, *, again: bool = False) -> list[msg.Effect]:
+        """Read on; `again`: what is being read now may have begun too early."""
+        if self.state is None or self.phase in {Phase.QUARANTINED, Phase.GONE}:
+            return []
+        if self._reading:
+            self._read_again = self._read_again or again
+            return []
+        self._reading = True
+        return [msg.ReadLog(self.next_batch)]
+
+    def _log_read(self, read: msg.LogRead) -> list[msg.Effect]:
+        self._reading = False
+        state = self.state
+        if state is None or read.number != self.next_batch or self._trouble is not None:
+            return []
+        try:
+            for batch in read.batches:
+                decoded = decode_batch(
+                    self._serde, batch, state.next_position, state.chain_hash
+                )
+                evolve_all(state, decoded.events, decoded.chain_hash)
+                self.next_batch = batch.number + 1
+        except DataError as error:
+            return self._quarantine(error)
+        effects = self._serve()
+        if (read.batches and not read.is_end) or self._read_again:
+            self._read_again = False
+            return effects + self._read()
+        self.phase = Phase.FOLLOWING
+        self._ready.update(self._awaiting_end)
+        self._awaiting_end.clear()
+        return effects
+
+    def _serve(self) -> list[msg.Effect]:
+        due = [q for q in self._waiting if q.position_min <= self.position]
+        if due:
+            self._waiting = [q for q in self._waiting if q.position_min > self.position]
+        return [msg.Answer(query.reply_to, query.query) for query in due]
+
+    def _query(self, arrived: msg.QueryArrived) -> list[msg.Effect]:
+        is_here = self.state is not None and arrived.position_min <= self.position
+        if self.phase is Phase.QUARANTINED and is_here:
+            return [msg.Answer(arrived.reply_to, arrived.query, stale=True)]
+        if self._trouble is not None:
+            return [msg.ReplyError(arrived.reply_to, self._trouble)]
+        if self.phase is Phase.LOADING:
+            error = NotReady("the partition's log is being loaded")
+            return [msg.ReplyError(arrived.reply_to, error)]
+        if is_here:
+            return [msg.Answer(arrived.reply_to, arrived.query)]
+        if len(self._waiting) >= WAITING_MAX:
+            full = Overloaded(f"{WAITING_MAX} reads wait for this partition; try again later")
+            return [msg.ReplyError(arrived.reply_to, full)]
+        self._waiting.append(arrived)
+        return self._read()
+
+    def _expired(self, expired: msg.QueryExpired) -> list[msg.Effect]:
+        late = [q for q in self._waiting if q.reply_to == expired.reply_to]
+        self._waiting = [q for q in self._waiting if q.reply_to != expired.reply_to]
+        return [
+            msg.ReplyError(
+                query.reply_to,
+                NotReady(f"position {query.position_min} is not here yet ({self.position} is)"),
+            )
+            for query in late
+        ]
+
+    def _quarantine(self, error: RemoteStorageError) -> list[msg.Effect]:
+        if self.phase is Phase.GONE:
+            return []
+        self.phase = Phase.QUARANTINED
+        self._trouble = Quarantined(f"the log is not readable any further: {error}")
+        waiting, self._waiting = self._waiting, []
+        return [
+            msg.Alarm("quarantined", str(error)),
+            *(msg.ReplyError(query.reply_to, self._trouble) for query in waiting),
+        ]
+
+    def _stop(self, stop: msg.StopArrived) -> list[msg.Effect]:
+        self.phase = Phase.GONE
+        self._trouble = NotReady("this host does not follow the partition any more")
+        waiting, self._waiting = self._waiting, []
+        effects: list[msg.Effect] = [
+            msg.ReplyError(query.reply_to, self._trouble) for query in waiting
+        ]
+        return [*effects, msg.Gone("stopped", stop.reply_to)]

@@ -1,0 +1,394 @@
+"""A host: one process that runs many partitions on one asyncio loop.
+
+Everything here is traffic: calls in, effects out, placements from the coordinator. The rules
+are the machines'. `partitions_per_host` bounds how many it takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from tierledger.actors import messages as msg
+from tierledger.actors.answering import OpenLists
+from tierledger.actors.calls import (
+    FOLLOWER,
+    LEADER,
+    STORAGE,
+    Call,
+    CloseCall,
+    CommandCall,
+    PageCall,
+    PartitionKey,
+    Placement,
+    QueryCall,
+    ReadyCall,
+)
+from tierledger.actors.follower import Follower, Phase
+from tierledger.actors.leader import Leader
+from tierledger.actors.partition_shell import PartitionShell
+from tierledger.actors.store_queues import Committer, PendingSlot, Slices, SlotReader
+from tierledger.events import commands as cmd
+from tierledger.events.errors import InvalidArgument, NotLeader, NotReady, RemoteStorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+
+    from tierledger.actors.ports import Clock
+    from tierledger.events.decide import Limits
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.storage.backend import MetadataStorageBackend
+    from tierledger.storage.keys import MetadataKeyFactory
+    from tierledger.storage.serde import MetadataSerDe
+
+POLL_INTERVAL_S = 0.05
+"""How often all followers' next slots are looked at; half the 100 ms a follower may lag."""
+
+POLL_KEYS = 500
+"""Slots of one poll's read."""
+
+LOADS_AT_ONCE = 8
+"""Partitions that load side by side; more would only compete for the store."""
+
+STORE_METHODS = (
+    "create",
+    "update",
+    "get",
+    "get_each",
+    "get_like",
+    "remove_like",
+    "execute_atomically",
+    "create_each",
+)
+
+_log = structlog.get_logger("tierledger.host")
+
+
+class Host:
+    """Runs leaders and followers. Made on a running loop, and started by `start`."""
+
+    def __init__(  # noqa: PLR0913 - What a host is made of, all by name.
+        self,
+        name: str,
+        *,
+        process: str,
+        cluster_id: str,
+        backend: MetadataStorageBackend,
+        keys: MetadataKeyFactory,
+        serde: MetadataSerDe,
+        limits: Limits,
+        clock: Clock,
+        give_up: Callable[[], None],
+    ) -> None:
+        """`give_up` ends the process, or what stands for it, after a failure nobody foresaw."""
+        self.name = name
+        self.process = process
+        self.cluster_id = cluster_id
+        self.backend = backend
+        self.keys = keys
+        self.serde = serde
+        self.lists = OpenLists(process)
+        self.committer = Committer(backend)
+        self.is_closing = False
+        self._limits = limits
+        self._clock = clock
+        self._give_up = give_up
+        self._slots = SlotReader(backend)
+        self._shells: dict[tuple[PartitionKey, str], PartitionShell] = {}
+        self._replies: dict[int, asyncio.Future[Any]] = {}
+        self._reply_ids = itertools.count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loads = asyncio.Semaphore(LOADS_AT_ONCE)
+        self._lost: dict[PartitionKey, int] = {}
+        """Leaders that ended here and were not assigned anew, with their last assignment."""
+        self._alarms: dict[str, int] = {}
+
+    def start(self) -> None:
+        """Begin to commit, read and poll."""
+        for loop in (self.committer.run(), self._slots.run(), self._poll()):
+            self.spawn(loop)
+
+    async def close(self) -> None:
+        """Stop all partitions in good order (drain, checkpoint), then the rest.
+
+        Sessions stay open: brokers lead on, whoever serves them next.
+        """
+        shells = list(self._shells.values())
+        stops = []
+        for shell in shells:
+            reply_to, future = self._expect()
+            stop = msg.StopArrived(reply_to, self._clock.now_ms(), is_released=False)
+            shell.feed(stop)
+            stops.append(future)
+        if stops:
+            await asyncio.wait(stops, timeout=10)
+        await self.abandon()
+
+    async def abandon(self) -> None:
+        """Stop at once, as a crash would: nothing is drained, and the store stays open."""
+        self.is_closing = True
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # Calls.
+
+    async def submit(self, calls: Sequence[Call]) -> list[Any]:
+        """One result per call, in order; an error comes as a value, so none hides another."""
+        slices = Slices()
+        futures: list[Awaitable[Any]] = []
+        for call in calls:
+            futures.append(self._dispatch(call))
+            await slices.breathe()
+        return await asyncio.gather(*futures, return_exceptions=True)
+
+    def _dispatch(self, call: Call) -> Awaitable[Any]:
+        match call:
+            case CommandCall():
+                return self._command(call)
+            case QueryCall():
+                return self._query(call)
+            case ReadyCall():
+                return self._settled(self._is_ready(call))
+            case PageCall():
+                return self.lists.next_page(call.cursor)
+
+    def _command(self, call: CommandCall) -> Awaitable[Any]:
+        shell = self._shells.get((call.key, LEADER))
+        if shell is None:
+            return self._settled(NotLeader(f"{self.name} does not lead {_text(call.key)}"))
+        reply_to, future = self._expect()
+        shell.feed(msg.CommandArrived(reply_to, call.command, self._clock.now_ms()))
+        return future
+
+    def _query(self, call: QueryCall) -> Awaitable[Any]:
+        shell = self._shells.get((call.key, call.role))
+        reply_to, future = self._expect()
+        if call.role == STORAGE:
+            self.spawn(self._read_released(call, reply_to))
+        elif shell is None:
+            error = NotLeader(f"{self.name} has no {call.role} of {_text(call.key)}")
+            self.reply(reply_to, error)
+        else:
+            shell.feed(msg.QueryArrived(reply_to, call.query, call.position_min))
+        if not future.done():
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(call.timeout_ms / 1000, self._expire, shell, reply_to)
+            future.add_done_callback(lambda _: timer.cancel())
+        return future
+
+    async def _read_released(self, call: QueryCall, reply_to: int) -> None:
+        """Answer for a partition that nobody hosts, by reading its log this once."""
+        reader = Follower(self.serde)
+        shell = PartitionShell(self, call.key.named(""), STORAGE, reader)
+        await shell.load()
+        while reader.phase is Phase.LOADING:  # noqa: ASYNC110 - Machines have no events.
+            await asyncio.sleep(0.001)
+        shell.feed(msg.QueryArrived(reply_to, call.query, call.position_min))
+
+    def _expire(self, shell: PartitionShell | None, reply_to: int) -> None:
+        if shell is not None:
+            shell.feed(msg.QueryExpired(reply_to))
+        self.reply(reply_to, NotReady("no answer within the call's time"))
+
+    def _is_ready(self, call: ReadyCall) -> bool | RemoteStorageError:
+        shell = self._shells.get((call.key, call.role))
+        if shell is None:
+            return NotLeader(f"{self.name} has no {call.role} of {_text(call.key)}")
+        machine = shell.machine
+        if isinstance(machine, Leader):
+            return machine.holds(call.claim)
+        return machine.is_ready_for(call.claim)
+
+    def _expect(self) -> tuple[int, asyncio.Future[Any]]:
+        reply_to = next(self._reply_ids)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._replies[reply_to] = future
+        return reply_to, future
+
+    def _settled(self, value: object) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future.set_result(value)
+        return future
+
+    def reply(self, reply_to: msg.ReplyTo, value: object) -> None:
+        """Give a waiting caller its result; late and repeated ones find nobody."""
+        future = None if reply_to is None else self._replies.pop(reply_to, None)
+        if future is not None and not future.done():
+            future.set_result(value)
+
+    async def reply_when_done(self, reply_to: msg.ReplyTo, work: Awaitable[object]) -> None:
+        """Reply with what `work` comes to."""
+        try:
+            self.reply(reply_to, await work)
+        except RemoteStorageError as error:
+            self.reply(reply_to, error)
+
+    # Placements.
+
+    async def place(self, placements: Sequence[Placement]) -> None:
+        """Take on, change or release partitions; repeats and older numbers do nothing."""
+        slices = Slices()
+        for placement in placements:
+            self._place(placement)
+            await slices.breathe()
+
+    def _place(self, placement: Placement) -> None:
+        shell = self._shells.get((placement.key, placement.role))
+        if placement.assignment is None:
+            if shell is not None:
+                shell.feed(msg.StopArrived(None, self._clock.now_ms()))
+            return
+        known = shell.assignment if shell is not None and placement.role == LEADER else -1
+        if placement.assignment.number <= known:
+            return
+        assigned = msg.Assigned(placement.assignment, None, self._clock.now_ms())
+        if shell is None:
+            tip = placement.key.named(placement.topic)
+            machine: Leader | Follower
+            if placement.role == LEADER:
+                machine = Leader(self.serde, self._limits, assigned)
+            else:
+                machine = Follower(self.serde)
+            shell = PartitionShell(self, tip, placement.role, machine)
+            self._shells[(placement.key, placement.role)] = shell
+            if placement.role == LEADER:
+                self._lost.pop(placement.key, None)
+            self.spawn(self._load(shell))
+            if placement.role == FOLLOWER:
+                shell.feed(assigned)
+        else:
+            shell.feed(assigned)
+        shell.assignment = placement.assignment.number
+
+    async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
+        """Brokers lead no more: end their sessions, and no others."""
+        for close in closes:
+            shell = self._shells.get((close.key, LEADER))
+            if shell is not None:
+                command = cmd.CloseSession(close.claim, "the broker leads no more")
+                shell.feed(msg.CommandArrived(None, command, self._clock.now_ms()))
+
+    async def _load(self, shell: PartitionShell) -> None:
+        async with self._loads:
+            await shell.load()
+
+    # What shells ask for.
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` beside the rest, and let nobody lose its failure."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("a task of the host failed", host=self.name, exc_info=task.exception())
+            # An unforeseen failure leaves some partition in a state nobody knows: ending the
+            # process hands all of them to a successor that replays their logs.
+            self._give_up()
+
+    def read_slot(self, slot: PendingSlot, delay_ms: int) -> None:
+        if delay_ms:
+            asyncio.get_running_loop().call_later(delay_ms / 1000, self._slots.add, slot)
+        else:
+            self._slots.add(slot)
+
+    def head_moved(self, key: PartitionKey, position: int) -> None:
+        """Let this host's follower of the partition know at once."""
+        follower = self._shells.get((key, FOLLOWER))
+        if follower is not None:
+            asyncio.get_running_loop().call_soon(follower.feed, msg.HintArrived(position))
+
+    def alarm(self, topic_id_partition: TopicIdPartition, kind: str, message: str) -> None:
+        self._alarms[kind] = self._alarms.get(kind, 0) + 1
+        _log.warning("alarm", kind=kind, partition=str(topic_id_partition), message=message)
+
+    def forget(self, shell: PartitionShell, reason: str) -> None:
+        """A machine is finished; if it was not told to stop, the coordinator hears of it."""
+        if self._shells.get((shell.key, shell.role)) is shell:
+            del self._shells[(shell.key, shell.role)]
+        if shell.role == LEADER and reason != "stopped":
+            self._lost[shell.key] = shell.assignment
+
+    # Standing work.
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_INTERVAL_S)
+            followers = [
+                shell
+                for (_, role), shell in self._shells.items()
+                if role == FOLLOWER and shell.machine.state is not None
+            ]
+            for start in range(0, len(followers), POLL_KEYS):
+                await self._poll_some(followers[start : start + POLL_KEYS])
+
+    async def _poll_some(self, followers: list[PartitionShell]) -> None:
+        keys = [
+            self.keys.log_batch(shell.topic_id_partition, shell.machine.next_batch)
+            for shell in followers
+        ]
+        try:
+            found = await self.backend.get_each(keys)
+        except RemoteStorageError:
+            return  # The next poll asks again; reads go on from what is here.
+        slices = Slices()
+        for shell, value in zip(followers, found, strict=True):
+            if value is not None:
+                shell.feed(msg.HintArrived(shell.machine.position + 1))
+                await slices.breathe()
+
+    async def ping(self) -> dict[str, Any]:
+        """What this host says of itself; also tells that it lives."""
+        return {
+            "host": self.name,
+            "process": self.process,
+            "pid": os.getpid(),
+            "leaders": sum(role == LEADER for _, role in self._shells),
+            "followers": sum(role == FOLLOWER for _, role in self._shells),
+            "commits": self.committer.commits,
+            "batches": self.committer.batches,
+            "alarms": dict(self._alarms),
+            "lost": list(self._lost.items()),
+        }
+
+    async def store(
+        self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]
+    ) -> Any:  # noqa: ANN401 - What the backend's method returns.
+        """Call the backend on behalf of a process that may not write to the store itself."""
+        if method not in STORE_METHODS:
+            raise InvalidArgument(f"expected one of {', '.join(STORE_METHODS)}, got {method!r}")
+        return await getattr(self.backend, method)(*arguments, **named)
+
+    async def partitions(self) -> list[dict[str, Any]]:
+        """Role, phase and position of everything that runs here."""
+        return [
+            {
+                "topic": shell.topic_id_partition.topic,
+                "topic_id": str(shell.topic_id_partition.topic_id),
+                "partition": key.partition,
+                "role": role,
+                "phase": shell.machine.phase.value,
+                "position": shell.machine.position,
+                "session": _session(shell),
+            }
+            for (key, role), shell in self._shells.items()
+        ]
+
+
+def _session(shell: PartitionShell) -> dict[str, Any] | None:
+    state = shell.machine.state
+    session = None if state is None else state.session
+    if session is None:
+        return None
+    return {**session._asdict(), "log_time_ms": state.log_time_ms if state else 0}
+
+
+def _text(key: PartitionKey) -> str:
+    return str(key.named("?"))

@@ -1,0 +1,81 @@
+"""What every part of one service has to agree on, in a form that travels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tierledger.events.decide import Limits
+from tierledger.events.errors import InvalidArgument
+from tierledger.storage.connector import load_connector, load_serde
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tierledger.storage.connector import MetadataStorageConnector
+    from tierledger.storage.serde import MetadataSerDe
+
+PREFIX = "rlmm.config."
+"""Of a plugin's settings in a broker's file (`remote.log.metadata.manager.impl.prefix`)."""
+
+CUSTOM_METADATA_KEY = "remote.log.metadata.custom.metadata.max.bytes"
+TOMBSTONE_KEY = "tombstone.retention.ms"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """Which store, which Kafka cluster, which limits.
+
+    Attributes:
+        cluster_id: The Kafka cluster's id; every key in the store begins with it.
+        storage: The settings of the storage connector and serializer, without prefix.
+        limits: What leaders enforce.
+    """
+
+    cluster_id: str
+    storage: Mapping[str, str] = field(hash=False)
+    limits: Limits = field(default_factory=Limits)
+
+    def connector(self) -> MetadataStorageConnector:
+        """The configured connector (`metadata.storage.connector.class`)."""
+        return load_connector(self.storage)
+
+    def serde(self) -> MetadataSerDe:
+        """The configured serializer (`metadata.storage.serializer.class`)."""
+        return load_serde(self.storage)
+
+
+def without_prefix(config: Mapping[str, object]) -> dict[str, str]:
+    """A broker's configuration map with `rlmm.config.` stripped; prefixed keys win."""
+    plain = {key: str(value) for key, value in config.items() if not key.startswith(PREFIX)}
+    prefixed = {
+        key.removeprefix(PREFIX): str(value)
+        for key, value in config.items()
+        if key.startswith(PREFIX)
+    }
+    return plain | prefixed
+
+
+def limits_of(config: Mapping[str, str]) -> Limits:
+    """The limits that `config` (without prefix) sets.
+
+    Raises:
+        InvalidArgument: A value is no number, or out of range.
+    """
+    defaults = Limits()
+    return Limits(
+        custom_metadata_bytes_max=_number(
+            config, CUSTOM_METADATA_KEY, defaults.custom_metadata_bytes_max
+        ),
+        tombstone_retention_ms=_number(config, TOMBSTONE_KEY, defaults.tombstone_retention_ms),
+    )
+
+
+def _number(config: Mapping[str, str], key: str, default: int) -> int:
+    text = config.get(key)
+    if text is None:
+        return default
+    try:
+        return int(text)
+    except ValueError as error:
+        raise InvalidArgument(f"{key}: expected a whole number, got {text!r}") from error

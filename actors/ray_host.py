@@ -1,0 +1,97 @@
+"""The host as a Ray actor: opens the store, then hands every call to the `Host` inside."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors.host import Host
+from tierledger.actors.ray_cluster import NAMESPACE, ray
+from tierledger.actors.wall_clock import RandomIds, WallClock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tierledger.actors.calls import Call, CloseCall, Placement
+    from tierledger.actors.host_settings import ServiceSettings
+
+
+class HostShell:
+    """One process; a restart is another one, with another name for itself."""
+
+    def __init__(self, name: str, settings: ServiceSettings) -> None:
+        self._name = name
+        self._settings = settings
+        self._host: Host | None = None
+
+    async def open(self) -> None:
+        """Open the store for writing and begin to serve; a repeat does nothing.
+
+        Raises:
+            StoreRefused: Another process writes to it, or it is not a store of ours.
+        """
+        if self._host is not None:
+            return
+        settings = self._settings
+        connector = settings.connector()
+        backend = await connector.backend(read_only=False)
+        self._host = Host(
+            self._name,
+            # A pid comes again, in a container at the next start already.
+            process=f"{self._name}/{RandomIds().request_id().hex()}/{os.getpid()}",
+            cluster_id=settings.cluster_id,
+            backend=backend,
+            keys=connector.key_factory(settings.cluster_id),
+            serde=settings.serde(),
+            limits=settings.limits,
+            clock=WallClock(),
+            # Ends the process: a successor replays the logs.
+            give_up=lambda: os._exit(70),
+        )
+        self._host.start()
+
+    def _opened(self) -> Host:
+        assert self._host is not None, "the launcher opens a host before anybody knows it"
+        return self._host
+
+    async def submit(self, calls: Sequence[Call]) -> list[Any]:
+        return await self._opened().submit(calls)
+
+    async def place(self, placements: Sequence[Placement]) -> None:
+        await self._opened().place(placements)
+
+    async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
+        await self._opened().close_sessions(closes)
+
+    async def store(
+        self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]
+    ) -> Any:
+        return await self._opened().store(method, arguments, named)
+
+    async def ping(self) -> dict[str, Any]:
+        return await self._opened().ping()
+
+    async def partitions(self) -> list[dict[str, Any]]:
+        return await self._opened().partitions()
+
+    async def close(self) -> None:
+        """Drain all partitions, then close the store."""
+        host = self._opened()
+        await host.close()
+        await host.backend.close()
+
+
+# Wrapped once: wrapping again would ship the class to the cluster again.
+# `max_restarts=0`: a restart must be a new incarnation with new sessions, so only the launcher
+# starts hosts. `max_task_retries=0`: only the caller may repeat a write. No CPU is reserved: a
+# host waits most of its time, and the cluster may be small.
+_HostActor: Any = ray.remote(  # type: ignore[call-overload]  # They lack an option.
+    max_restarts=0, max_task_retries=0, max_concurrency=10_000, num_cpus=0
+)(HostShell)
+
+
+def create_host(name: str, settings: ServiceSettings) -> Any:
+    """The handle of the detached actor `name`, made if there is none."""
+    return _HostActor.options(
+        name=name, namespace=NAMESPACE, lifetime="detached", get_if_exists=True
+    ).remote(name, settings)

@@ -1,0 +1,108 @@
+"""What one broker is to which partition, as it announced and as the coordinator took it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, ReadyCall
+from tierledger.actors.coordinator_events import Announcement
+from tierledger.events.errors import OutcomeUnknown, RetryableError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from tierledger.actors.coordinator_events import LeaderItem, Route
+    from tierledger.actors.router import Router
+    from tierledger.events.commands import Claim
+    from tierledger.events.identifiers import TopicIdPartition
+
+
+class Roles:
+    """One incarnation of one broker."""
+
+    def __init__(self, router: Router, broker_id: int, incarnation: int) -> None:
+        """See `register`."""
+        self.broker_id = broker_id
+        self._router = router
+        self._incarnation = incarnation
+        self._announcements = 0
+        self._claims: dict[PartitionKey, tuple[str, Claim]] = {}
+        # One announcement at a time: an overtaken one would be refused as older than the next.
+        self._turn = asyncio.Lock()
+
+    @classmethod
+    async def register(cls, router: Router, broker_id: int) -> Roles:
+        """A new incarnation of `broker_id`; all before it are out of date."""
+        incarnation = await router.coordinate(lambda one: one.register(broker_id))
+        return cls(router, broker_id, incarnation)
+
+    def role(self, key: PartitionKey) -> str:
+        """Who answers this broker's reads: the leader if that is this broker."""
+        return self._claims.get(key, (FOLLOWER, None))[0]
+
+    def claim_to_lead(self, key: PartitionKey) -> Claim | None:
+        """The claim under which this broker believes to lead; none if it never announced."""
+        role, claim = self._claims.get(key, (None, None))
+        return claim if role == LEADER else None
+
+    async def announce(
+        self,
+        leaders: Collection[LeaderItem],
+        followers: Collection[TopicIdPartition],
+        stopped: Collection[TopicIdPartition],
+        import_cluster: str | None = None,
+    ) -> None:
+        """Announce; durable on return. A repeat keeps the claim that is in force."""
+        async with self._turn:
+            await self._announce(leaders, followers, stopped, import_cluster)
+
+    async def _announce(
+        self,
+        leaders: Collection[LeaderItem],
+        followers: Collection[TopicIdPartition],
+        stopped: Collection[TopicIdPartition],
+        import_cluster: str | None,
+    ) -> None:
+        self._announcements += 1
+        announcement = Announcement(
+            self.broker_id,
+            self._incarnation,
+            self._announcements,
+            tuple(leaders),
+            tuple((bytes(tip.topic_id), tip.partition, tip.topic) for tip in followers),
+            tuple((bytes(tip.topic_id), tip.partition, tip.topic) for tip in stopped),
+            import_cluster,
+        )
+        await self._router.coordinate(lambda one: one.announce(announcement))
+        for tip in stopped:
+            self._claims.pop(PartitionKey.of(tip), None)
+        keys = [PartitionKey(*item[:2]) for item in announcement.leaders]
+        keys += [PartitionKey(*item[:2]) for item in announcement.followers]
+        if keys:
+            routes = await self._router.coordinate(lambda one: one.route(keys))
+            for key, route in zip(keys, routes, strict=True):
+                self._take_over(key, route)
+
+    def _take_over(self, key: PartitionKey, route: Route) -> None:
+        """Note the claim that is in force; a repeated announcement is not the one that is."""
+        for role, claims in ((LEADER, (route.leader,)), (FOLLOWER, route.followers)):
+            for claim in claims:
+                if claim is not None and claim.broker_id == self.broker_id:
+                    self._claims[key] = (role, claim)
+
+    async def is_ready(self, key: PartitionKey) -> bool:
+        """Whether the announcement is in force, and the replica asked has caught up."""
+        role, claim = self._claims.get(key, (None, None))
+        if role is None or claim is None:
+            return False
+        connection = self._router.connection
+        try:
+            (route,) = await connection.coordinator.route([key])
+            name = route.leader_host if role == LEADER else route.follower_host
+            if name is None:
+                return False
+            (ready,) = await connection.host(name).submit([ReadyCall(key, role, claim)])
+        except (RetryableError, OutcomeUnknown):
+            return False
+        return ready is True

@@ -1,0 +1,157 @@
+"""A host's traffic with its store: everything that waits becomes one step.
+
+Appends of all partitions that arrive while a commit is under way are the next commit (group
+commit); probes and looks at lost slots are read together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from tierledger.actors import messages as msg
+from tierledger.events.errors import OutcomeUnknown, RemoteStorageError
+from tierledger.storage.backend import CreateOutcome
+
+if TYPE_CHECKING:
+    from tierledger.storage.backend import MetadataStorageBackend
+
+SLICE_S = 0.005
+"""Time a loop may feed partitions before it lets others run: half the 10 ms bound."""
+
+COMMIT_BYTES_MAX = 8 * 1024 * 1024
+"""Bytes of one commit; more waits for the next."""
+
+SLOTS_PER_READ = 500
+
+
+class Fed(Protocol):
+    """Whoever is told what became of its request."""
+
+    def feed(self, stimulus: msg.Stimulus) -> None: ...
+
+
+class PendingAppend(NamedTuple):
+    """A batch that waits to be stored, and who wants to hear of it."""
+
+    partition: Fed
+    number: int
+    key: str
+    value: bytes
+
+
+class Slices:
+    """Lets others run whenever a loop has been busy for a slice."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._since = self._loop.time()
+
+    async def breathe(self) -> None:
+        if self._loop.time() - self._since > SLICE_S:
+            await asyncio.sleep(0)
+            self._since = self._loop.time()
+
+
+class Committer:
+    """Turns all appends that wait into one durable step, again and again."""
+
+    def __init__(self, backend: MetadataStorageBackend) -> None:
+        self._backend = backend
+        self._pending: list[PendingAppend] = []
+        self._wake = asyncio.Event()
+        self.commits = 0
+        self.batches = 0
+
+    def add(self, append: PendingAppend) -> None:
+        self._pending.append(append)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Commit until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._pending:
+                await self._commit(self._take())
+
+    def _take(self) -> list[PendingAppend]:
+        size = 0
+        for count, append in enumerate(self._pending):
+            size += len(append.value)
+            if size > COMMIT_BYTES_MAX and count:
+                taken, self._pending = self._pending[:count], self._pending[count:]
+                return taken
+        taken, self._pending = self._pending, []
+        return taken
+
+    async def _commit(self, appends: list[PendingAppend]) -> None:
+        self.commits += 1
+        self.batches += len(appends)
+        stimuli: list[msg.Stimulus]
+        try:
+            outcomes = await self._backend.create_each([(a.key, a.value) for a in appends])
+            stimuli = [
+                msg.AppendAnswered(append.number, _outcome(outcome))
+                for append, outcome in zip(appends, outcomes, strict=True)
+            ]
+        except OutcomeUnknown:
+            unknown = msg.AppendOutcome.UNKNOWN
+            stimuli = [msg.AppendAnswered(append.number, unknown) for append in appends]
+        except RemoteStorageError as error:
+            stimuli = [msg.AppendRefused(append.number, error) for append in appends]
+        slices = Slices()
+        for append, stimulus in zip(appends, stimuli, strict=True):
+            append.partition.feed(stimulus)
+            await slices.breathe()
+
+
+def _outcome(outcome: CreateOutcome) -> msg.AppendOutcome:
+    created = outcome is CreateOutcome.CREATED
+    return msg.AppendOutcome.CREATED if created else msg.AppendOutcome.EXISTS
+
+
+class PendingSlot(NamedTuple):
+    """A slot that waits to be read, and who wants to hear of it."""
+
+    partition: Fed
+    number: int
+    key: str
+
+
+class SlotReader:
+    """Reads all slots that anybody asks about in one go, again and again."""
+
+    def __init__(self, backend: MetadataStorageBackend) -> None:
+        self._backend = backend
+        self._pending: list[PendingSlot] = []
+        self._wake = asyncio.Event()
+
+    def add(self, slot: PendingSlot) -> None:
+        self._pending.append(slot)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._pending:
+                taken = self._pending[:SLOTS_PER_READ]
+                del self._pending[:SLOTS_PER_READ]
+                await self._read(taken)
+
+    async def _read(self, slots: list[PendingSlot]) -> None:
+        stimuli: list[msg.Stimulus]
+        try:
+            values = await self._backend.get_each([slot.key for slot in slots])
+            stimuli = [
+                msg.SlotRead(slot.number, value)
+                for slot, value in zip(slots, values, strict=True)
+            ]
+        except RemoteStorageError as error:
+            stimuli = [msg.ProbeFailed(slot.number, error) for slot in slots]
+        slices = Slices()
+        for slot, stimulus in zip(slots, stimuli, strict=True):
+            slot.partition.feed(stimulus)
+            await slices.breathe()
