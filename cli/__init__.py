@@ -1,0 +1,1 @@
+"""The `tierledger` command: traces, questions and answers, and what it prints."""

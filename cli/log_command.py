@@ -1,0 +1,105 @@
+"""`log`: what happened to a partition, event by event."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import typer
+
+from tierledger.cli.opened_store import StoreOptions, found_partition, opened_catalog
+from tierledger.cli.options import (
+    ClusterOption,
+    JsonOption,
+    PartitionArgument,
+    StoreOption,
+    TopicArgument,
+)
+from tierledger.cli.output import escaped, print_json, time_text
+from tierledger.events import log_events as log
+from tierledger.events.identifiers import Uuid
+from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+
+
+def register(app: typer.Typer) -> None:
+    app.command("log")(show_log)
+
+
+def show_log(
+    topic: TopicArgument,
+    partition: PartitionArgument,
+    start: Annotated[int, typer.Option(min=0, help="The first position to show.")] = 0,
+    limit: Annotated[int | None, typer.Option(min=1, help="The most events to show.")] = None,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show a partition's events, oldest first."""
+    options = StoreOptions(store, cluster)
+    asyncio.run(_show(options, (topic, partition), (start, limit), json))
+
+
+def plain_event(event: log.Event) -> dict[str, Any]:
+    """An event as JSON has it."""
+    request = event.request_id
+    return {
+        "position": event.position,
+        "session": event.session,
+        "log_time_ms": event.log_time_ms,
+        "broker_id": event.broker_id,
+        "request_id_hex": None if request is None else request.hex(),
+        "type": type(event.body).__name__,
+        **_plain_body(event.body),
+    }
+
+
+async def _show(
+    options: StoreOptions, where: tuple[str, int], part: tuple[int, int | None], json: bool
+) -> None:
+    start, limit = part
+    async with opened_catalog(options) as catalog:
+        tip = await found_partition(catalog, *where)
+        async for event in catalog.reader(tip).events(start):
+            if json:
+                print_json(plain_event(event))
+            else:
+                print(_line(event))
+            if limit is not None and event.position - start + 1 >= limit:
+                break
+
+
+def _line(event: log.Event) -> str:
+    fields = " ".join(
+        f"{name}={escaped(str(value))}"
+        for name, value in _plain_body(event.body).items()
+        if value is not None
+    )
+    kind = type(event.body).__name__
+    return f"{event.position:>8}  {time_text(event.log_time_ms)}  {kind:<22}  {fields}"
+
+
+def _plain_body(body: log.Body) -> dict[str, Any]:
+    plain: dict[str, Any] = {}
+    # With the session's own, an event's broker would be there twice.
+    for name, value in body._asdict().items():
+        match name:
+            case "segment_id":
+                plain["id"] = None if value is None else str(Uuid(value))
+            case "state" if isinstance(body, log.SegmentUpdated):
+                plain["state"] = RemoteLogSegmentState(value).name
+            case "state":
+                plain["state"] = RemotePartitionDeleteState(value).name
+            case "epochs":
+                pairs = zip(value[::2], value[1::2], strict=True)
+                plain["leader_epochs"] = [list(pair) for pair in pairs]
+            case "custom_metadata":
+                plain["custom_metadata_hex"] = None if value is None else value.hex()
+            case "source" | "dropped_bytes" if not value:
+                continue
+            case "source":
+                plain["source"] = list(value)
+            case "tags":
+                plain["has_unknown_tags"] = value is not None or None
+            case _:
+                plain[name] = value
+    return plain

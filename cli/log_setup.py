@@ -1,0 +1,16 @@
+"""Where a command's own log goes: stderr, from warnings on, so that stdout is results only."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+
+def log_to_stderr() -> None:
+    """Send what the parts log to stderr."""
+    import structlog
+
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+    )

@@ -1,0 +1,76 @@
+"""`lookup`: which segment serves an offset. Reads a handful of values, whatever is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierledger.cli.opened_store import StoreOptions, ask, found_partition, opened_catalog
+from tierledger.cli.options import (
+    AsOf,
+    AsOfOption,
+    ClusterOption,
+    FromOption,
+    JsonOption,
+    PartitionArgument,
+    StoreOption,
+    TopicArgument,
+    live_role,
+    parse_as_of,
+)
+from tierledger.cli.output import print_json
+from tierledger.cli.segment_output import print_segment
+from tierledger.cli.segments_command import require_epoch
+from tierledger.events import answers
+
+if TYPE_CHECKING:
+    from tierledger.events.partition_state import PartitionState
+
+
+def register(app: typer.Typer) -> None:
+    app.command("lookup")(lookup)
+
+
+def lookup(
+    topic: TopicArgument,
+    partition: PartitionArgument,
+    epoch: Annotated[int, typer.Argument(help="The leader epoch.")],
+    offset: Annotated[int, typer.Argument(help="The offset.")],
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    as_of: AsOfOption = None,
+    json: JsonOption = False,
+    source: FromOption = "store",
+) -> None:
+    """Show the segment that serves an offset in a leader epoch; exit 1 if none does."""
+    when = parse_as_of(as_of)
+    role = live_role(source, when)
+    options, where = StoreOptions(store, cluster), (topic, partition)
+    if role is None:
+        row = asyncio.run(_lookup(options, where, (epoch, offset), when))
+    else:
+        from tierledger.cli.live_reads import lookup_live
+
+        row = asyncio.run(lookup_live(options, where, role, (epoch, offset)))
+    if row is not None:
+        print_segment(row, json=json)
+        return
+    if json:
+        print_json(None)
+    else:
+        print("no segment")
+    raise typer.Exit(1)
+
+
+async def _lookup(
+    options: StoreOptions, where: tuple[str, int], place: tuple[int, int], as_of: AsOf | None
+) -> bytes | None:
+    def found(state: PartitionState) -> bytes | None:
+        require_epoch(state, place[0])
+        return answers.lookup(state, *place)
+
+    async with opened_catalog(options) as catalog:
+        tip = await found_partition(catalog, *where)
+        return await ask(catalog.reader(tip), as_of, found)

@@ -1,0 +1,114 @@
+"""The store a command works on, opened, with the cluster that is meant."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from tierledger.cli.output import escaped, print_note
+from tierledger.cli.settings import cluster_setting, store_config
+from tierledger.events.errors import InvalidArgument, RemoteResourceNotFound
+from tierledger.storage.catalog import Catalog, clusters
+from tierledger.storage.connector import load_connector, load_serde
+from tierledger.storage.point_reads import ask as ask_newest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from tierledger.cli.options import AsOf
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.events.partition_state import PartitionState
+    from tierledger.storage.backend import MetadataStorageBackend
+    from tierledger.storage.catalog import FoundTopic
+    from tierledger.storage.partition_reader import PartitionReader
+
+T = TypeVar("T")
+
+
+class StoreOptions(NamedTuple):
+    """What the user said about the store."""
+
+    store: str | None = None
+    cluster: str | None = None
+
+
+@asynccontextmanager
+async def opened_catalog(
+    options: StoreOptions, *, read_only: bool = True
+) -> AsyncIterator[Catalog]:
+    """The catalog of the cluster that is meant.
+
+    Raises:
+        InvalidArgument: The store holds several clusters and none was named.
+        RemoteResourceNotFound: It does not hold the one that was named, or none at all.
+        StoreRefused: It is no store, or (for a writer) somebody else writes it.
+    """
+    config = store_config(options.store)
+    connector, serde = load_connector(config), load_serde(config)
+    backend = await connector.backend(read_only=read_only)
+    try:
+        cluster = await _cluster(backend, cluster_setting(options.cluster))
+        yield Catalog(backend, connector.key_factory(cluster), serde, cluster)
+    finally:
+        await backend.close()
+
+
+async def found_topic(catalog: Catalog, topic: str) -> FoundTopic:
+    """The topic that `topic` names; says so if the name is that of several."""
+    found = await catalog.topic(topic)
+    if found.others:
+        others = ", ".join(str(one) for one in found.others)
+        print_note(
+            f"several topics were called {topic!r}; this is the newest, {found.topic_id} "
+            f"(the others by id: {others})"
+        )
+    return found
+
+
+async def found_partition(catalog: Catalog, topic: str, partition: int) -> TopicIdPartition:
+    """That partition; unknown topics and unknown partitions are different errors."""
+    return await catalog.partition(await found_topic(catalog, topic), partition)
+
+
+async def ask(
+    reader: PartitionReader, as_of: AsOf | None, question: Callable[[PartitionState], T]
+) -> T:
+    """What `question` finds in the state as of then, or in the newest one."""
+    if as_of is None:
+        answer = await ask_newest(reader, question)
+    else:
+        answer = question(await reader.state_as_of(**as_of._asdict()))
+    print_notes(reader)
+    return answer
+
+
+async def whole_state(reader: PartitionReader, as_of: AsOf | None) -> PartitionState:
+    """The state as of then, or the newest one, with all its segments."""
+    if as_of is None:
+        state = (await reader.state()).state
+    else:
+        state = await reader.state_as_of(**as_of._asdict())
+    print_notes(reader)
+    return state
+
+
+def print_notes(reader: PartitionReader) -> None:
+    """Say what was odd about the reading."""
+    for note in reader.notes:
+        print_note(note)
+    reader.notes.clear()
+
+
+async def _cluster(backend: MetadataStorageBackend, named: str | None) -> str:
+    known = await clusters(backend)
+    listed = ", ".join(escaped(one) for one in known)
+    if named is not None:
+        if named not in known:
+            holds = f"it holds {listed}" if known else "it is empty"
+            raise RemoteResourceNotFound(f"the store has no cluster {named!r}; {holds}")
+        return named
+    if not known:
+        raise RemoteResourceNotFound("the store is empty")
+    if len(known) > 1:
+        raise InvalidArgument(f"the store holds several clusters, name one of them: {listed}")
+    return known[0]

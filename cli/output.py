@@ -1,0 +1,130 @@
+"""How the command speaks: results on stdout, everything about them on stderr.
+
+Rule: text that comes from a store or a user is printed through `escaped`, so that no name can
+move the cursor or forge a line.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+PLAIN_WIDTH = 10_000
+"""Columns of a table that is not shown on a terminal: nothing is cut for a pipe."""
+
+STYLED_ROWS_MAX = 2000
+"""Rows of a table that rich may set: it takes 0.2 ms for each, and all of them at once."""
+
+MS_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999; nothing later can be written as a date."""
+
+
+def escaped(text: str) -> str:
+    """`text` with everything that is not printable spelled out, as Python would."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+    )
+
+
+def print_json(value: object) -> None:
+    """One JSON document on one line."""
+    print(json.dumps(value, separators=(",", ":")))
+
+
+def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
+    """Names and values, one pair to a line; without values none is printed."""
+    shown = [(name, value) for name, value in pairs if value is not None]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
+        print(f"{name:<{width}}  {escaped(str(value))}")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table; numbers stand to the right. A very long one is set plainly."""
+    cells = [list(row) for row in rows]
+    if len(cells) > STYLED_ROWS_MAX:
+        _print_plain(columns, cells)
+    else:
+        _print_styled(columns, cells)
+
+
+def _print_plain(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> None:
+    rows = [
+        columns,
+        *([("" if one is None else escaped(str(one))) for one in row] for row in cells),
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print(
+            "  ".join(
+                f"{one:<{width}}" for one, width in zip(row, widths, strict=True)
+            ).rstrip()
+        )
+
+
+def _print_styled(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for at, column in enumerate(columns):
+        numbers = all(isinstance(row[at], int) for row in cells)
+        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*(Text("" if one is None else escaped(str(one))) for one in row))
+    console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
+    console.print(table)
+
+
+def print_note(message: str) -> None:
+    """Something to know about the result, which does not change it."""
+    print(f"note: {escaped(message)}", file=sys.stderr)
+
+
+def print_error(error: Exception) -> None:
+    """One line: what kind of error, and what it says."""
+    print(f"error: {type(error).__name__}: {escaped(str(error))}", file=sys.stderr)
+
+
+def time_text(time_ms: int) -> str:
+    """A time as ISO 8601 in UTC; milliseconds where there is no such date."""
+    if not 0 <= time_ms <= MS_MAX:
+        return f"{time_ms} ms"
+    at = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@contextmanager
+def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Counts what was done; shown on stderr while it lasts, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    columns: list[Any] = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    ]
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(what, total=total)
+        yield lambda count: shown.advance(task, count)

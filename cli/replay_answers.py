@@ -1,0 +1,145 @@
+"""Answers the questions of a trace from a leader, a follower, or the store itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.messages import Query
+from tierledger.cli.answers import Answer, Failure
+from tierledger.events import answers
+from tierledger.events.errors import PartitionDeleted, RemoteStorageError
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.segment_rows import (
+    BROKER,
+    CUSTOM,
+    END,
+    EVENT_TIMESTAMP,
+    ID,
+    MAX_TIMESTAMP,
+    SIZE,
+    START,
+    STATE,
+    TXN_EMPTY,
+    id_of_row,
+    unpack_row,
+)
+from tierledger.storage.partition_reader import PartitionReader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierledger.actors.client import AsyncRemoteLogMetadataManager
+    from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.cli.answers import Outcome, Question
+    from tierledger.events.partition_state import PartitionState
+    from tierledger.storage.backend import MetadataStorageBackend
+
+SOURCES = (LEADER, FOLLOWER, "storage")
+
+ASKED_AT_ONCE = 1000
+"""Questions under way at a time; what waits for one host travels together anyway."""
+
+
+async def answer_from_actors(
+    manager: AsyncRemoteLogMetadataManager, role: str, questions: Sequence[Question]
+) -> list[Outcome]:
+    """The outcome of each question, asked of leaders or of followers."""
+    outcomes: list[Outcome] = []
+    for start in range(0, len(questions), ASKED_AT_ONCE):
+        part = questions[start : start + ASKED_AT_ONCE]
+        outcomes += await asyncio.gather(*(_ask(manager, role, question) for question in part))
+    return outcomes
+
+
+async def _ask(
+    manager: AsyncRemoteLogMetadataManager, role: str, question: Question
+) -> Outcome:
+    tip = partition_of(question)
+    query = Query(question.query, question.epoch or 0, question.offset or 0)
+    try:
+        if question.query in {"list", "list_epoch"}:
+            return Answer(_plain(question.query, await manager.rows(tip, query, role)))
+        answered = await manager.ask(tip, role, query)
+        return Answer(_plain(question.query, answered.value))
+    except RemoteStorageError as error:
+        return Failure(type(error).__name__)
+
+
+async def answer_from_storage(
+    settings: ServiceSettings, backend: MetadataStorageBackend, questions: Sequence[Question]
+) -> list[Outcome]:
+    """The outcome of each question, from checkpoint and log, without any actor."""
+    states: dict[TopicIdPartition, PartitionState] = {}
+    keys = settings.connector().key_factory(settings.cluster_id)
+    outcomes: list[Outcome] = []
+    for question in questions:
+        tip = partition_of(question)
+        if tip not in states:
+            reader = PartitionReader(backend, keys, settings.serde(), settings.cluster_id, tip)
+            states[tip] = (await reader.state()).state
+        try:
+            outcomes.append(Answer(_plain(question.query, _from_state(states[tip], question))))
+        except RemoteStorageError as error:
+            outcomes.append(Failure(type(error).__name__))
+    return outcomes
+
+
+def _from_state(state: PartitionState, question: Question) -> Any:  # noqa: ANN401
+    if state.is_finished:
+        raise PartitionDeleted(f"{state.topic_id_partition}: its deletion is finished")
+    epoch, offset = question.epoch or 0, question.offset or 0
+    match question.query:
+        case "lookup":
+            return answers.lookup(state, epoch, offset)
+        case "highest_offset":
+            return answers.highest_offset_for_epoch(state, epoch)
+        case "size":
+            return answers.remote_log_size(state, epoch)
+        case "list":
+            return list(answers.list_all(answers.Snapshot(state)))
+        case "list_epoch":
+            rows = answers.list_epoch(answers.Snapshot(state, epoch), epoch)
+            return [row for row in rows if row is not None]
+        case _:
+            found = answers.next_segment_with_txn_index(state, epoch, offset)
+            while isinstance(found, answers.WalkPaused):
+                found = answers.next_segment_with_txn_index(state, epoch, found.offset)
+            return found
+
+
+def partition_of(question: Question) -> TopicIdPartition:
+    """The partition a question is about."""
+    return TopicIdPartition(question.topic_id, question.partition, question.topic)
+
+
+def _plain(query: str, value: Any) -> Any:  # noqa: ANN401 - JSON of any kind.
+    """An answer as it stands in an answers file."""
+    match query:
+        case "lookup" | "next_txn":
+            return None if value is None else str(Uuid(id_of_row(value)))
+        case "list_epoch":
+            return [str(Uuid(id_of_row(row))) for row in value]
+        case "list":
+            segments = [_segment(unpack_row(row)) for row in value]
+            return sorted(segments, key=lambda one: (one["start_offset"], one["id"]))
+        case _:
+            return value
+
+
+def _segment(fields: list[Any]) -> dict[str, Any]:
+    custom = fields[CUSTOM]
+    return {
+        "id": str(Uuid(fields[ID])),
+        "state": RemoteLogSegmentState(fields[STATE]).name,
+        "start_offset": fields[START],
+        "end_offset": fields[END],
+        "size": fields[SIZE],
+        "max_timestamp_ms": fields[MAX_TIMESTAMP],
+        "broker_id": fields[BROKER],
+        "event_timestamp_ms": fields[EVENT_TIMESTAMP],
+        "custom_metadata_hex": None if custom is None else custom.hex(),
+        "txn_index_empty": fields[TXN_EMPTY],
+    }

@@ -1,0 +1,246 @@
+"""`tierledger replay`: a recorded trace through live leaders, and Kafka's answers out."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierledger.cli.log_setup import log_to_stderr
+from tierledger.cli.opened_store import StoreOptions
+from tierledger.cli.options import ClusterOption, StoreOption
+from tierledger.cli.output import print_json, print_note, print_pairs, progress
+from tierledger.events.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierledger.cli.answer_check import CheckReport
+    from tierledger.cli.answers import Question
+    from tierledger.cli.replay_run import ReplayOptions, ReplayResult
+    from tierledger.cli.replay_trace import LoadedTrace
+    from tierledger.cli.services import Service
+
+REFUSALS_SHOWN = 20
+FINDINGS_SHOWN = 20
+
+TracesArgument = Annotated[
+    list[Path],
+    typer.Argument(metavar="TRACE_DIR...", help="Directories with records.jsonl[.gz]."),
+]
+StrictOption = Annotated[
+    bool,
+    typer.Option("--strict", help="Send ordinary commands, not imports; report every refusal."),
+]
+ChurnOption = Annotated[
+    int,
+    typer.Option("--churn", min=0, help="Leadership changes, stops and host kills to add."),
+]
+SeedOption = Annotated[int, typer.Option("--seed", help="What the churn is drawn from.")]
+OriginOption = Annotated[
+    str | None,
+    typer.Option(
+        "--origin",
+        help="Name of the cluster that was recorded; makes a repeat recognisable. Else the "
+        "directory's name.",
+    ),
+]
+GapsOption = Annotated[
+    bool, typer.Option("--allow-gaps", help="Go on where offsets are missing, and count them.")
+]
+AnswerOption = Annotated[
+    Path | None,
+    typer.Option("--answer", metavar="QUERIES", help="Questions to answer (JSONL)."),
+]
+OutOption = Annotated[
+    Path | None, typer.Option("--out", metavar="ANSWERS", help="Where the answers go (JSONL).")
+]
+SourceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--from", metavar="SOURCE", help="Who answers: leader, follower, storage, all."
+    ),
+]
+CheckOption = Annotated[
+    bool, typer.Option("--check", help="Compare with the trace's answers.jsonl.")
+]
+ReportOption = Annotated[
+    Path | None, typer.Option("--report", metavar="FILE.html", help="Write one page about it.")
+]
+
+
+def replay_command(
+    traces: TracesArgument,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    strict: StrictOption = False,
+    churn: ChurnOption = 0,
+    seed: SeedOption = 0,
+    origin: OriginOption = None,
+    allow_gaps: GapsOption = False,
+    answer: AnswerOption = None,
+    out: OutOption = None,
+    source: SourceOption = None,
+    check: CheckOption = False,
+    report: ReportOption = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Send recorded metadata through live leaders into a store, and ask what came of it.
+
+    Uses the service that runs on the store, or starts one for the time it takes. Exit status
+    1: an answer is wrong or missed (--check), or a record was refused (--strict).
+    """
+    from tierledger.cli.replay_run import ReplayOptions
+    from tierledger.cli.replay_trace import load_trace
+
+    sources = _sources(source, wanted=check or answer is not None)
+    if answer is not None and (out is None or len(traces) > 1 or check):
+        raise InvalidArgument("--answer takes one trace, --out, and no --check")
+    loaded = [(path, load_trace(path, origin=origin, allow_gaps=allow_gaps)) for path in traces]
+    questions = [_questions(path, answer, check=check) for path in traces]
+    options = ReplayOptions(strict=strict, churn=churn, seed=seed, sources=sources)
+    log_to_stderr()
+    failed = asyncio.run(
+        _run(StoreOptions(store, cluster), loaded, questions, options, out, report, json)
+    )
+    if failed:
+        raise typer.Exit(1)
+
+
+def _sources(given: list[str] | None, *, wanted: bool) -> tuple[str, ...]:
+    from tierledger.cli.replay_answers import SOURCES
+
+    if not wanted:
+        return ()
+    named = given or ["leader"]
+    if "all" in named:
+        return SOURCES
+    for one in named:
+        if one not in SOURCES:
+            raise InvalidArgument(f"--from: expected one of {', '.join(SOURCES)}, got {one!r}")
+    return tuple(dict.fromkeys(named))
+
+
+def _questions(trace: Path, answer: Path | None, *, check: bool) -> list[Question]:
+    from tierledger.cli.answers import read_questions
+    from tierledger.cli.trace import answers_path
+
+    if answer is not None:
+        return list(read_questions(answer))
+    return list(read_questions(answers_path(trace))) if check else []
+
+
+async def _run(
+    store: StoreOptions,
+    loaded: Sequence[tuple[Path, LoadedTrace]],
+    questions: Sequence[list[Question]],
+    options: ReplayOptions,
+    out: Path | None,
+    report: Path | None,
+    json: bool,
+) -> bool:
+    from tierledger.cli.replay_run import replay
+    from tierledger.cli.service_settings import service_settings
+    from tierledger.cli.services import service_for
+
+    settings = await service_settings(store)
+    service = await service_for(settings)
+    print_note(f"service {service.description}")
+    failed = False
+    try:
+        for (path, trace), asked in zip(loaded, questions, strict=True):
+            with progress(f"replaying {path.name}", trace.record_count) as advance:
+                result = await replay(service, trace, asked, options, advance)
+            _write_answers(out, result)
+            reports = result.check(path) if asked and out is None else {}
+            _print_result(path, result, reports, json=json)
+            failed = failed or any(not one.passed for one in reports.values())
+            failed = failed or (options.strict and bool(result.refusals or result.refused))
+        if report is not None:
+            page = await _page(service, [trace for _, trace in loaded])
+            await asyncio.to_thread(report.write_text, page, encoding="utf-8")
+            print_note(f"report written to {report}")
+    finally:
+        await service.close()
+    return failed
+
+
+def _write_answers(out: Path | None, result: ReplayResult) -> None:
+    from tierledger.cli.answers import answer_line
+
+    if out is None:
+        return
+    for source, answered in result.answered.items():
+        many = len(result.answered) > 1
+        path = out.with_suffix(f".{source}{out.suffix}") if many else out
+        with path.open("w", encoding="utf-8") as file:
+            for one in answered:
+                assert one.outcome is not None, "every question got an outcome"
+                file.write(answer_line(one.question, one.outcome) + "\n")
+
+
+def _print_result(
+    path: Path,
+    result: ReplayResult,
+    reports: dict[str, CheckReport],
+    *,
+    json: bool,
+) -> None:
+    trace = result.trace
+    summary: dict[str, object] = {
+        "trace": path.name,
+        "partitions": len(trace.partitions),
+        "records": trace.record_count,
+        "records refused": len(result.refused) + len(result.refusals),
+        **dict(sorted(result.counts.items())),
+        **{f"answers from {source}": one.summary() for source, one in reports.items()},
+    }
+    if trace.gaps:
+        summary["offsets missing"] = sum(g.last_offset - g.first_offset + 1 for g in trace.gaps)
+    if json:
+        print_json(summary)
+    else:
+        print_pairs(summary.items())
+    for topic_id, names in trace.names.items():
+        print_note(f"topic id {topic_id} goes by several names: {', '.join(names)}")
+    for refused in result.refused[:REFUSALS_SHOWN]:
+        at = f"metadata partition {refused.partition}, offset {refused.offset}"
+        print_note(f"refused: {at}: {refused.reason}")
+    for item, error in result.refusals[:REFUSALS_SHOWN]:
+        at = f"metadata partition {item.metadata_partition}, offset {item.offset}"
+        print_note(f"refused: {at}: {type(error).__name__}: {error}")
+    for source, one in reports.items():
+        for finding in one.findings[:FINDINGS_SHOWN]:
+            print_note(f"{source}: {finding.verdict}: {finding.why}: {finding.question.fields}")
+
+
+async def _page(service: Service, traces: Sequence[LoadedTrace]) -> str:
+    """The report on all partitions of `traces`, from their logs."""
+    from tierledger.cli.report import PartitionHistory, render
+    from tierledger.storage.partition_reader import PartitionReader
+
+    settings = service.settings
+    backend = await service.readable_backend()
+    keys = settings.connector().key_factory(settings.cluster_id)
+    histories = []
+    try:
+        for trace in traces:
+            for part in trace.partitions:
+                tip = part.topic_id_partition
+                reader = PartitionReader(
+                    backend, keys, settings.serde(), settings.cluster_id, tip
+                )
+                histories.append(
+                    PartitionHistory(tip, [event async for event in reader.events()])
+                )
+    finally:
+        await backend.close()
+    facts = {"cluster": settings.cluster_id, "traces": ", ".join(t.origin for t in traces)}
+    return render(histories, "Remote log metadata", facts)
+
+
+def register(app: typer.Typer) -> None:
+    """Add `tierledger replay`."""
+    app.command("replay")(replay_command)

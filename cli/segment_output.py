@@ -1,0 +1,90 @@
+"""Segments as the command shows them; as JSON under the names of recorded traces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tierledger.cli.output import print_json, print_pairs, print_table, time_text
+from tierledger.events.identifiers import Uuid
+from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.segment_rows import (
+    BROKER,
+    CUSTOM,
+    END,
+    EPOCHS,
+    EVENT_TIMESTAMP,
+    FINISHED_AT,
+    ID,
+    MAX_TIMESTAMP,
+    NOT_FINISHED,
+    SIZE,
+    START,
+    STATE,
+    TXN_EMPTY,
+    unpack_row,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+COLUMNS = ("id", "state", "start", "end", "bytes", "epochs", "broker", "time", "txn index")
+
+
+def plain_segment(row: bytes) -> dict[str, Any]:
+    """A segment as JSON has it."""
+    fields = unpack_row(row)
+    epochs, custom, finished = fields[EPOCHS], fields[CUSTOM], fields[FINISHED_AT]
+    return {
+        "id": str(Uuid(fields[ID])),
+        "state": RemoteLogSegmentState(fields[STATE]).name,
+        "start_offset": fields[START],
+        "end_offset": fields[END],
+        "size": fields[SIZE],
+        "max_timestamp_ms": fields[MAX_TIMESTAMP],
+        "broker_id": fields[BROKER],
+        "event_timestamp_ms": fields[EVENT_TIMESTAMP],
+        "custom_metadata_hex": None if custom is None else custom.hex(),
+        "txn_index_empty": fields[TXN_EMPTY],
+        "leader_epochs": [list(one) for one in zip(epochs[::3], epochs[1::3], strict=True)],
+        "finished_at_position": None if finished == NOT_FINISHED else finished,
+    }
+
+
+def print_segments(rows: Iterable[bytes], *, json: bool) -> None:
+    """Segments in the order given."""
+    if json:
+        for row in rows:
+            print_json(plain_segment(row))
+    else:
+        print_table(COLUMNS, [_cells(plain_segment(row)) for row in rows])
+
+
+def print_segment(row: bytes, *, json: bool) -> None:
+    """One segment."""
+    plain = plain_segment(row)
+    if json:
+        print_json(plain)
+        return
+    shown = dict(plain)
+    for name in ("max_timestamp_ms", "event_timestamp_ms"):
+        shown[name] = f"{plain[name]} ({time_text(plain[name])})"
+    shown["leader_epochs"] = _epochs_text(plain)
+    print_pairs((name.replace("_", " "), value) for name, value in shown.items())
+
+
+def _cells(plain: dict[str, Any]) -> list[object]:
+    return [
+        plain["id"],
+        plain["state"],
+        plain["start_offset"],
+        plain["end_offset"],
+        plain["size"],
+        _epochs_text(plain),
+        plain["broker_id"],
+        time_text(plain["event_timestamp_ms"]),
+        "empty" if plain["txn_index_empty"] else "maybe",
+    ]
+
+
+def _epochs_text(plain: dict[str, Any]) -> str:
+    return " ".join(f"{epoch}@{offset}" for epoch, offset in plain["leader_epochs"])

@@ -1,0 +1,52 @@
+"""The settings of a service on the store that the user means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierledger.actors.host_settings import ServiceSettings
+from tierledger.cli.settings import cluster_setting, store_config
+from tierledger.events.decide import Limits
+from tierledger.events.errors import InvalidArgument, StoreRefused
+from tierledger.storage.catalog import clusters
+from tierledger.storage.connector import load_connector
+from tierledger.storage.locate import default_store_url
+
+if TYPE_CHECKING:
+    from tierledger.cli.opened_store import StoreOptions
+
+DEFAULT_CLUSTER = "default"
+"""The cluster's id in a new store, where the user gives none."""
+
+
+async def service_settings(
+    options: StoreOptions, limits: Limits | None = None
+) -> ServiceSettings:
+    """The settings that `options` call for.
+
+    Raises:
+        InvalidArgument: The store holds several clusters and none was named.
+        StoreRefused: There is a file, and it is no store.
+    """
+    config = {key: str(value) for key, value in store_config(options.store).items()}
+    config.setdefault("metadata.storage.url", str(default_store_url()))
+    cluster = cluster_setting(options.cluster) or await _only_cluster(config)
+    return ServiceSettings(cluster, config, limits or Limits())
+
+
+async def _only_cluster(config: dict[str, str]) -> str:
+    if config["metadata.storage.url"].startswith("memory:"):
+        return DEFAULT_CLUSTER
+    try:
+        backend = await load_connector(config).backend(read_only=True)
+    except StoreRefused as error:
+        if "no such store" in str(error):
+            return DEFAULT_CLUSTER
+        raise
+    try:
+        known = await clusters(backend)
+    finally:
+        await backend.close()
+    if len(known) > 1:
+        raise InvalidArgument(f"the store holds several clusters, name one: {', '.join(known)}")
+    return known[0] if known else DEFAULT_CLUSTER

@@ -1,0 +1,123 @@
+"""Where a command finds its service: running already, started for it, or in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from typing_extensions import override
+
+from tierledger.events.errors import NotReady, StoreRefused
+
+if TYPE_CHECKING:
+    from tierledger.actors.client import AsyncRemoteLogMetadataManager
+    from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.storage.backend import MetadataStorageBackend
+
+
+class Service(Protocol):
+    """A service that a command works with."""
+
+    settings: ServiceSettings
+    description: str
+
+    def manager(self) -> AsyncRemoteLogMetadataManager:
+        """A new manager, not yet configured."""
+        ...
+
+    async def kill_host(self, name: str) -> None:
+        """Let a host die in the middle of whatever it does."""
+        ...
+
+    async def readable_backend(self) -> MetadataStorageBackend:
+        """The store, opened for reading."""
+        ...
+
+    async def close(self) -> None:
+        """End what was started for this command; leave alone what ran before."""
+        ...
+
+
+class _RayService:
+    """A service on Ray, ours or one that was found."""
+
+    def __init__(self, settings: ServiceSettings, description: str) -> None:
+        self.settings = settings
+        self.description = description
+
+    def manager(self) -> AsyncRemoteLogMetadataManager:
+        from tierledger.actors.ray_service import remote_log_metadata_manager
+
+        return remote_log_metadata_manager()
+
+    async def kill_host(self, name: str) -> None:
+        from tierledger.actors.ray_service import kill_host
+
+        kill_host(name)
+
+    async def readable_backend(self) -> MetadataStorageBackend:
+        return await self.settings.connector().backend(read_only=True)
+
+    async def close(self) -> None:
+        """A service that was found goes on without us."""
+
+
+class _OwnRayService(_RayService):
+    async def start(self) -> None:
+        from tierledger.actors.ray_service import RayService
+
+        self._service = RayService(self.settings)
+        record = await self._service.start()
+        self.description = f"started for this command at {record.address}"
+
+    @override
+    async def close(self) -> None:
+        await self._service.close()
+
+
+class _LocalService:
+    """The service in this process, for a memory store."""
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        from tierledger.actors.local_service import LocalService
+        from tierledger.actors.wall_clock import WallClock
+
+        self.settings = settings
+        self.description = "in this process, without Ray"
+        self.local = LocalService(settings, WallClock())
+
+    def manager(self) -> AsyncRemoteLogMetadataManager:
+        from tierledger.actors.client import AsyncRemoteLogMetadataManager
+        from tierledger.actors.wall_clock import RandomIds
+
+        return AsyncRemoteLogMetadataManager(self.local.connect, RandomIds())
+
+    async def kill_host(self, name: str) -> None:
+        await self.local.kill_host(name)
+
+    async def readable_backend(self) -> MetadataStorageBackend:
+        return await self.local.connector.backend(read_only=True)
+
+    async def close(self) -> None:
+        await self.local.close()
+
+
+async def service_for(settings: ServiceSettings) -> Service:
+    """The service on the store: the one that runs, or one started for the caller.
+
+    Raises:
+        StoreRefused: The store cannot be opened for writing.
+    """
+    if settings.storage["metadata.storage.url"].startswith("memory:"):
+        local = _LocalService(settings)
+        await local.local.start()
+        return local
+    from tierledger.actors.service_record import live_record
+
+    try:
+        record = await live_record(settings)
+    except (NotReady, StoreRefused):
+        # None runs. If the store is unusable, starting one says why.
+        own = _OwnRayService(settings, "")
+        await own.start()
+        return own
+    return _RayService(settings, f"found running at {record.address}, pid {record.pid}")

@@ -1,0 +1,26 @@
+"""What the environment sets for the `tierledger` command; read here and nowhere else."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STORE_VARIABLE = "TIERLEDGER_STORE"
+"""The store's URL where `--store` is not given."""
+
+CLUSTER_VARIABLE = "TIERLEDGER_CLUSTER"
+"""The Kafka cluster's id where `--cluster` is not given."""
+
+
+def store_config(option: str | None) -> Mapping[str, object]:
+    """The settings of the store that is meant: `option`, the environment's, or the default."""
+    url = option or os.environ.get(STORE_VARIABLE)
+    return {"metadata.storage.url": url} if url else {}
+
+
+def cluster_setting(option: str | None) -> str | None:
+    """The cluster that is meant, if anybody said so."""
+    return option or os.environ.get(CLUSTER_VARIABLE)

@@ -1,0 +1,276 @@
+"""The commands that read a store, run as a user runs them."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.models.command_line import (
+    EMPTY,
+    HOSTILE,
+    OLD_ORDERS,
+    ORDERS,
+    lines,
+    orders,
+    others,
+    run,
+    write,
+)
+from tests.models.stored_partitions import CLUSTER, StoredPartition, segment_id
+from tierledger.cli.main import app
+from tierledger.cli.output import STYLED_ROWS_MAX, print_table
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.storage.sqlite import SqliteBackend
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "store.sqlite"
+    write(path, orders, others)
+    return path
+
+
+def test_ls_shows_what_holds_segments_or_is_led(store: Path) -> None:
+    found = lines(run(store, "ls", "--json"))
+
+    assert [(one["topic"], one["partition"]) for one in found] == [
+        ("gone", 0),
+        ("orders", 0),
+        ("orders", 1),
+    ]
+    assert found[2] == {
+        "topic": "orders",
+        "topic_id": str(ORDERS),
+        "partition": 1,
+        "segments": {
+            "COPY_SEGMENT_STARTED": 0,
+            "COPY_SEGMENT_FINISHED": 18,
+            "DELETE_SEGMENT_STARTED": 1,
+        },
+        "bytes": {
+            "COPY_SEGMENT_STARTED": 0,
+            "COPY_SEGMENT_FINISHED": 18_000,
+            "DELETE_SEGMENT_STARTED": 1_000,
+        },
+        "leader": found[2]["leader"],
+        "delete_state": None,
+        "position": 43,
+        "log_time_ms": found[2]["log_time_ms"],
+    }
+    assert found[2]["leader"]["broker_id"] == 1
+    assert found[0]["delete_state"] == "DELETE_PARTITION_FINISHED"
+
+
+def test_ls_all_shows_the_empty_ones_too_and_no_name_moves_the_cursor(store: Path) -> None:
+    found = lines(run(store, "ls", "--all", "--json"))
+    table = run(store, "ls", "--all").stdout
+
+    assert [one["topic"] for one in found] == [HOSTILE, "gone", "orders", "orders"]
+    assert "\x1b" not in table
+    assert "evil\\x1b[2J\\nname" in table
+    assert str(ORDERS) in table
+
+
+def test_ls_as_of_a_time_shows_what_was_there_then(store: Path) -> None:
+    found = lines(run(store, "ls", "--json", "--as-of", "2023-11-14T22:13:19.500Z"))
+
+    assert [one["topic_id"] for one in found] == [str(OLD_ORDERS)]
+    assert run(store, "ls", "--as-of", "3").exit_code == 2
+
+
+def test_ls_goes_on_after_a_partition_that_cannot_be_read(store: Path) -> None:
+    async def damage(backend: SqliteBackend) -> None:
+        tip = TopicIdPartition(OLD_ORDERS, 0, "orders")
+        key = StoredPartition(backend, tip).keys.log_batch(tip, 0)
+        await backend.update(key, b"damaged")
+
+    write(store, damage)
+
+    result = run(store, "ls", "--json")
+
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) == 2
+    assert "cannot be read" in result.stderr
+
+
+def test_describe_shows_the_leader_epochs(store: Path) -> None:
+    (found,) = lines(run(store, "describe", "orders", 1, "--json", "--cluster", CLUSTER))
+
+    assert found["epochs"] == [
+        {
+            "epoch": 0,
+            "highest_offset": 99,
+            "bytes": 9000,
+            "referenced": 8,
+            "unreferenced": 1,
+            "lost_by_kafka": 0,
+        },
+        {
+            "epoch": 1,
+            "highest_offset": 199,
+            "bytes": 10_000,
+            "referenced": 10,
+            "unreferenced": 0,
+            "lost_by_kafka": 0,
+        },
+    ]
+    text = run(store, "describe", "orders")
+    assert "COPY_SEGMENT_FINISHED" in text.stdout
+    assert "several topics were called 'orders'" in text.stderr
+
+
+def test_segments_come_by_start_offset_or_in_kafkas_order(store: Path) -> None:
+    everything = lines(run(store, "segments", "orders", 1, "--json"))
+    of_epoch = lines(run(store, "segments", "orders", 1, "--epoch", 1, "--json"))
+
+    assert [one["start_offset"] for one in everything] == [0, *range(20, 200, 10)]
+    assert [one["start_offset"] for one in of_epoch] == list(range(100, 200, 10))
+    assert of_epoch[0]["leader_epochs"] == [[1, 100]]
+    assert "COPY_SEGMENT_FINISHED" in run(store, "segments", "orders", 1).stdout
+
+
+def test_lookup_shows_the_segment_that_serves_an_offset(store: Path) -> None:
+    (found,) = lines(run(store, "lookup", "orders", 1, 1, 105, "--json"))
+
+    assert found["id"] == str(Uuid(segment_id(10)))
+    assert found["id"] in run(store, "lookup", ORDERS, 1, 1, 105).stdout
+
+
+def test_lookup_of_what_no_segment_holds_exits_with_1(store: Path) -> None:
+    result = run(store, "lookup", "orders", 1, 0, 15)
+
+    assert (result.exit_code, result.stdout) == (1, "no segment\n")
+    assert run(store, "lookup", "orders", 1, 0, 15, "--json").stdout == "null\n"
+
+
+@pytest.mark.parametrize(
+    "as_of", ["40", "2023-11-14T22:13:21.900", "2023-11-14T23:13:21+01:00"]
+)
+def test_lookup_as_of_then_finds_what_is_gone_now(store: Path, as_of: str) -> None:
+    (found,) = lines(run(store, "lookup", "orders", 1, 0, 5, "--json", "--as-of", as_of))
+
+    assert found["state"] == "COPY_SEGMENT_FINISHED"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["lookup", "nothing", 0, 0, 0], "has no topic 'nothing'"),
+        (["lookup", "orders", 7, 0, 0], "has no partition 7"),
+        (["lookup", "orders", 1, 5, 0], "has no leader epoch 5; it has 0, 1"),
+        (["segments", "orders", 1, "--epoch", 5], "has no leader epoch 5; it has 0, 1"),
+        (["segments", "gone", 0], "PartitionDeleted"),
+        (["describe", "orders", 1, "--as-of", "yesterday"], "expected a position"),
+        (["describe", "orders", 1, "--as-of", "999"], "expected a position up to 43"),
+        (["describe", "orders", 1, "--as-of", "1999-01-01"], "nothing is known"),
+        (["ls", "--cluster", "other"], "the store has no cluster 'other'"),
+        (["lookup", "orders", 1, 0, 0, "--from", "moon"], "--from"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_answered_is_one_line_and_exit_2(
+    store: Path, arguments: Sequence[object], message: str
+) -> None:
+    result = run(store, *arguments)
+
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    error = [line for line in result.stderr.splitlines() if not line.startswith("note: ")]
+    assert len(error) == 1
+    assert error[0].startswith("error: ")
+    assert message in error[0]
+
+
+def test_log_shows_every_event_and_can_start_and_stop_anywhere(store: Path) -> None:
+    everything = lines(run(store, "log", "orders", 1, "--json"))
+    part = lines(run(store, "log", "orders", 1, "--start", 41, "--limit", 2, "--json"))
+    text = run(store, "log", "orders", 1).stdout.splitlines()
+
+    assert [one["position"] for one in everything] == list(range(44))
+    assert [one["type"] for one in everything[:3]] == [
+        "SessionOpened",
+        "SegmentAdded",
+        "SegmentUpdated",
+    ]
+    assert part == everything[41:43]
+    assert part[0]["state"] == "DELETE_SEGMENT_STARTED"
+    assert len(text) == 44
+    assert "SegmentUpdated" in text[41]
+
+
+def test_a_hostile_name_stays_on_its_line_in_the_log(store: Path) -> None:
+    text = run(store, "log", EMPTY, 0).stdout
+
+    assert "\x1b" not in text
+    assert len(text.splitlines()) == 2
+
+
+def test_several_clusters_must_be_told_apart(store: Path) -> None:
+    async def second(backend: SqliteBackend) -> None:
+        tip = TopicIdPartition(ORDERS, 0, "elsewhere")
+        await StoredPartition(backend, tip, "second").open()
+
+    write(store, second)
+
+    unnamed = run(store, "ls")
+    named = lines(run(store, "ls", "--json", "--cluster", "second"))
+
+    assert unnamed.exit_code == 2
+    assert "second" in unnamed.stderr
+    assert [one["topic"] for one in named] == ["elsewhere"]
+
+
+def test_the_store_is_named_by_the_environment_too(store: Path) -> None:
+    result = CliRunner().invoke(
+        app, ["ls", "--json"], env={"TIERLEDGER_STORE": f"sqlite:{store}"}
+    )
+
+    assert len(lines(result)) == 3
+
+
+@pytest.mark.parametrize(
+    ("url", "error"), [("sqlite:nowhere.sqlite", "StoreRefused"), ("ftp:x", "InvalidArgument")]
+)
+def test_no_store_is_one_line_and_exit_2(url: str, error: str) -> None:
+    result = CliRunner().invoke(app, ["ls", "--store", url])
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {error}: ")
+
+
+def test_a_process_of_its_own_exits_as_said_and_loads_neither_ray_nor_rich(
+    store: Path,
+) -> None:
+    script = (
+        "import sys; from tierledger.cli import main\n"
+        "try: main.main()\n"
+        "finally: print(sorted({'ray', 'rich'} & set(sys.modules)), file=sys.stderr)"
+    )
+    asked = ["lookup", "orders", "1", "0", "--store", f"sqlite:{store}"]
+
+    found, missed, wrong = (
+        subprocess.run(
+            [sys.executable, "-c", script, *asked[:4], offset, *asked[4:], *more],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for offset, more in (("55", []), ("15", []), ("15", ["--cluster", "no"]))
+    )
+
+    assert (found.returncode, missed.returncode, wrong.returncode) == (0, 1, 2)
+    assert found.stderr.splitlines()[-1] == "[]"
+    assert str(Uuid(segment_id(5))) in found.stdout
+    assert wrong.stderr.startswith("error: RemoteResourceNotFound: the store has no cluster")
+    assert "Traceback" not in wrong.stderr
+
+
+def test_a_very_long_table_is_set_plainly(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("name", "count"), [("a\nb", one) for one in range(STYLED_ROWS_MAX + 1)])
+
+    text = capsys.readouterr().out.splitlines()
+    assert len(text) == STYLED_ROWS_MAX + 2
+    assert text[1] == "a\\nb  0"

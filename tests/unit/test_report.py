@@ -1,0 +1,211 @@
+"""The report's page: it shows everything, loads nothing, and believes no name."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from typing_extensions import override
+
+from tests.models.partition_logs import (
+    added,
+    finished,
+    folded,
+    history,
+    imported,
+    opened,
+    partition,
+)
+from tierledger.cli.report import PartitionHistory, render
+from tierledger.cli.report_bars import LANE_BARS_MAX, lane_limit, rows_of
+from tierledger.cli.report_model import Kind, picture_of
+from tierledger.events import log_events as log
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.events.segment_rows import id_of_row
+
+HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e\x00\ud800"
+
+
+class Page(HTMLParser):
+    """What a browser would see: elements with their attributes, and the text between them."""
+
+    VOID = frozenset({"meta", "input", "line", "rect", "path"})
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self.open: list[str] = []
+        self.feed(html)
+        self.close()
+
+    @override
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    @override
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    @override
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    @override
+    def handle_data(self, data: str) -> None:
+        self.texts.append((self.open[-1] if self.open else "", data))
+
+    def count(self, tag: str, **attributes: str) -> int:
+        return len(self.having(tag, **attributes))
+
+    def having(self, tag: str, **attributes: str) -> list[dict[str, str | None]]:
+        wanted = {name.replace("_", "-").strip("-"): one for name, one in attributes.items()}
+        return [
+            found
+            for name, found in self.elements
+            if name == tag and all(found.get(one) == wanted[one] for one in wanted)
+        ]
+
+    def text(self) -> str:
+        return " ".join(text for _, text in self.texts)
+
+    def details(self) -> list[list[list[object]]]:
+        (text,) = [text for _, text in self.texts if text.startswith("[[")]
+        found: list[list[list[object]]] = json.loads(text)
+        return found
+
+
+@pytest.mark.parametrize("trace", ["three-brokers-churn", "topic-deletion", "custom-metadata"])
+def test_every_segment_of_the_final_state_is_on_the_page(trace: str) -> None:
+    histories = imported(trace)
+
+    page = Page(render(histories, trace, {}))
+
+    shown = {segment[0]: segment[4] for section in page.details() for segment in section}
+    for one in histories:
+        for row in folded(one).rows:
+            assert shown[str(Uuid(id_of_row(row)))] != Kind.DELETED.value
+    assert not page.open
+    assert page.count("details", open="") == 0
+    assert len([one for one in page.having("details") if one.get("data-name")]) == len(
+        histories
+    )
+
+
+def test_a_lane_has_a_bar_per_segment_and_marks_what_is_wrong() -> None:
+    bodies = [*finished(1, 0, 9), *finished(2, 20, 29), *finished(3, 25, 34), added(4, 35, 39)]
+
+    page = Page(render([history(bodies)], "t", {}))
+
+    # One more of each stands in the legend.
+    drawn = {kind: page.count("rect", _class=kind) - 1 for kind in "frusdxo"}
+    assert drawn == {"f": 3, "r": 0, "u": 0, "s": 1, "d": 0, "x": 0, "o": 1}
+    assert page.count("rect", _class="h") - 1 == 2, "in its lane and in the row of all epochs"
+
+
+def test_names_and_facts_are_text_wherever_they_stand() -> None:
+    bodies = [opened(2, 2, topic=HOSTILE), log.SessionClosed(2, HOSTILE), *finished(1, 0, 9)]
+    tip = partition(HOSTILE)
+
+    html = render([history(bodies, tip)], HOSTILE, {HOSTILE: HOSTILE})
+    page = Page(html)
+
+    assert html.encode()
+    assert "\x00" not in html
+    assert "\u202e" not in html
+    assert page.count("script") == 2
+    assert page.count("img") == 0
+    assert not [name for _, found in page.elements for name in found if name.startswith("on")]
+    assert "</script><script>alert(1)" in page.text()
+
+
+def test_a_deleted_partition_says_so() -> None:
+    deletion = [log.PartitionDeleteUpdated(state, 1, 5) for state in range(3)]
+
+    page = Page(render([history([*finished(1, 0, 9), *deletion])], "t", {}))
+
+    assert "DELETE_PARTITION_FINISHED" in page.text()
+    assert page.count("rect", _class="flag") - 1 == 3
+
+
+def test_the_page_forbids_and_needs_no_network() -> None:
+    html = render(imported("one-broker"), "t", {"a": "b"})
+    page = Page(html)
+
+    loading = {"src", "srcset", "action", "poster", "background", "xlink:href"}
+    targets = [found.get("href") for _, found in page.elements if "href" in found]
+    assert not [found for _, found in page.elements if loading & set(found)]
+    assert all(target is not None and re.fullmatch(r"#p\d+", target) for target in targets)
+    assert "://" not in html
+    assert "@import" not in html
+    assert set(re.findall(r"url\(([^)]*)\)", html)) <= {"#hatch", "#stripe", "#veil"}
+    (policy,) = page.having("meta", http_equiv="Content-Security-Policy")
+    assert str(policy["content"]).startswith("default-src 'none'")
+
+
+def test_every_link_of_the_table_leads_to_a_section() -> None:
+    page = Page(render(imported("topic-deletion"), "t", {}))
+
+    ids = {found["id"] for _, found in page.elements if "id" in found}
+    links = [str(found["href"])[1:] for found in page.having("a")]
+    assert links
+    assert set(links) <= ids
+    assert len(ids) == len([1 for _, found in page.elements if "id" in found])
+
+
+def test_two_topics_of_one_name_are_told_apart_by_their_ids() -> None:
+    other = TopicIdPartition(Uuid(b"\x09" * 16), 0, "orders")
+
+    page = Page(render([history([]), history([], other)], "t", {}))
+
+    codes = [text for tag, text in page.texts if tag == "code"]
+    assert codes.count(str(other.topic_id)) == 2
+
+
+def test_an_empty_report_is_a_page_and_so_is_an_empty_partition() -> None:
+    assert not Page(render([], "nothing", {})).open
+    page = Page(render([PartitionHistory(partition(), []), history([])], "t", {}))
+
+    assert "No segment was ever added." in page.text()
+
+
+def test_forty_partitions_fit_in_five_megabytes() -> None:
+    html = render(imported("large"), "large", {})
+
+    assert len(html.encode()) < 5_000_000
+
+
+def test_very_many_segments_are_drawn_together_and_nothing_rare_is_lost() -> None:
+    bodies: list[log.Body] = []
+    for number in range(1, 12_001):
+        bodies += finished(number, number * 10, number * 10 + 9)
+    bodies.append(added(20_000, 60_000, 60_009))
+
+    picture = picture_of(history(bodies))
+    html = render([history(bodies)], "t", {})
+    page = Page(html)
+
+    rows = rows_of(picture.lanes[0], LANE_BARS_MAX)
+    bars = [bar for row in rows.live for bar in row]
+    assert len(bars) <= LANE_BARS_MAX
+    assert sum(bar.parts for bar in bars) == 12_001
+    assert [bar.kind for bar in bars].count(Kind.STARTED) == 1
+    assert "neighbours drawn together" in page.text()
+    assert len(html) < 1_000_000
+
+
+def test_a_crowded_page_leaves_less_to_each_lane() -> None:
+    lane = picture_of(history([one for n in range(99) for one in finished(n, n, n)])).lanes[0]
+
+    assert lane_limit([lane]) == LANE_BARS_MAX
+    assert lane_limit([lane] * 1000) < 99
+
+
+def test_offsets_at_the_end_of_the_range_are_drawn_and_exact() -> None:
+    last = 2**63 - 1
+    page = Page(render([history(finished(1, last - 9, last))], "t", {}))
+
+    assert page.details()[0][0][1:3] == [str(last - 9), str(last)]
+    assert page.having("rect", _class="f")[-1]["width"] == "100%"
