@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tierledger.events.decide import Limits
 from tierledger.events.errors import InvalidArgument
-from tierledger.storage.connector import load_connector, load_serde
+from tierledger.storage.connector import (
+    CONNECTOR_SETTING,
+    URL_SETTING,
+    load_connector,
+    load_serde,
+    setting,
+)
+from tierledger.storage.locate import parse_store_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +50,16 @@ class ServiceSettings:
     def serde(self) -> MetadataSerDe:
         """The configured serializer (`metadata.storage.serializer.class`)."""
         return load_serde(self.storage)
+
+
+def with_absolute_store(settings: ServiceSettings) -> ServiceSettings:
+    """`settings` for processes that run in other folders: a file is named from the root."""
+    url = setting(settings.storage, URL_SETTING)
+    if url is None or setting(settings.storage, CONNECTOR_SETTING) is not None:
+        return settings  # What another connector makes of a URL is its own affair.
+    storage = {**settings.storage, URL_SETTING: str(parse_store_url(url))}
+    storage.pop(PREFIX + URL_SETTING, None)
+    return replace(settings, storage=storage)
 
 
 def without_prefix(config: Mapping[str, object]) -> dict[str, str]:

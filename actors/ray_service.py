@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tierledger.actors import ray_cluster
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.host_settings import with_absolute_store
 from tierledger.actors.ray_coordinator import create_coordinator
 from tierledger.actors.ray_handles import RayCoordinator, RayHost, call
 from tierledger.actors.service_record import (
@@ -14,6 +15,7 @@ from tierledger.actors.service_record import (
     live_record,
     read_record,
     record_change,
+    record_of,
 )
 from tierledger.actors.wall_clock import RandomIds, WallClock
 from tierledger.events.errors import InvalidArgument, OutcomeUnknown, StoreRefused
@@ -47,7 +49,7 @@ async def connect(settings: ServiceSettings) -> RayConnection:
     """
     record = await live_record(settings)
     ray_cluster.join_cluster(record.address)
-    return RayConnection(settings)
+    return RayConnection(record.settings_of(settings.cluster_id))
 
 
 def remote_log_metadata_manager() -> AsyncRemoteLogMetadataManager:
@@ -59,7 +61,7 @@ class RayService:
     """A service that this process runs: a Ray cluster, the coordinator, and its hosts."""
 
     def __init__(self, settings: ServiceSettings) -> None:
-        self.settings = settings
+        self.settings = with_absolute_store(settings)
         self.record: ServiceRecord | None = None
         self._connection: RayConnection | None = None
 
@@ -75,7 +77,8 @@ class RayService:
         try:
             connection = RayConnection(self.settings)
             await connection.coordinator.status()
-            self.record = ServiceRecord(address, os.getpid(), WallClock().now_ms())
+            now_ms = WallClock().now_ms()
+            self.record = record_of(self.settings, address, os.getpid(), now_ms)
             change = record_change(self.settings, self.record)
             await connection.host("host-0").store("execute_atomically", [[change]], {})
         except BaseException:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tierledger.actors.host_settings import ServiceSettings
+from tierledger.events.decide import Limits
 from tierledger.events.errors import NotReady
 from tierledger.storage.backend import Put, Remove
 
 if TYPE_CHECKING:
-    from tierledger.actors.host_settings import ServiceSettings
     from tierledger.storage.backend import Operation
 
 CONNECT_TIMEOUT_S = 1.0
@@ -23,6 +24,14 @@ class ServiceRecord(NamedTuple):
     """Host and port of the Ray cluster's control store."""
     pid: int
     started_ms: int
+    settings: list[Any]
+    """What the service was started with: whoever has to revive a part of it uses these, not
+    the settings it was found with."""
+
+    def settings_of(self, cluster_id: str) -> ServiceSettings:
+        """The settings under which this service runs."""
+        storage, *limits = self.settings
+        return ServiceSettings(cluster_id, dict(storage), Limits(*limits))
 
     @property
     def is_live(self) -> bool:
@@ -33,6 +42,14 @@ class ServiceRecord(NamedTuple):
                 return True
         except OSError:
             return False
+
+
+def record_of(settings: ServiceSettings, address: str, pid: int, now_ms: int) -> ServiceRecord:
+    """The record of a service that was just started with `settings`."""
+    storage = [[key, value] for key, value in sorted(settings.storage.items())]
+    limits = settings.limits
+    known = [storage, limits.custom_metadata_bytes_max, limits.tombstone_retention_ms]
+    return ServiceRecord(address, pid, now_ms, known)
 
 
 async def read_record(settings: ServiceSettings) -> ServiceRecord | None:

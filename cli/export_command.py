@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
-import os
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
+from typing import Annotated
 
 import typer
 
+from tierledger.cli.complete_file import complete_file
 from tierledger.cli.opened_store import StoreOptions, opened_catalog
 from tierledger.cli.options import ClusterOption, JsonOption, StoreOption
 from tierledger.cli.output import escaped, print_json, progress
-from tierledger.events.errors import InvalidArgument
 from tierledger.storage.kafka_export import METADATA_PARTITIONS, exported_records
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def register(app: typer.Typer) -> None:
@@ -60,29 +54,3 @@ async def _export(options: StoreOptions, out: Path, metadata_partitions: int) ->
                 on_records(1)
                 count += 1
     return count
-
-
-@contextmanager
-def complete_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that gets its name, and becomes durable, when the block ends well.
-
-    Raises:
-        InvalidArgument: It cannot be written.
-    """
-    unfinished = path.with_name(path.name + ".unfinished")
-    try:
-        try:
-            with unfinished.open("wb") as file:
-                if path.suffix == ".gz":
-                    # Without name and time: one store gives one file, byte for byte.
-                    with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
-                        yield cast("BinaryIO", packed)
-                else:
-                    yield file
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
-    except OSError as error:
-        raise InvalidArgument(f"cannot write {path}: {error.strerror or error}") from error

@@ -12,5 +12,6 @@ def log_to_stderr() -> None:
 
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        # Whatever stderr is by then: bound now, it might be closed when it is written to.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )

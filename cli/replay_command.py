@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tierledger.cli.complete_file import complete_file, require_place
 from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.cli.options import ClusterOption, StoreOption
@@ -98,6 +99,9 @@ def replay_command(
     sources = _sources(source, wanted=check or answer is not None)
     if answer is not None and (out is None or len(traces) > 1 or check):
         raise InvalidArgument("--answer takes one trace, --out, and no --check")
+    for written in (out, report):
+        if written is not None:
+            require_place(written)
     loaded = [(path, load_trace(path, origin=origin, allow_gaps=allow_gaps)) for path in traces]
     questions = [_questions(path, answer, check=check) for path in traces]
     options = ReplayOptions(strict=strict, churn=churn, seed=seed, sources=sources)
@@ -160,7 +164,8 @@ async def _run(
             failed = failed or (options.strict and bool(result.refusals or result.refused))
         if report is not None:
             page = await _page(service, [trace for _, trace in loaded])
-            await asyncio.to_thread(report.write_text, page, encoding="utf-8")
+            with complete_file(report) as file:
+                file.write(page.encode())
             print_note(f"report written to {report}")
     finally:
         await service.close()
@@ -175,10 +180,10 @@ def _write_answers(out: Path | None, result: ReplayResult) -> None:
     for source, answered in result.answered.items():
         many = len(result.answered) > 1
         path = out.with_suffix(f".{source}{out.suffix}") if many else out
-        with path.open("w", encoding="utf-8") as file:
+        with complete_file(path) as file:
             for one in answered:
                 assert one.outcome is not None, "every question got an outcome"
-                file.write(answer_line(one.question, one.outcome) + "\n")
+                file.write(f"{answer_line(one.question, one.outcome)}\n".encode())
 
 
 def _print_result(

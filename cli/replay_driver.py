@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from tierledger.cli.replay_trace import broker_of, runs_by_broker
@@ -140,11 +140,12 @@ class Driver:
         self, tip: TopicIdPartition, broker_id: int, run: list[ImportedRecord]
     ) -> int:
         manager = await self._manager(broker_id)
+        unsent = deque(run)
         for attempt in range(ATTEMPTS):
             await self._lead(tip, broker_id, run[0].timestamp_ms)
             try:
                 if self._strict:
-                    return await self._send_each(manager, run)
+                    return await self._send_each(manager, unsent)
                 return await manager.import_records(tip, run)
             except (Fenced, NotLeader):
                 self._leaders.pop(tip, None)
@@ -174,10 +175,12 @@ class Driver:
         await manager.when_ready([tip])
 
     async def _send_each(
-        self, manager: AsyncRemoteLogMetadataManager, run: list[ImportedRecord]
+        self, manager: AsyncRemoteLogMetadataManager, unsent: deque[ImportedRecord]
     ) -> int:
+        """Send them as commands; whatever has an answer is taken out of `unsent`."""
         position = -1
-        for item in run:
+        while unsent:
+            item = unsent[0]
             value = item.record.value
             try:
                 match value:
@@ -191,6 +194,7 @@ class Driver:
                         raise AssertionError("snapshots are refused when the trace is loaded")
             except RejectedError as error:
                 self.refusals.append((item, error))
+            unsent.popleft()
         return position
 
     # Disturbances.

@@ -12,7 +12,10 @@ from tierledger.cli.trace import OffsetGap, TraceRecord, read_records
 from tierledger.events import kafka_codec
 from tierledger.events.commands import ImportedRecord
 from tierledger.events.errors import InvalidArgument, MetadataParseError
-from tierledger.events.metadata import RemoteLogSegmentMetadataSnapshot
+from tierledger.events.metadata import (
+    RemoteLogSegmentMetadataSnapshot,
+    RemotePartitionDeleteMetadata,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,6 +26,13 @@ if TYPE_CHECKING:
 
 RECORDS_PER_COMMAND = 128
 """Records of one import command: half a batch, so that a full batch is two of them."""
+
+CUSTOM_BYTES_PER_COMMAND = 4 * 1024 * 1024
+"""Custom metadata of one import command, up to the one record that exceeds it."""
+
+RECORD_BYTES_MAX = 16 * 1024 * 1024
+"""What one record may take: 16 times what a broker accepts by default, a fourth of what a store
+keeps in one value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +69,14 @@ def runs_by_broker(
 ) -> Iterator[tuple[int, list[ImportedRecord]]]:
     """Stretches of records that one broker wrote, cut to what one command takes."""
     run: list[ImportedRecord] = []
+    size = 0
     for record in records:
-        if run and (broker_of(run[0]) != broker_of(record) or len(run) == RECORDS_PER_COMMAND):
+        is_full = len(run) == RECORDS_PER_COMMAND or size > CUSTOM_BYTES_PER_COMMAND
+        if run and (is_full or broker_of(run[0]) != broker_of(record)):
             yield broker_of(run[0]), run
-            run = []
+            run, size = [], 0
         run.append(record)
+        size += _custom_bytes(record)
     if run:
         yield broker_of(run[0]), run
 
@@ -78,6 +91,13 @@ def partition_of(record: ImportedRecord) -> TopicIdPartition:
 def broker_of(record: ImportedRecord) -> int:
     """The broker that acted."""
     return record.record.value.broker_id
+
+
+def _custom_bytes(record: ImportedRecord) -> int:
+    value = record.record.value
+    if isinstance(value, RemotePartitionDeleteMetadata) or value.custom_metadata is None:
+        return 0
+    return len(value.custom_metadata.value)
 
 
 @dataclass(slots=True)
@@ -135,6 +155,8 @@ def load_trace(
 def _decoded(trace: LoadedTrace, record: TraceRecord) -> ImportedRecord | None:
     if record.value is None:
         reason = "a null value"
+    elif len(record.value) > RECORD_BYTES_MAX:
+        reason = f"a value of {len(record.value)} bytes, at most {RECORD_BYTES_MAX} are taken"
     else:
         try:
             decoded = kafka_codec.decode(record.value)

@@ -80,7 +80,7 @@ def lookup(view: PartitionState | Snapshot, epoch: int, offset: int) -> bytes | 
         row = view.rows.get(entry[1])
         if row is not None and offset <= end_in_epoch(unpack_row(row), epoch):
             return row
-    if not len(tables.hidden):
+    if not tables.hidden.pages:
         return None
     best: tuple[int, bytes] | None = None
     for segment_id in tables.holders(offset):

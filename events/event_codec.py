@@ -46,6 +46,7 @@ UPCASTERS: dict[tuple[int, int], Upcaster] = {}
 """(type, version) to a function from that version's fields to the next version's."""
 
 _pack = msgpack.Packer(autoreset=True).pack
+_unpack = msgpack.unpackb
 _checksum = Struct(">I").pack
 _unhashed = blake2b(digest_size=HASH_BYTES)
 _new = tuple.__new__  # A named tuple's own constructor costs twice as much.
@@ -111,57 +112,53 @@ class EventCodec:
             FormatTooNew: An event of a type or version that this program does not know.
         """
         events: list[Event] = []
-        for data in stored:
-            events.append(self._decode(data, position, previous))
-            hashed = _unhashed.copy()  # Half the cost of a new one.
-            hashed.update(data)
-            previous = hashed.digest()
-            position += 1
-        return events, previous
-
-    def _decode(self, data: bytes, position: int, previous: bytes) -> Event:
-        packed = data[4:]
-        if data[:4] != _checksum(crc32(packed)):
-            raise CorruptLog(f"position {position}: the checksum of {len(data)} bytes is wrong")
+        known, note = self._by_number, events.append
         try:
-            at, session, number, version, log_time, broker, request, before, fields = (
-                msgpack.unpackb(packed, use_list=False)
-            )
-            if at != position:
-                raise CorruptLog(f"position {position}: the event says it stands at {at}")
-            if before != previous:
-                raise CorruptLog(f"position {position}: the predecessor's hash does not match")
-            known = self._by_number.get(number)
-            if known is None:
-                raise FormatTooNew(f"position {position}: event type {number} is unknown here")
-            kind, current, width = known
-            if type(fields) is not tuple:
-                raise TypeError(f"expected an array of fields, found {type(fields).__name__}")
-            if version != current:
-                fields = self._upcast(position, number, version, current, fields)
-            if len(fields) != width:
-                raise TypeError(f"expected {width} fields, found {len(fields)}")
-            body = _new(kind, fields)
-            return _new(Event, (at, session, log_time, broker, request, body))
+            for data in stored:
+                packed = data[4:]
+                if data[:4] != _checksum(crc32(packed)):
+                    raise CorruptLog(f"the checksum of {len(data)} bytes is wrong")
+                at, session, number, version, log_time, broker, request, before, fields = (
+                    _unpack(packed, use_list=False)
+                )
+                if at != position:
+                    raise CorruptLog(f"the event says it stands at {at}")
+                if before != previous:
+                    raise CorruptLog("the predecessor's hash does not match")
+                if number not in known:
+                    raise FormatTooNew(f"event type {number} is unknown here")
+                kind, current, width = known[number]
+                if version != current and type(fields) is tuple:
+                    fields = self._upcast(number, version, current, fields)
+                if type(fields) is not tuple or len(fields) != width:
+                    raise CorruptLog(f"expected {width} fields, found {fields!r:.64}")
+                body = _new(kind, fields)
+                note(_new(Event, (at, session, log_time, broker, request, body)))
+                hashed = _unhashed.copy()  # Half the cost of a new one.
+                hashed.update(data)
+                previous = hashed.digest()
+                position += 1
+        except (CorruptLog, FormatTooNew) as error:
+            raise type(error)(f"position {position}: {error}") from None
         except (ValueError, TypeError, LookupError) as error:
             # A right checksum over bytes that we never wrote.
             raise CorruptLog(f"position {position}: not an event ({error})") from error
+        return events, previous
 
     def _upcast(
-        self, position: int, number: int, version: int, current: int, fields: Sequence[Any]
-    ) -> list[Any]:
+        self, number: int, version: int, current: int, fields: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
         if version > current:
             raise FormatTooNew(
-                f"position {position}: event type {number} in version {version}, "
-                f"this program reads up to {current}"
+                f"event type {number} in version {version}, this program reads up to {current}"
             )
         risen = list(fields)
         for step in range(version, current):
             upcaster = self._upcasters.get((number, step))
             if upcaster is None:
-                raise CorruptLog(f"position {position}: type {number} has no version {step}")
+                raise CorruptLog(f"type {number} has no version {step}")
             risen = upcaster(risen)
-        return risen
+        return tuple(risen)
 
 
 PARTITION_CODEC = EventCodec(TYPES, UPCASTERS)

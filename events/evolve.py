@@ -10,14 +10,13 @@ from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDe
 from tierledger.events.partition_state import (
     PENDING_MAX,
     REQUESTS_KEPT,
+    REQUESTS_MAX,
     DeleteMetadata,
     Session,
     Tombstones,
 )
 from tierledger.events.placement import (
-    drop_row,
     list_started,
-    put_row,
     reference,
     unlist,
     unreference,
@@ -59,25 +58,25 @@ def evolve_all(state: PartitionState, events: Sequence[log.Event], chain_hash: b
 
 
 def _evolve_each(state: PartitionState, events: Sequence[log.Event]) -> None:
-    apply, pending, requests = _APPLY, state.pending, state.requests
+    apply, requests = _APPLY, state.requests
+    expected = state.next_position
     for event in events:
         position, _, log_time_ms, broker_id, request_id, body = event
-        if position != state.next_position:
-            raise CorruptLog(
-                f"expected position {state.next_position}, the event is at {position}"
-            )
+        if position != expected:
+            raise CorruptLog(f"expected position {expected}, the event is at {position}")
         apply[type(body)](state, event, body)
-        state.next_position = position + 1
+        state.next_position = expected = position + 1
         state.log_time_ms = log_time_ms
         if request_id is not None:
             kept = requests.get(broker_id)
             if kept is None:
                 kept = requests[broker_id] = {}
             kept[request_id] = position
-            if len(kept) > REQUESTS_KEPT:
-                del kept[next(iter(kept))]
-        if len(pending) >= PENDING_MAX:
-            state.settle()
+            if len(kept) >= REQUESTS_MAX:
+                for old in list(kept)[:-REQUESTS_KEPT]:
+                    del kept[old]
+    if len(state.pending) >= PENDING_MAX:
+        state.settle()
 
 
 def started_fields(body: log.SegmentAdded) -> Row:
@@ -144,19 +143,20 @@ def _session_disputed(
 
 
 def _segment_added(state: PartitionState, event: log.Event, body: log.SegmentAdded) -> None:
-    segment_id = body.segment_id
+    segment_id, size = body.segment_id, body.size
     stood = state.rows.get(segment_id)
-    before = None if stood is None else unpack_row(stood)
     fields = started_fields(body)
-    list_started(state, fields, before)
-    put_row(state, segment_id, pack_row(fields), stood)
-    if before is not None:
-        state.count_by_state[_STARTED] -= 1
-        state.bytes_by_state[_STARTED] -= before[SIZE]
-    else:
+    if stood is None:
+        list_started(state, fields, None)
         state.tombstones.drop(segment_id)
-    state.count_by_state[_STARTED] += 1
-    state.bytes_by_state[_STARTED] += body.size
+        state.count_by_state[_STARTED] += 1
+        state.bytes_by_state[_STARTED] += size
+    else:
+        before = unpack_row(stood)
+        list_started(state, fields, before)
+        state.bytes_by_state[_STARTED] += size - before[SIZE]
+    state.pending.setdefault(segment_id, stood)
+    state.rows.put(segment_id, pack_row(fields))
     if body.source is not None:
         _imported(state, body.source)
 
@@ -168,12 +168,13 @@ def _segment_updated(state: PartitionState, event: log.Event, body: log.SegmentU
         raise CorruptLog(f"position {event.position}: update of unknown {segment_id.hex()}")
     fields = unpack_row(stood)
     size, was, target = fields[SIZE], fields[STATE], body.state
-    count, total = state.count_by_state, state.bytes_by_state
-    count[was] -= 1
-    total[was] -= size
+    counts, totals = state.count_by_state, state.bytes_by_state
+    counts[was] -= 1
+    totals[was] -= size
     if target > _DELETE_STARTED:
         unlist(state, fields)
-        drop_row(state, segment_id, stood)
+        state.pending.setdefault(segment_id, stood)
+        state.rows.drop(segment_id)
         state.tombstones.add(segment_id, event.position, event.log_time_ms)
     else:
         update_fields(fields, body)
@@ -183,9 +184,10 @@ def _segment_updated(state: PartitionState, event: log.Event, body: log.SegmentU
             reference(state, fields, again=again)
         else:
             unreference(state, fields)
-        put_row(state, segment_id, pack_row(fields), stood)
-        count[target] += 1
-        total[target] += size
+        state.pending.setdefault(segment_id, stood)
+        state.rows.put(segment_id, pack_row(fields))
+        counts[target] += 1
+        totals[target] += size
     if body.source is not None:
         _imported(state, body.source)
 

@@ -14,7 +14,7 @@ from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.partition_state import (
     DIGEST_MODULUS,
     PENDING_MAX,
-    REQUESTS_KEPT,
+    REQUESTS_MAX,
     PartitionState,
     hash_of,
 )
@@ -136,7 +136,7 @@ def _check_head(state: PartitionState) -> None:
         assert state.heard[session.broker_id] == session.pair, "who leads was heard last"
     for kept in state.requests.values():
         positions = list(kept.values())
-        assert len(positions) <= REQUESTS_KEPT, "requests are forgotten in time"
+        assert len(positions) < REQUESTS_MAX, "requests are forgotten in time"
         assert positions == sorted(positions), "the oldest request stands first"
         assert all(0 <= one < state.next_position for one in positions), "led to a position"
     for segment_id, epochs in state.strays.items():

@@ -101,19 +101,18 @@ class Page(Generic[K, V]):
 class PagedMap(Generic[K, V]):
     """A sorted map from integers or byte strings, held in pages of at most 512 entries."""
 
-    __slots__ = ("_firsts", "_length", "_owner", "_pages", "changed", "dropped", "next_number")
+    __slots__ = ("_firsts", "_owner", "_pages", "changed", "dropped", "next_number")
 
     def __init__(self) -> None:
         self._owner = object()
         self._firsts: list[K] = []
         self._pages: list[Page[K, V]] = []
-        self._length = 0
         self.next_number = 0
         self.changed: set[int] = set()
         self.dropped: set[int] = set()
 
     def __len__(self) -> int:
-        return self._length
+        return sum(page.size for page in self._pages)
 
     @property
     def pages(self) -> list[Page[K, V]]:
@@ -144,8 +143,11 @@ class PagedMap(Generic[K, V]):
         if at < 0:
             return None
         page = self._pages[at]
-        i = bisect_right(page.keys, key) - 1
-        return page.keys[i], page.values[i]
+        if page.packed is not None:
+            page._unpack()
+        keys = page._keys
+        i = bisect_right(keys, key) - 1
+        return keys[i], page._values[i]
 
     def below(self, key: K) -> tuple[K, V] | None:
         """The entry just before `key`."""
@@ -189,25 +191,29 @@ class PagedMap(Generic[K, V]):
                 continue
             yield from zip(page.keys, page.values, strict=True)
 
+    # What follows runs for every event of every log; it is written out to save calls.
+
     def set(self, key: K, value: V) -> None:
         """Put `value` at `key`, replacing what is there."""
         at = bisect_right(self._firsts, key) - 1
         if at < 0:
             if not self._pages:
                 self._insert_page(0, [key], [value])
-                self._length = 1
                 return
             at = 0
-        page = self._own(at)
-        keys, values = page._keys, page._values
-        i = page.size if keys[-1] < key else bisect_left(keys, key)
-        if i < page.size and keys[i] == key:
-            values[i] = value
+        page = self._pages[at]
+        if page.owner is not self._owner or page.packed is not None:
+            page = self._own(at)
+        page.summary = None
+        self.changed.add(page.number)
+        keys = page._keys
+        i = bisect_right(keys, key)
+        if i and keys[i - 1] == key:
+            page._values[i - 1] = value
             return
         keys.insert(i, key)
-        values.insert(i, value)
+        page._values.insert(i, value)
         page.size += 1
-        self._length += 1
         if i == 0:
             page.first = self._firsts[at] = key
         if page.size > PAGE_ENTRIES_MAX:
@@ -218,15 +224,19 @@ class PagedMap(Generic[K, V]):
         pages = self._pages
         if not pages:
             self._insert_page(0, [key], [value])
-            self._length = 1
             return True
-        if pages[-1].keys[-1] >= key:
+        page = pages[-1]
+        if page.packed is not None:
+            page._unpack()
+        if page._keys[-1] >= key:
             return False
-        page = self._own(len(pages) - 1)
+        if page.owner is not self._owner:
+            page = self._own(len(pages) - 1)
+        page.summary = None
+        self.changed.add(page.number)
         page._keys.append(key)
         page._values.append(value)
         page.size += 1
-        self._length += 1
         if page.size > PAGE_ENTRIES_MAX:
             self._split(len(pages) - 1, page)
         return True
@@ -236,20 +246,26 @@ class PagedMap(Generic[K, V]):
         at = bisect_right(self._firsts, key) - 1
         if at < 0:
             return False
-        keys = self._pages[at].keys
-        i = bisect_left(keys, key)
-        if i == len(keys) or keys[i] != key:
-            return False
-        page = self._own(at)
+        page = self._pages[at]
+        if page.packed is not None:
+            page._unpack()
         keys = page._keys
-        del keys[i], page._values[i]
-        page.size -= 1
-        self._length -= 1
-        if not keys:
+        i = bisect_right(keys, key) - 1
+        if keys[i] != key:
+            return False
+        if page.size == 1:
             del self._firsts[at], self._pages[at]
             self.changed.discard(page.number)
             self.dropped.add(page.number)
-        elif i == 0:
+            return True
+        if page.owner is not self._owner:
+            page = self._own(at)
+            keys = page._keys
+        page.summary = None
+        self.changed.add(page.number)
+        del keys[i], page._values[i]
+        page.size -= 1
+        if i == 0:
             page.first = self._firsts[at] = keys[0]
         return True
 
@@ -258,7 +274,6 @@ class PagedMap(Generic[K, V]):
         copy: PagedMap[K, V] = PagedMap()
         copy._firsts = list(self._firsts)
         copy._pages = list(self._pages)
-        copy._length = self._length
         copy.next_number = self.next_number
         self._owner = object()  # Both sides now copy a page before they change it.
         return copy
@@ -269,7 +284,6 @@ class PagedMap(Generic[K, V]):
         loaded.sort(key=lambda page: page.first)
         self._pages = loaded
         self._firsts = [page.first for page in loaded]
-        self._length = sum(page.size for page in loaded)
         self.next_number = max((page.number for page in loaded), default=-1) + 1
 
     def directory(self) -> list[list[Any]]:
@@ -281,18 +295,16 @@ class PagedMap(Generic[K, V]):
         flat = [key for page in self._pages for key in page.keys]
         assert flat == sorted(set(flat)), "keys ascend and are unique"
         assert self._firsts == [page.keys[0] for page in self._pages], "firsts match"
-        assert self._length == len(flat) == sum(page.size for page in self._pages), "length"
+        assert len(flat) == len(self), "the pages know their sizes"
         assert len({page.number for page in self._pages}) == len(self._pages), "numbers differ"
 
     def _own(self, at: int) -> Page[K, V]:
-        """The page at `at`, unpacked, to be changed."""
+        """The page at `at`, unpacked, and shared with nobody; to be marked as changed."""
         page = self._pages[at]
         if page.owner is not self._owner:
             page = self._pages[at] = page.copy(self._owner)
         elif page.packed is not None:
             page._unpack()
-        page.summary = None
-        self.changed.add(page.number)
         return page
 
     def _insert_page(self, at: int, keys: list[K], values: list[V]) -> None:

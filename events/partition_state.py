@@ -21,8 +21,12 @@ from tierledger.events.segment_rows import SegmentRows
 REQUESTS_KEPT = 256
 """Requests of one origin whose outcome is remembered: four rounds of 64 outstanding calls."""
 
+REQUESTS_MAX = 320
+"""Requests at which all but the last `REQUESTS_KEPT` are forgotten: taken out of a dictionary
+one by one, the oldest would be searched for from the front each time."""
+
 PENDING_MAX = 512
-"""Changed rows whose hashes are brought up to date in one go: about 0.5 ms."""
+"""Changed rows after which their hashes are brought up to date, at a batch's end: 0.5 ms."""
 
 DIGEST_MODULUS = 1 << 128
 
@@ -166,7 +170,8 @@ class PartitionState:
         self.bytes_by_state = [0, 0, 0]
         self.rows_digest = 0
         self.pending: dict[bytes, bytes | None] = {}
-        """Rows changed since the digest was settled, as they were before."""
+        """Rows changed since the digest was settled, as they were before; whoever changes a row
+        enters it here, unless it is here already."""
         self.tracks_changes = tracks_changes
         self.changed_rows: set[bytes] = set()
         """Ids that a checkpoint has still to write or remove."""
@@ -204,12 +209,12 @@ class PartitionState:
     # The digest.
 
     def settle(self) -> None:
-        """Bring the digest of the rows up to date; at most `PENDING_MAX` rows."""
-        total = self.rows_digest
+        """Bring the digest of the rows up to date."""
+        total, row_of = self.rows_digest, self.rows.get
         for segment_id, before in self.pending.items():
             if before is not None:
                 total -= hash_of(before)
-            after = self.rows.get(segment_id)
+            after = row_of(segment_id)
             if after is not None:
                 total += hash_of(after)
         self.rows_digest = total % DIGEST_MODULUS

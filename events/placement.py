@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tierledger.events.epoch_tables import EpochTables, interval_key
 from tierledger.events.segment_rows import (
+    END,
     EPOCHS,
     ID,
     LOST,
@@ -25,20 +26,6 @@ from tierledger.events.segment_rows import (
 
 if TYPE_CHECKING:
     from tierledger.events.partition_state import PartitionState
-
-
-def put_row(
-    state: PartitionState, segment_id: bytes, row: bytes, stood: bytes | None
-) -> None:
-    """Store `row`, and remember for the digest what `stood` there before."""
-    state.pending.setdefault(segment_id, stood)
-    state.rows.put(segment_id, row)
-
-
-def drop_row(state: PartitionState, segment_id: bytes, stood: bytes) -> None:
-    """Remove a row, and remember for the digest what `stood` there."""
-    state.pending.setdefault(segment_id, stood)
-    state.rows.drop(segment_id)
 
 
 def list_started(state: PartitionState, fields: Row, before: Row | None) -> None:
@@ -84,7 +71,7 @@ def reference(state: PartitionState, fields: Row, *, again: bool) -> None:
     segment_id = fields[ID]
     for at in range(0, len(epochs), 3):
         epoch, start = epochs[at], epochs[at + 1]
-        end = end_in_epoch(fields, epoch)
+        end = end_in_epoch(fields, epoch) if len(epochs) > 3 else fields[END]
         tables = state.epochs[epoch]
         highest = tables.highest
         tables.unreferenced.delete(segment_id)
@@ -136,7 +123,8 @@ def _unserve(
     fields = unpack_row(row)
     epochs = fields[EPOCHS]
     epochs[epochs[::3].index(epoch) * 3 + 2] = placement
-    put_row(state, segment_id, pack_row(fields), row)
+    state.pending.setdefault(segment_id, row)
+    state.rows.put(segment_id, pack_row(fields))
     (tables.lost if placement == LOST else tables.unreferenced).set(segment_id, None)
     tables.hidden.set(interval_key(start, segment_id), end_in_epoch(fields, epoch))
 
@@ -169,9 +157,9 @@ def unreference(state: PartitionState, fields: Row) -> None:
         if tables.referenced.get(start) == segment_id:
             tables.referenced.delete(start)
             _review_before(state, epoch, tables, start)
-        if len(tables.hidden):
+        if tables.hidden.pages:
             tables.hidden.delete(interval_key(start, segment_id))
-        if len(tables.lost):
+        if tables.lost.pages:
             tables.lost.delete(segment_id)
         tables.unreferenced.set(segment_id, None)
         tables.changed = True

@@ -58,6 +58,7 @@ def default_store_url() -> StoreUrl:
 def _expanded(text: str) -> Path:
     # A shell does not expand `~` behind a colon.
     try:
-        return Path(text).expanduser()
+        # Absolute, because it may be opened by a process that runs in another folder.
+        return Path(text).expanduser().absolute()
     except RuntimeError as error:
         raise InvalidArgument(f"{text!r}: {error}") from error
