@@ -230,7 +230,7 @@ def test_settings_that_do_not_go_together_are_refused(config: Mapping[str, objec
     ("text", "url"),
     [
         ("memory:", StoreUrl("memory")),
-        ("sqlite:a/b.sqlite", StoreUrl("sqlite", Path("a/b.sqlite"))),
+        ("sqlite:a/b.sqlite", StoreUrl("sqlite", Path("a/b.sqlite").absolute())),
         ("sqlite:/a:b", StoreUrl("sqlite", Path("/a:b"))),
         ("sqlite:///a", StoreUrl("sqlite", Path("/a"))),
         ("sqlite:~/a", StoreUrl("sqlite", Path.home() / "a")),

@@ -34,7 +34,7 @@ from tierledger.events.errors import (
     InvalidStateTransition,
     RemoteResourceNotFound,
 )
-from tierledger.events.partition_state import REQUESTS_KEPT
+from tierledger.events.partition_state import REQUESTS_KEPT, REQUESTS_MAX
 from tierledger.events.segment_rows import CUSTOM, STATE, unpack_row
 
 A = b"\x01" * 16
@@ -125,15 +125,16 @@ def test_the_last_requests_of_each_origin_are_kept() -> None:
         command_of(
             Add(bytes([at // 256, at % 256]) * 8, 0, 9, {0: 0}), origin=request(b"%d" % at)
         )
-        for at in range(REQUESTS_KEPT + 1)
+        for at in range(REQUESTS_MAX)
     ]
     positions = [partition.accept(write).position for write in writes]
 
     partition.accept(command_of(Add(A, 0, 9, {0: 0}), origin=log.Origin(2, b"0")))
 
     kept = partition.state.requests[1]
-    assert list(kept.values()) == positions[1:]
-    assert partition.accept(writes[1]) == Accepted((), positions[1])
+    assert list(kept.values()) == positions[-REQUESTS_KEPT:]
+    oldest = writes[-REQUESTS_KEPT]
+    assert partition.accept(oldest) == Accepted((), positions[-REQUESTS_KEPT])
 
 
 # Adding.

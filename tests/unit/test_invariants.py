@@ -15,7 +15,7 @@ from tests.models.slow_model import (
 )
 from tierledger.events.epoch_tables import interval_key
 from tierledger.events.invariants import check
-from tierledger.events.partition_state import DeleteMetadata, PartitionState
+from tierledger.events.partition_state import REQUESTS_MAX, DeleteMetadata, PartitionState
 from tierledger.events.segment_rows import (
     EPOCHS,
     FINISHED_AT,
@@ -202,7 +202,7 @@ def unheard(state: PartitionState) -> None:
 
 
 def too_many_requests(state: PartitionState) -> None:
-    state.requests[1] = {bytes([at // 256, at % 256]): 0 for at in range(257)}
+    state.requests[1] = {bytes([at // 256, at % 256]): 0 for at in range(REQUESTS_MAX)}
 
 
 def requests_unordered(state: PartitionState) -> None:

@@ -1,0 +1,71 @@
+"""Stores that cannot be used: every command says why in one line, and leaves them alone."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.models.command_line import orders, run, write
+from tests.models.stored_partitions import TRACES
+from tierledger.storage.sqlite_file import FORMAT_VERSION
+
+
+def of_another_program(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE kv (key TEXT PRIMARY KEY, value BLOB)")
+
+
+def newer(path: Path) -> None:
+    write(path, orders)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
+
+
+def no_database(path: Path) -> None:
+    path.write_bytes(b"dear diary\n" * 1000)
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+
+
+UNUSABLE: dict[str, tuple[Callable[[Path], None], str]] = {
+    "another program's": (of_another_program, "StoreRefused"),
+    "a newer version's": (newer, "FormatTooNew"),
+    "no database": (no_database, "StoreRefused"),
+    "a folder": (a_folder, "StoreRefused"),
+}
+COMMANDS: dict[str, list[object]] = {
+    "ls": [],
+    "lookup": ["orders", 1, 0, 5],
+    "lookup from a leader": ["orders", 1, 0, 5, "--from", "leader"],
+    "verify": [],
+    "status": [],
+    "serve": [],
+    "replay": [TRACES / "tier", "--check"],
+    "forget": ["orders", 1, "--yes"],
+}
+
+
+@pytest.mark.parametrize("what", UNUSABLE)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_unusable_store_is_named_and_left_alone(
+    command: str, what: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "store.sqlite"
+    make, error = UNUSABLE[what]
+    make(path)
+    before = path.read_bytes() if path.is_file() else None
+
+    result = run(path, command.split(maxsplit=1)[0], *COMMANDS[command])
+
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith(f"error: {error}: ")
+    assert "store.sqlite" in result.stderr
+    assert (path.read_bytes() if path.is_file() else None) == before
+    if before is not None:
+        assert not (tmp_path / "store.sqlite.new").exists()

@@ -1,0 +1,38 @@
+"""Whole services for tests: on each store, and on one that can fail."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.models import faulty_store
+from tests.models.faulty_store import Faults
+from tests.models.local_world import LocalWorld
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LocalWorld]:
+    """A service on each of the stores."""
+    if request.param == "memory":
+        storage = faulty_store.settings(str(tmp_path))
+    else:
+        storage = {"metadata.storage.url": f"sqlite:{tmp_path / 'store.sqlite'}"}
+    world = LocalWorld(storage)
+    await world.start()
+    yield world
+    await world.stop()
+
+
+@pytest.fixture
+async def shared(tmp_path: Path) -> AsyncIterator[LocalWorld]:
+    """A service on a store that can fail; see `faults`."""
+    world = LocalWorld(faulty_store.settings(str(tmp_path)))
+    await world.start()
+    yield world
+    await world.stop()
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Faults:
+    """What the store of `shared` does wrong."""
+    return faulty_store.faults(str(tmp_path))

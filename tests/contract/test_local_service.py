@@ -1,0 +1,232 @@
+"""The thirteen operations through a whole service, on each store; nothing goes wrong here."""
+
+import pytest
+
+from tests.models.local_world import (
+    DELETED,
+    DELETING,
+    FINISHED,
+    LocalWorld,
+    copy,
+    listed,
+    moved,
+    partition,
+    segment,
+)
+from tierledger.events.errors import (
+    Fenced,
+    InvalidStateTransition,
+    NotLeader,
+    NotReady,
+    PartitionDeleted,
+    RemoteResourceNotFound,
+)
+from tierledger.events.lifecycle import RemotePartitionDeleteState
+from tierledger.events.metadata import RemotePartitionDeleteMetadata
+
+TIP = partition()
+
+
+def deletion(state: RemotePartitionDeleteState) -> RemotePartitionDeleteMetadata:
+    return RemotePartitionDeleteMetadata(TIP, state, 8, 1)
+
+
+# The operations.
+
+
+async def test_a_segment_is_found_from_its_copy_to_its_deletion(world: LocalWorld) -> None:
+    manager = await world.leader(TIP)
+    one, two = segment(0), segment(1)
+    positions = [await manager.add_remote_log_segment_metadata(one)]
+    assert await manager.remote_log_segment_metadata(TIP, 0, 5) is None
+    positions.append(await manager.update_remote_log_segment_metadata(moved(one)))
+    positions.append(await copy(manager, two))
+
+    found = await manager.remote_log_segment_metadata(TIP, 0, 15)
+    assert found is not None
+    assert found.remote_log_segment_id == two.remote_log_segment_id
+    assert found.state == FINISHED
+    assert await manager.highest_offset_for_epoch(TIP, 0) == 19
+    assert await manager.remote_log_size(TIP, 0) == 20
+    following = await manager.next_segment_with_txn_index(TIP, 0, 3)
+    assert following is not None
+    assert following.start_offset == 0
+    by_epoch = [found async for found in manager.list_remote_log_segments(TIP, 0)]
+    assert [found.start_offset for found in by_epoch] == [0, 10]
+    assert await listed(manager) == [0, 1]
+
+    positions += [
+        await manager.update_remote_log_segment_metadata(moved(one, state))
+        for state in (DELETING, DELETED)
+    ]
+    assert await manager.remote_log_segment_metadata(TIP, 0, 5) is None
+    assert await listed(manager) == [1]
+    assert positions == sorted(set(positions))
+
+
+async def test_a_partition_is_deleted_in_three_steps_and_answers_nothing_then(
+    world: LocalWorld,
+) -> None:
+    manager = await world.leader(TIP)
+    await copy(manager, segment(0))
+    for state in RemotePartitionDeleteState:
+        await manager.put_remote_partition_delete_metadata(deletion(state))
+
+    with pytest.raises(PartitionDeleted):
+        await manager.remote_log_segment_metadata(TIP, 0, 5)
+    with pytest.raises(PartitionDeleted):
+        await listed(manager)
+    with pytest.raises(PartitionDeleted):
+        await manager.add_remote_log_segment_metadata(segment(1))
+
+    await world.service.kill_host("host-0")
+    with pytest.raises(RemoteResourceNotFound):
+        await manager.remote_log_segment_metadata(TIP, 0, 5)
+    last = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+    await manager.put_remote_partition_delete_metadata(deletion(last))
+
+
+async def test_what_the_lifecycle_refuses_is_refused_by_type(world: LocalWorld) -> None:
+    manager = await world.leader(TIP)
+    one = segment(0)
+    await copy(manager, one)
+
+    with pytest.raises(InvalidStateTransition):
+        await manager.add_remote_log_segment_metadata(one)
+    with pytest.raises(RemoteResourceNotFound):
+        await manager.update_remote_log_segment_metadata(moved(segment(9)))
+    with pytest.raises(InvalidStateTransition):
+        await manager.update_remote_log_segment_metadata(moved(one, DELETED))
+    await manager.update_remote_log_segment_metadata(moved(segment(9), DELETING))
+    assert await listed(manager) == [0]
+
+
+# Unknown, not ready, no such segment.
+
+
+async def test_three_different_answers_to_a_question_without_a_segment(
+    world: LocalWorld,
+) -> None:
+    manager = await world.leader(TIP)
+    hasty = await world.broker(3, deadline_s=0.05)
+
+    with pytest.raises(RemoteResourceNotFound):
+        await manager.remote_log_segment_metadata(partition(9), 0, 0)
+    assert await manager.remote_log_segment_metadata(TIP, 0, 0) is None
+    assert await manager.highest_offset_for_epoch(TIP, 4) is None
+    assert await manager.remote_log_size(TIP, 4) == 0
+    hasty.observe(TIP, 1000)  # Nobody has got so far.
+    await hasty.on_partition_leadership_changes([], [TIP])
+    with pytest.raises(NotReady):
+        await hasty.remote_log_segment_metadata(TIP, 0, 0)
+
+
+async def test_a_partition_is_ready_once_announced_and_not_before(world: LocalWorld) -> None:
+    manager, other = await world.broker(1), await world.broker(2)
+    assert not await manager.is_ready(TIP)
+    with pytest.raises(NotLeader):
+        await manager.add_remote_log_segment_metadata(segment(0))
+
+    await manager.on_partition_leadership_changes([TIP], [])
+    await manager.when_ready([TIP])
+
+    assert await manager.is_ready(TIP)
+    assert not await other.is_ready(TIP)
+    with pytest.raises(NotLeader):
+        await other.add_remote_log_segment_metadata(segment(0))
+
+
+async def test_of_two_leaders_the_later_writes_and_the_earlier_is_fenced(
+    world: LocalWorld,
+) -> None:
+    earlier = await world.leader(TIP, broker_id=1)
+    later = await world.leader(TIP, broker_id=2)
+    await copy(later, segment(0))
+
+    with pytest.raises(Fenced):
+        await earlier.add_remote_log_segment_metadata(segment(1))
+    assert not await earlier.is_ready(TIP)
+    assert await listed(earlier) == [0]
+
+
+async def test_a_new_manager_of_the_same_broker_replaces_the_old_one(
+    world: LocalWorld,
+) -> None:
+    old = await world.leader(TIP)
+    new = await world.leader(TIP)
+    await copy(new, segment(0))
+
+    with pytest.raises(Fenced):
+        await old.on_partition_leadership_changes([TIP], [])
+    with pytest.raises(Fenced):
+        await old.add_remote_log_segment_metadata(segment(1))
+
+
+# Repeats and stops.
+
+
+async def test_repeated_announcements_cost_nothing_and_stay_in_force(
+    world: LocalWorld,
+) -> None:
+    manager = await world.broker()
+    for _ in range(2):
+        await manager.on_partition_leadership_changes([TIP], [partition(1)])
+        await manager.when_ready([TIP, partition(1)])
+    position, events = await world.coordinator_position(), len(await world.events(TIP))
+
+    for _ in range(5):
+        await manager.on_partition_leadership_changes([TIP], [partition(1)])
+        assert await manager.is_ready(TIP)
+        assert await manager.is_ready(partition(1))
+
+    assert await world.coordinator_position() == position
+    assert len(await world.events(TIP)) == events == 1
+    await copy(manager, segment(0))
+
+
+async def test_a_stop_by_one_broker_is_not_a_stop_by_the_other(world: LocalWorld) -> None:
+    leader, follower = await world.leader(TIP), await world.follower(TIP)
+    await copy(leader, segment(0))
+    await follower.on_stop_partitions([TIP])
+
+    assert await leader.is_ready(TIP)
+    follower.observe(TIP, await copy(leader, segment(1)))
+    assert await listed(follower) == [0, 1]
+
+    await follower.on_partition_leadership_changes([], [TIP])
+    await leader.on_stop_partitions([TIP])
+    with pytest.raises(NotLeader):
+        await leader.add_remote_log_segment_metadata(segment(2))
+    await follower.when_ready([TIP])
+    assert await listed(follower) == [0, 1]
+
+
+async def test_a_released_partition_is_known_and_readable_and_uses_nothing(
+    world: LocalWorld,
+) -> None:
+    manager, other = await world.leader(TIP), await world.broker(2)
+    await copy(manager, *map(segment, range(3)))
+    await manager.on_stop_partitions([TIP])
+    await world.until_idle()
+
+    assert await listed(other) == [0, 1, 2]
+    assert await other.highest_offset_for_epoch(TIP, 0) == 29
+    assert await world.serves() == 0
+    assert type((await world.events(TIP))[-1].body).__name__ == "SessionClosed"
+    await manager.on_partition_leadership_changes([TIP], [])
+    await manager.when_ready([TIP])
+    await copy(manager, segment(3))
+    assert await listed(other) == [0, 1, 2, 3]
+
+
+async def test_a_partition_that_is_released_and_announced_at_once_is_served(
+    world: LocalWorld,
+) -> None:
+    manager = await world.leader(TIP)
+    for number in range(10):
+        await copy(manager, segment(number))
+        await manager.on_stop_partitions([TIP])
+        await manager.on_partition_leadership_changes([TIP], [])
+        await manager.when_ready([TIP])
+
+    assert await listed(manager) == list(range(10))

@@ -1,0 +1,136 @@
+"""A whole service whose store fails: typed answers, no guesses, and nothing lost."""
+
+import asyncio
+
+import pytest
+
+from tests.models.actor_harness import kinds
+from tests.models.faulty_store import Faults
+from tests.models.local_world import (
+    LocalWorld,
+    copy,
+    eventually,
+    listed,
+    moved,
+    partition,
+    segment,
+)
+from tierledger.actors.calls import FOLLOWER
+from tierledger.actors.messages import Query
+from tierledger.events.errors import (
+    NotReady,
+    OutcomeUnknown,
+    StorageUnavailable,
+    StoreRefused,
+)
+
+TIP = partition()
+
+
+# A store that fails.
+
+
+async def test_a_store_that_refuses_writes_answers_by_type_and_loses_nothing(
+    shared: LocalWorld, faults: Faults
+) -> None:
+    manager = await shared.leader(TIP, deadline_s=0.3)
+    await copy(manager, segment(0))
+    faults.refuse_writes = StorageUnavailable("the disk is full")
+
+    with pytest.raises(StorageUnavailable):
+        await manager.add_remote_log_segment_metadata(segment(1))
+    assert await listed(manager) == [0]
+
+    faults.refuse_writes = StoreRefused("opened for reading only")
+    with pytest.raises(StoreRefused):
+        await manager.add_remote_log_segment_metadata(segment(1))
+
+    faults.refuse_writes = None
+    await copy(manager, segment(1))
+    assert await listed(manager) == [0, 1]
+
+
+async def test_a_store_that_is_away_for_reading_answers_nothing_old(
+    shared: LocalWorld, faults: Faults
+) -> None:
+    manager = await shared.leader(TIP, deadline_s=0.3)
+    await copy(manager, segment(0))
+    faults.refuse_reads = StorageUnavailable("away")
+
+    with pytest.raises(StorageUnavailable):
+        await manager.highest_offset_for_epoch(TIP, 0)
+    faults.refuse_reads = None
+    assert await manager.highest_offset_for_epoch(TIP, 0) == 9
+
+
+async def test_a_lost_answer_is_looked_up_and_nothing_happens_twice(
+    shared: LocalWorld, faults: Faults
+) -> None:
+    manager = await shared.leader(TIP)
+    for number in range(5):
+        faults.replies_to_lose = 2
+        await copy(manager, segment(number))
+
+    assert await listed(manager) == list(range(5))
+    assert kinds(await shared.events(TIP)).count("SegmentAdded") == 5
+
+
+async def test_a_store_that_hangs_leaves_a_write_unknown_and_a_read_unready(
+    shared: LocalWorld, faults: Faults
+) -> None:
+    manager = await shared.leader(TIP, deadline_s=0.3)
+    faults.freeze()
+    with pytest.raises(OutcomeUnknown):
+        await manager.add_remote_log_segment_metadata(segment(0))
+    with pytest.raises(NotReady):
+        await manager.remote_log_size(TIP, 0)
+    faults.thaw()
+
+    await manager.update_remote_log_segment_metadata(moved(segment(0)))
+    assert await listed(manager) == [0]
+
+
+async def test_a_write_that_may_have_happened_is_never_called_refused(
+    shared: LocalWorld, faults: Faults
+) -> None:
+    manager = await shared.leader(TIP, deadline_s=0.6)
+    faults.freeze()
+    write = asyncio.ensure_future(manager.add_remote_log_segment_metadata(segment(0)))
+    await eventually(lambda: faults.held > 0)
+    await shared.service.kill_host("host-0")
+
+    with pytest.raises(OutcomeUnknown):
+        await write
+    faults.thaw()
+
+
+async def test_a_coordinator_outlives_a_store_that_is_away(
+    shared: LocalWorld, faults: Faults
+) -> None:
+    manager = await shared.leader(TIP)
+    hasty = await shared.broker(2, deadline_s=0.3)
+    faults.refuse_writes = faults.refuse_reads = StorageUnavailable("away")
+    await shared.service.kill_host("host-0")
+    with pytest.raises(StorageUnavailable):
+        await hasty.on_partition_leadership_changes([partition(1)], [])
+    faults.refuse_writes = faults.refuse_reads = None
+
+    await manager.when_ready([TIP])
+    await copy(manager, segment(0))
+    await hasty.on_partition_leadership_changes([partition(1)], [])
+    await hasty.when_ready([partition(1)])
+
+
+async def test_a_follower_serves_on_while_the_store_is_away_and_catches_up_then(
+    shared: LocalWorld, faults: Faults
+) -> None:
+    leader, follower = await shared.leader(TIP), await shared.follower(TIP)
+    follower.observe(TIP, await copy(leader, segment(0)))
+    assert await listed(follower) == [0]
+    faults.refuse_reads = StorageUnavailable("away")
+    answered = await follower.ask(TIP, FOLLOWER, Query("highest_offset"))
+    assert answered.value == 9
+    faults.refuse_reads = None
+
+    follower.observe(TIP, await copy(leader, segment(1)))
+    assert await listed(follower) == [0, 1]

@@ -1,0 +1,134 @@
+"""A store in memory that several services share, each through a connector that can fail.
+
+Settings lead to it as to any other: `settings("orders")` for one process,
+`settings("orders", side="b")` for another that sees the same values and has its own faults.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from sortedcontainers import SortedDict
+from typing_extensions import override
+
+from tierledger.events.errors import OutcomeUnknown, RemoteStorageError
+from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend, Operation
+from tierledger.storage.connector import CONNECTOR_SETTING, MetadataStorageConnector
+from tierledger.storage.keys import DefaultMetadataKeyFactory, MetadataKeyFactory
+from tierledger.storage.memory import MemoryBackend
+
+T = TypeVar("T")
+
+
+class Faults:
+    """What one side's store does wrong, from now on."""
+
+    def __init__(self) -> None:
+        self.refuse_writes: RemoteStorageError | None = None
+        self.refuse_reads: RemoteStorageError | None = None
+        self.refused = 0
+        self.replies_to_lose = 0
+        """Writes that will happen without anybody hearing of it."""
+        self.passes = asyncio.Event()
+        self.passes.set()
+        self.held = 0
+        """Calls that wait at the barrier."""
+
+    def freeze(self) -> None:
+        """Let nothing through until `thaw`; what has begun is held as well."""
+        self.passes.clear()
+
+    def thaw(self) -> None:
+        self.passes.set()
+
+
+VALUES: dict[str, SortedDict[str, bytes]] = {}
+FAULTS: dict[tuple[str, str], Faults] = {}
+
+
+def settings(name: str, side: str = "a") -> dict[str, str]:
+    return {
+        CONNECTOR_SETTING: f"{__name__}:FaultyConnector",
+        "test.store": name,
+        "test.side": side,
+    }
+
+
+def values(name: str) -> SortedDict[str, bytes]:
+    return VALUES.setdefault(name, SortedDict())
+
+
+def faults(name: str, side: str = "a") -> Faults:
+    return FAULTS.setdefault((name, side), Faults())
+
+
+class FaultyBackend(MetadataStorageBackend):
+    """A memory store behind faults."""
+
+    def __init__(self, store: MemoryBackend, given: Faults) -> None:
+        self._store = store
+        self._faults = given
+
+    async def _read(self, work: Callable[[], Awaitable[T]]) -> T:
+        await self._pass(self._faults.refuse_reads)
+        return await work()
+
+    async def _write(self, work: Callable[[], Awaitable[T]]) -> T:
+        await self._pass(self._faults.refuse_writes)
+        result = await work()
+        if self._faults.replies_to_lose:
+            self._faults.replies_to_lose -= 1
+            raise OutcomeUnknown("the answer was lost")
+        return result
+
+    async def _pass(self, error: RemoteStorageError | None) -> None:
+        await asyncio.sleep(0)  # As a store elsewhere would let others run.
+        if not self._faults.passes.is_set():
+            self._faults.held += 1
+            await self._faults.passes.wait()
+        if error is not None:
+            self._faults.refused += 1
+            raise error
+
+    @override
+    async def get_each(self, keys: Sequence[str]) -> list[bytes | None]:
+        return await self._read(lambda: self._store.get_each(keys))
+
+    @override
+    async def get_like(
+        self, prefix: str, *, after: str | None = None, limit: int = 1000
+    ) -> list[tuple[str, bytes]]:
+        return await self._read(lambda: self._store.get_like(prefix, after=after, limit=limit))
+
+    @override
+    async def remove_like(self, prefix: str) -> int:
+        return await self._write(lambda: self._store.remove_like(prefix))
+
+    @override
+    async def execute_atomically(self, operations: Sequence[Operation]) -> None:
+        await self._write(lambda: self._store.execute_atomically(operations))
+
+    @override
+    async def create_each(self, items: Sequence[tuple[str, bytes]]) -> list[CreateOutcome]:
+        return await self._write(lambda: self._store.create_each(items))
+
+    @override
+    async def close(self) -> None:
+        await self._store.close()
+
+
+class FaultyConnector(MetadataStorageConnector):
+    """Leads to the store and the side that its settings name."""
+
+    @override
+    def configure(self, config: Mapping[str, object]) -> None:
+        self._name, self._side = str(config["test.store"]), str(config["test.side"])
+
+    @override
+    async def backend(self, *, read_only: bool) -> MetadataStorageBackend:
+        store = MemoryBackend(values(self._name), read_only=read_only)
+        return FaultyBackend(store, faults(self._name, self._side))
+
+    @override
+    def key_factory(self, cluster_id: str) -> MetadataKeyFactory:
+        return DefaultMetadataKeyFactory(cluster_id)

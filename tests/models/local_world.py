@@ -1,0 +1,245 @@
+"""A service in this process, the brokers that use it, and a way around both to the store."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from itertools import count
+
+from tests.models.actor_harness import SERDE
+from tierledger.actors.calls import LEADER, PartitionKey, ReadyCall
+from tierledger.actors.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.host_settings import ServiceSettings, limits_of
+from tierledger.actors.local_service import LocalService
+from tierledger.actors.router import Router
+from tierledger.events.commands import Claim
+from tierledger.events.event_codec import genesis
+from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
+from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.log_events import Event
+from tierledger.events.metadata import (
+    CustomMetadata,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+)
+from tierledger.storage.backend import Put
+from tierledger.storage.event_log import EventLog, decode_batch
+from tierledger.storage.keys import DefaultMetadataKeyFactory
+
+CLUSTER = "cluster-1"
+KEYS = DefaultMetadataKeyFactory(CLUSTER)
+TOPIC_ID = Uuid(bytes(range(16)))
+DEADLINE_S = 20.0
+
+POLL_S = 0.002
+"""Between two looks at what nobody announces; the test's own timeout is the limit."""
+
+STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+
+
+class TickingClock:
+    """A clock that moves on with every look."""
+
+    def __init__(self) -> None:
+        self._ticks = count(1_700_000_000_000)
+
+    def now_ms(self) -> int:
+        return next(self._ticks)
+
+
+class CountedIds:
+    """Request ids that repeat in the next run, and not within one."""
+
+    _prefix = count()
+
+    def __init__(self) -> None:
+        self._mine = next(self._prefix).to_bytes(8, "big")
+        self._count = count()
+
+    def request_id(self) -> bytes:
+        return self._mine + next(self._count).to_bytes(4, "big")
+
+
+class LocalWorld:
+    """One store, and at most one service on it at a time."""
+
+    def __init__(self, storage: Mapping[str, str], hosts: int = 1) -> None:
+        self.storage = dict(storage)
+        self.hosts = hosts
+        self._service: LocalService | None = None
+        self._opened = AsyncExitStack()
+
+    @property
+    def service(self) -> LocalService:
+        assert self._service is not None, "the service runs"
+        return self._service
+
+    async def start(self) -> None:
+        settings = ServiceSettings(CLUSTER, self.storage, limits_of(self.storage))
+        self._service = LocalService(settings, TickingClock(), self.hosts)
+        await self._service.start()
+
+    async def stop(self) -> None:
+        """End managers and service in good order; the store keeps what it has."""
+        await self._opened.aclose()
+        service, self._service = self._service, None
+        if service is not None:
+            await service.close()
+
+    async def restart(self) -> None:
+        await self.stop()
+        await self.start()
+
+    async def broker(
+        self,
+        broker_id: int = 1,
+        deadline_s: float = DEADLINE_S,
+        more: Mapping[str, object] | None = None,
+    ) -> AsyncRemoteLogMetadataManager:
+        """A manager of that broker, configured."""
+        manager = AsyncRemoteLogMetadataManager(
+            self.service.connect, CountedIds(), deadline_s=deadline_s
+        )
+        identity = {"cluster.id": CLUSTER, "broker.id": broker_id}
+        await manager.configure({**self.storage, **identity, **(more or {})})
+        self._opened.push_async_callback(manager.close)
+        return manager
+
+    async def leader(
+        self, *tips: TopicIdPartition, broker_id: int = 1, deadline_s: float = DEADLINE_S
+    ) -> AsyncRemoteLogMetadataManager:
+        """A manager that leads `tips`, ready."""
+        manager = await self.broker(broker_id, deadline_s)
+        await manager.on_partition_leadership_changes(tips, [])
+        await manager.when_ready(tips)
+        return manager
+
+    async def follower(
+        self, *tips: TopicIdPartition, broker_id: int = 2
+    ) -> AsyncRemoteLogMetadataManager:
+        manager = await self.broker(broker_id)
+        await manager.on_partition_leadership_changes([], tips)
+        await manager.when_ready(tips)
+        return manager
+
+    async def router(self) -> Router:
+        """A way to the service without a manager."""
+        settings = ServiceSettings(CLUSTER, self.storage)
+        router = Router(await self.service.connect(settings), DEADLINE_S)
+        self._opened.push_async_callback(router.close)
+        return router
+
+    async def until_led(self, tip: TopicIdPartition, claim: Claim) -> None:
+        """Return once the session that `claim` asked for is open on the first host."""
+        call = ReadyCall(PartitionKey.of(tip), LEADER, claim)
+        while await self.service.host("host-0").submit([call]) != [True]:  # noqa: ASYNC110 - It has none.
+            await asyncio.sleep(POLL_S)
+
+    async def serves(self) -> int:
+        """How many leaders and followers run on the first host."""
+        said = await self.service.host("host-0").ping()
+        count: int = said["leaders"] + said["followers"]
+        return count
+
+    async def until_idle(self) -> None:
+        """Return once the first host serves nothing."""
+        while await self.serves():  # noqa: ASYNC110 - It has none.
+            await asyncio.sleep(POLL_S)
+
+    async def coordinator_position(self) -> int:
+        position: int = (await self.service.coordinator.status())["position"]
+        return position
+
+    async def alarms(self, host: str = "host-0") -> dict[str, int]:
+        found: dict[str, int] = (await self.service.host(host).ping())["alarms"]
+        return found
+
+    # Around the service.
+
+    async def events(self, tip: TopicIdPartition) -> list[Event]:
+        """All events of a partition's log, verified."""
+        connector = ServiceSettings(CLUSTER, self.storage).connector()
+        backend = await connector.backend(read_only=True)
+        events: list[Event] = []
+        previous = genesis(CLUSTER, tip.topic_id, tip.partition)
+        try:
+            async for batch in EventLog(backend, KEYS, tip).batches():
+                decoded = decode_batch(SERDE, batch, len(events), previous)
+                events += decoded.events
+                previous = decoded.chain_hash
+        finally:
+            await backend.close()
+        return events
+
+    async def change_store(self, change: Callable[[str, bytes], bytes | None]) -> int:
+        """Replace every value for which `change` gives another; no service may run."""
+        assert self._service is None, "the store has one writer"
+        connector = ServiceSettings(CLUSTER, self.storage).connector()
+        backend = await connector.backend(read_only=False)
+        found = await backend.get_like("", limit=100_000)
+        changed = [(key, change(key, value)) for key, value in found]
+        puts = [Put(key, value) for key, value in changed if value is not None]
+        await backend.execute_atomically(puts)
+        await backend.close()
+        return len(puts)
+
+
+def partition(number: int = 0) -> TopicIdPartition:
+    return TopicIdPartition(TOPIC_ID, number, "orders")
+
+
+def segment(
+    number: int, tip: TopicIdPartition | None = None, *, size: int = 10, epoch: int = 0
+) -> RemoteLogSegmentMetadata:
+    """A copy of the ten offsets from 10 * `number` on that has started."""
+    start = 10 * number
+    return RemoteLogSegmentMetadata(
+        remote_log_segment_id=RemoteLogSegmentId(
+            tip or partition(), Uuid(number.to_bytes(16, "big"))
+        ),
+        start_offset=start,
+        end_offset=start + 9,
+        max_timestamp_ms=5,
+        broker_id=1,
+        event_timestamp_ms=6,
+        segment_size_in_bytes=size,
+        state=STARTED,
+        segment_leader_epochs={epoch: start},
+    )
+
+
+def moved(
+    added: RemoteLogSegmentMetadata,
+    state: RemoteLogSegmentState = FINISHED,
+    custom: bytes | None = None,
+) -> RemoteLogSegmentMetadataUpdate:
+    """The update that moves a segment on to `state`."""
+    metadata = None if custom is None else CustomMetadata(custom)
+    return RemoteLogSegmentMetadataUpdate(added.remote_log_segment_id, 7, state, 1, metadata)
+
+
+async def copy(
+    manager: AsyncRemoteLogMetadataManager, *segments: RemoteLogSegmentMetadata
+) -> int:
+    """Copy `segments` to the end; the last position."""
+    position = -1
+    for added in segments:
+        await manager.add_remote_log_segment_metadata(added)
+        position = await manager.update_remote_log_segment_metadata(moved(added))
+    return position
+
+
+async def listed(
+    manager: AsyncRemoteLogMetadataManager, tip: TopicIdPartition | None = None
+) -> list[int]:
+    """The numbers of all segments, in order."""
+    found = manager.list_remote_log_segments(tip or partition())
+    return sorted([one.start_offset // 10 async for one in found])
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    """Let everybody run until `holds`."""
+    while not holds():  # noqa: ASYNC110 - What is waited for has no event.
+        await asyncio.sleep(POLL_S)

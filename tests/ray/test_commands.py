@@ -1,0 +1,128 @@
+"""The commands against a service on Ray, as a user runs them."""
+
+import asyncio
+import json
+import os
+
+from typer.testing import CliRunner, Result
+
+from tests.models.command_line import lines
+from tests.models.local_world import CLUSTER, copy, partition, segment
+from tests.models.ray_brokers import Brokers
+from tests.models.stored_partitions import TRACES
+from tierledger.actors.ray_service import RayService
+from tierledger.cli.main import app
+
+HISTORIES = [TRACES / "histories" / f"seed-{number:02}" for number in (3, 11, 27)]
+QUICK = [
+    TRACES / name
+    for name in ("one-broker", "custom-metadata", "custom-metadata-over-limit", "tier")
+]
+
+
+def run(service: RayService, *arguments: object) -> Result:
+    storage = service.settings.storage["metadata.storage.url"]
+    given = [str(one) for one in arguments]
+    return CliRunner().invoke(app, [*given, "--store", storage, "--cluster", CLUSTER])
+
+
+def assert_replayed(service: RayService, *arguments: object) -> None:
+    result = run(service, "replay", *arguments, "--check", "--from", "all", "--json")
+
+    for summary in lines(result):
+        assert summary["host kills"] >= 1
+        assert summary["records refused"] == 0
+        for source in ("leader", "follower", "storage"):
+            assert " wrong=0 missed=0 of " in summary[f"answers from {source}"]
+
+
+def test_recorded_traces_are_answered_as_kafka_did_whoever_is_asked(
+    service: RayService,
+) -> None:
+    assert_replayed(service, *QUICK, TRACES / "topic-deletion", "--churn", 5)
+
+
+def test_made_up_histories_are_answered_as_kafka_did(service: RayService) -> None:
+    assert_replayed(service, *HISTORIES, "--churn", 5)
+
+
+def test_a_large_trace_is_answered_as_kafka_did(service: RayService) -> None:
+    assert_replayed(service, TRACES / "large", "--churn", 5)
+
+
+def test_leaders_that_change_all_the_time_lose_nothing(service: RayService) -> None:
+    assert_replayed(service, TRACES / "three-brokers-churn", "--churn", 50)
+
+
+def test_whatever_was_replayed_verifies(service: RayService) -> None:
+    assert_replayed(service, TRACES / "tier", "--churn", 3, "--origin", "to be verified")
+
+    reports = lines(run(service, "verify", "--json"))
+
+    assert len(reports) >= 13
+    assert all(one["passed"] for one in reports)
+
+
+async def test_a_command_can_ask_the_leader_the_follower_or_the_store(
+    brokers: Brokers, service: RayService
+) -> None:
+    tip = partition(77)
+    leader, follower = await brokers.manager(1), await brokers.manager(2)
+    await leader.on_partition_leadership_changes([tip], [])
+    await follower.on_partition_leadership_changes([], [tip])
+    await leader.when_ready([tip])
+    follower.observe(tip, await copy(leader, *(segment(n, tip) for n in range(3))))
+    assert await follower.highest_offset_for_epoch(tip, 0) == 29
+
+    def ask(*arguments: object) -> list[Result]:
+        sources = ("leader", "follower", "store")
+        return [run(service, *arguments, "--from", one) for one in sources]
+
+    found = await asyncio.to_thread(ask, "lookup", "orders", 77, 0, 15, "--json")
+    listed = await asyncio.to_thread(ask, "segments", "orders", 77, "--json")
+    by_epoch = await asyncio.to_thread(ask, "segments", "orders", 77, "--epoch", 0)
+    missed = await asyncio.to_thread(ask, "lookup", "orders", 77, 0, 99)
+
+    assert {one.exit_code for one in (*found, *listed, *by_epoch)} == {0}
+    assert {json.loads(one.stdout)["start_offset"] for one in found} == {10}
+    for results in (found, listed, by_epoch, missed):
+        assert len({one.stdout for one in results}) == 1
+    assert {(one.exit_code, one.stdout) for one in missed} == {(1, "no segment\n")}
+    (status,) = lines(await asyncio.to_thread(run, service, "status", "--json"))
+    assert status["service"]["pid"] == os.getpid()
+    assert set(status["brokers"]) >= {"1", "2"}
+    served = {(one["role"], one["partition"]) for one in status["served"]}
+    assert served >= {("leader", 77), ("follower", 77)}
+    shown = await asyncio.to_thread(run, service, "status")
+    assert "broker 1" in shown.stdout
+
+
+async def test_what_nobody_hosts_is_read_by_a_host_or_not_at_all(
+    brokers: Brokers, service: RayService
+) -> None:
+    tip = partition(78)
+    leader = await brokers.manager(1)
+    await leader.on_partition_leadership_changes([tip], [])
+    await copy(leader, segment(0, tip))
+
+    unfollowed = await asyncio.to_thread(
+        run, service, "lookup", "orders", 78, 0, 5, "--from", "follower"
+    )
+    await leader.on_stop_partitions([tip])
+    released = await asyncio.to_thread(
+        run, service, "lookup", "orders", 78, 0, 5, "--from", "follower"
+    )
+
+    assert (unfollowed.exit_code, released.exit_code) == (0, 0)
+    assert "its leader answered" in unfollowed.stderr
+    assert "answered from the store" in released.stderr
+    assert unfollowed.stdout == released.stdout
+
+
+def test_a_second_serve_is_refused_and_told_who_serves(service: RayService) -> None:
+    result = run(service, "serve")
+
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "error: StoreRefused" in result.stderr
+    assert f"pid {os.getpid()}" in result.stderr

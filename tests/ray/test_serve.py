@@ -1,0 +1,93 @@
+"""`serve` and `replay` as processes of their own: they begin, they end, they leave nothing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.models.local_world import eventually
+from tests.models.stored_partitions import TRACES
+from tests.ray.test_service_end import descendants, is_running
+
+COMMAND = [sys.executable, "-m", "tierledger.cli.main"]
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    given = [str(one) for one in arguments]
+    return subprocess.run([*COMMAND, *given], capture_output=True, text=True, check=False)
+
+
+@contextmanager
+def served(store: str, *options: object) -> Iterator[subprocess.Popen[str]]:
+    """A service that says it serves; killed if it does not end by itself."""
+    given = [str(one) for one in ("serve", "--store", store, *options)]
+    process = subprocess.Popen([*COMMAND, *given], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("serving cluster ")
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
+async def test_a_signal_ends_a_service_in_good_order(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    store = f"sqlite:{tmp_path / 'store.sqlite'}"
+    with served(store) as process:
+        replayed = run("replay", TRACES / "tier", "--store", store, "--check", "--json")
+        status = json.loads(run("status", "--store", store, "--json").stdout)
+        started = descendants(process.pid)
+        os.kill(process.pid, number)
+
+        assert process.wait(60) == 0
+    await eventually(lambda: not any(map(is_running, started)))
+    assert started
+    assert replayed.returncode == 0, replayed.stderr
+    assert f"pid {process.pid}" in replayed.stderr
+    assert status["service"]["pid"] == process.pid
+    after = run("status", "--store", store, "--json")
+    assert (after.returncode, json.loads(after.stdout)["service"]) == (1, None)
+    assert run("verify", "--store", store).returncode == 0
+
+
+def test_a_replay_without_a_service_starts_one_and_a_repeat_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    store = f"sqlite:{tmp_path / 'store.sqlite'}"
+    trace = TRACES / "one-broker"
+
+    first = run("replay", trace, "--store", store, "--check", "--churn", 3)
+    before = run("segments", "ledger-tx", 0, "--store", store, "--json")
+    again = run("replay", trace, "--store", store)
+    after = run("segments", "ledger-tx", 0, "--store", store, "--json")
+
+    assert (first.returncode, again.returncode) == (0, 0), first.stderr + again.stderr
+    assert "started for this command" in first.stderr
+    assert len(before.stdout.splitlines()) == 42
+    assert after.stdout == before.stdout
+    assert run("status", "--store", store).returncode == 1
+    assert run("verify", "--store", store).returncode == 0
+
+
+def test_a_limit_of_0_refuses_all_custom_metadata(tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path / 'store.sqlite'}"
+    trace = TRACES / "custom-metadata"
+    with served(store, "--custom-metadata-max-bytes", 0):
+        strict = run("replay", trace, "--strict", "--store", store, "--json")
+        found = run("segments", "orders", 0, "--store", store, "--json")
+
+    assert strict.returncode == 1
+    assert "CustomMetadataSizeLimitExceeded" in strict.stderr
+    assert json.loads(strict.stdout)["records refused"] > 0
+    segments = [json.loads(line) for line in found.stdout.splitlines()]
+    assert [one["custom_metadata_hex"] for one in segments if one["custom_metadata_hex"]] == []

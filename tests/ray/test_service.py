@@ -1,0 +1,147 @@
+"""The shells carry effects out on a real cluster; the rules have their tests elsewhere."""
+
+import asyncio
+from itertools import count
+
+import pytest
+
+from tests.models.local_world import copy, listed, moved, segment
+from tests.models.partition_logs import TRACES, folded, imported, topic_id_partition
+from tests.models.ray_brokers import Brokers
+from tierledger.actors import ray_cluster
+from tierledger.actors.calls import FOLLOWER
+from tierledger.actors.messages import Query
+from tierledger.actors.ray_coordinator import COORDINATOR
+from tierledger.actors.ray_service import RayService, kill_host
+from tierledger.actors.service_record import read_record
+from tierledger.actors.sync_client import RemoteLogMetadataManager
+from tierledger.cli.trace import read_records
+from tierledger.events import commands as cmd
+from tierledger.events.errors import (
+    CustomMetadataSizeLimitExceeded,
+    Fenced,
+    InvalidStateTransition,
+    NotLeader,
+    RemoteResourceNotFound,
+    StoreRefused,
+)
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.events.kafka_codec import decode
+
+_partitions = count()
+
+
+@pytest.fixture
+def tip() -> TopicIdPartition:
+    """A partition that no other test of this service uses."""
+    return TopicIdPartition(Uuid(b"ray tests' topic"), next(_partitions), "orders")
+
+
+async def test_a_recorded_history_survives_the_death_of_its_host(brokers: Brokers) -> None:
+    recorded: dict[TopicIdPartition, list[cmd.ImportedRecord]] = {}
+    for record in read_records(TRACES / "one-broker"):
+        known = decode(record.value or b"")
+        item = cmd.ImportedRecord(record.partition, record.offset, record.timestamp_ms, known)
+        recorded.setdefault(topic_id_partition(known.value), []).append(item)
+    importer, reader = await brokers.manager(1), await brokers.manager(2)
+    times = {tip: items[0].timestamp_ms for tip, items in recorded.items()}
+    await importer.announce_import(times, [], "recorded")
+    await reader.on_partition_leadership_changes([], list(recorded))
+    await importer.when_ready(recorded)
+
+    for number, (tip, items) in enumerate(recorded.items()):
+        for start in range(0, len(items), 20):
+            position = await importer.import_records(tip, items[start : start + 20])
+            reader.observe(tip, position)
+        if number == 0:
+            kill_host("host-0")
+
+    for history in imported("one-broker"):
+        tip, expected = history.topic_id_partition, folded(history).rows
+        rows = await reader.rows(tip, Query("list"), FOLLOWER)
+        assert len(rows) == len(expected)
+        assert [one async for one in reader.list_remote_log_segments(tip)] == [
+            one async for one in importer.list_remote_log_segments(tip)
+        ]
+
+
+async def test_nothing_acknowledged_is_lost_with_a_host(
+    brokers: Brokers, tip: TopicIdPartition
+) -> None:
+    manager = await brokers.manager(1)
+    await manager.on_partition_leadership_changes([tip], [])
+    writes = asyncio.ensure_future(copy(manager, *(segment(n, tip) for n in range(40))))
+    while await manager.highest_offset_for_epoch(tip, 0) is None:
+        pass  # Each look is a round trip, during which the writes go on.
+    kill_host("host-0")
+    await writes
+
+    assert await listed(manager, tip) == list(range(40))
+
+
+async def test_a_coordinator_that_died_is_made_anew_and_knows_all(
+    brokers: Brokers, tip: TopicIdPartition
+) -> None:
+    manager, other = await brokers.manager(1), await brokers.manager(2)
+    await manager.on_partition_leadership_changes([tip], [])
+    await manager.when_ready([tip])
+    await copy(manager, segment(0, tip))
+    former = ray_cluster.find_actor(COORDINATOR)
+    ray_cluster.ray.kill(former, no_restart=True)
+
+    await other.on_partition_leadership_changes([], [tip])
+    await other.when_ready([tip])
+    await copy(manager, segment(1, tip))
+    await other.on_partition_leadership_changes([tip], [])
+    await other.when_ready([tip])
+
+    with pytest.raises(Fenced):
+        await manager.add_remote_log_segment_metadata(segment(2, tip))
+    assert await listed(other, tip) == [0, 1]
+
+
+async def test_errors_arrive_with_their_type_and_words(
+    brokers: Brokers, tip: TopicIdPartition
+) -> None:
+    manager = await brokers.manager(1)
+    with pytest.raises(NotLeader):
+        await manager.add_remote_log_segment_metadata(segment(0, tip))
+    with pytest.raises(RemoteResourceNotFound, match="never announced"):
+        await manager.remote_log_size(tip, 0)
+    await manager.on_partition_leadership_changes([tip], [])
+    await copy(manager, segment(0, tip))
+    await manager.add_remote_log_segment_metadata(segment(1, tip))
+
+    with pytest.raises(InvalidStateTransition, match="cannot be added again"):
+        await manager.add_remote_log_segment_metadata(segment(0, tip))
+    oversized = moved(segment(1, tip), custom=bytes(129))
+    with pytest.raises(CustomMetadataSizeLimitExceeded, match="129 bytes"):
+        await manager.update_remote_log_segment_metadata(oversized)
+    newer = await brokers.manager(1)
+    with pytest.raises(Fenced):
+        await manager.on_partition_leadership_changes([tip], [])
+    assert await listed(newer, tip) == [0, 1]
+
+
+async def test_a_second_service_on_the_same_store_is_refused_by_name(
+    service: RayService,
+) -> None:
+    record = await read_record(service.settings)
+    assert record is not None
+    assert record == service.record
+
+    with pytest.raises(StoreRefused, match=f"pid {record.pid}, at {record.address}"):
+        await RayService(service.settings).start()
+
+
+def test_a_program_without_a_loop_uses_the_same_service(
+    service: RayService, tip: TopicIdPartition
+) -> None:
+    with RemoteLogMetadataManager() as manager:
+        manager.configure(Brokers(service.settings).config(5))
+        manager.on_partition_leadership_changes([tip], [])
+        manager.add_remote_log_segment_metadata(segment(0, tip))
+        manager.update_remote_log_segment_metadata(moved(segment(0, tip)))
+
+        assert manager.highest_offset_for_epoch(tip, 0) == 9
+        assert len(list(manager.list_remote_log_segments(tip))) == 1

@@ -1,0 +1,77 @@
+"""A service comes and goes, and leaves nothing behind but its store."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.models.local_world import copy, eventually, listed, partition, segment
+from tests.models.ray_brokers import Brokers, settings_for
+from tierledger.actors.host_settings import ServiceSettings
+from tierledger.actors.ray_service import RayService
+from tierledger.actors.service_record import read_record
+from tierledger.events.errors import InvalidArgument, NotReady
+
+TIP = partition()
+
+
+def descendants(pid: int) -> set[int]:
+    """All processes that `pid` started, directly or not, and that have not ended."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            _, _, rest = stat.read_text().rpartition(") ")
+        except OSError:
+            continue  # It ended while we looked.
+        state, parent, *_ = rest.split()
+        if state != "Z":
+            parents[int(stat.parent.name)] = int(parent)
+    found: set[int] = set()
+    while grown := {one for one, of in parents.items() if of in {pid, *found}} - found:
+        found |= grown
+    return found
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except OSError:
+        return False
+
+
+async def test_a_closed_service_leaves_a_store_and_no_process(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path / "store.sqlite")
+    before = descendants(os.getpid())
+    service = RayService(settings)
+    await service.start()
+    manager = await Brokers(settings).manager(1)
+    await manager.on_partition_leadership_changes([TIP], [])
+    await copy(manager, segment(0))
+    await manager.close()
+    started = descendants(os.getpid()) - before
+    assert started
+    await service.close()
+
+    await eventually(lambda: not any(map(is_running, started)))
+    assert await read_record(settings) is None
+    with pytest.raises(NotReady, match="no service runs"):
+        await Brokers(settings).manager(1)
+
+    again = RayService(settings)
+    await again.start()
+    reader = await Brokers(settings).manager(2)
+    assert await listed(reader) == [0]
+    leader = await Brokers(settings).manager(1)
+    await leader.on_partition_leadership_changes([TIP], [])
+    await copy(leader, segment(1))
+    assert await listed(reader) == [0, 1]
+    await reader.close()
+    await leader.close()
+    await again.close()
+
+
+async def test_a_store_that_no_other_process_can_see_is_refused() -> None:
+    settings = ServiceSettings("cluster-1", {"metadata.storage.url": "memory:"})
+
+    with pytest.raises(InvalidArgument):
+        await RayService(settings).start()

@@ -1,0 +1,394 @@
+"""The coordinator's rules: what events lead to, and what hosts are told because of them."""
+
+import pytest
+
+from tierledger.actors import coordinator as rules
+from tierledger.actors import coordinator_events as ev
+from tierledger.actors.calls import FOLLOWER, LEADER, CloseCall, PartitionKey, Placement
+from tierledger.actors.coordinator import HostWork
+from tierledger.events.commands import Claim
+from tierledger.events.errors import Fenced, InvalidArgument
+from tierledger.events.event_codec import chain, genesis
+from tierledger.events.log_events import Event
+
+TOPIC_ID = bytes(range(16))
+GENESIS = genesis("cluster", b"coordinator", 0)
+
+
+class Coordinated:
+    """A coordinator without a log: what is decided is evolved at once, through bytes."""
+
+    def __init__(self, *hosts: str) -> None:
+        self.state = ev.CoordinatorState(GENESIS)
+        self.events: list[Event] = []
+        self.announcements: dict[int, int] = {}
+        for host in hosts:
+            self.apply(rules.host_started(self.state, host, f"{host}/1"))
+
+    def apply(self, bodies: list[ev.CoordinatorBody]) -> list[HostWork]:
+        """What hosts are told because of `bodies`, and of the placements that follow."""
+        works: list[HostWork] = []
+        while bodies:
+            for body in bodies:
+                event = Event(self.state.next_position, 0, 5, -1, None, body)  # type: ignore[arg-type] # A codec of its own.
+                stored = ev.COORDINATOR_CODEC.encode(event, self.state.chain_hash)
+                (decoded,), _ = ev.COORDINATOR_CODEC.decode(
+                    [stored], event.position, self.state.chain_hash
+                )
+                assert decoded == event
+                self.state.chain_hash = chain(stored)
+                works += rules.evolve(self.state, decoded)
+                self.events.append(decoded)
+            bodies = rules.place(self.state)
+        return works
+
+    def register(self, broker: int) -> None:
+        self.apply(rules.register(self.state, broker))
+
+    def announce(
+        self,
+        broker: int,
+        leads: list[int] | None = None,
+        follows: list[int] | None = None,
+        stops: list[int] | None = None,
+        epoch: int | None = None,
+    ) -> list[HostWork]:
+        """Announce partitions by number; what hosts are told."""
+        if broker not in self.state.incarnations:
+            self.register(broker)
+        self.announcements[broker] = self.announcements.get(broker, 0) + 1
+        given = announcement(broker, self.announcements[broker], leads, follows, stops, epoch)
+        return self.apply(rules.announce(self.state, given))
+
+    def entry(self, number: int = 0) -> ev.Entry:
+        return self.state.partitions[key(number)]
+
+    def leader_of(self, number: int = 0) -> Claim | None:
+        return self.state.route(key(number)).leader
+
+
+def announcement(
+    broker: int,
+    number: int,
+    leads: list[int] | None = None,
+    follows: list[int] | None = None,
+    stops: list[int] | None = None,
+    epoch: int | None = None,
+    incarnation: int = 1,
+) -> ev.Announcement:
+    return ev.Announcement(
+        broker,
+        incarnation,
+        number,
+        tuple((TOPIC_ID, one, "orders", epoch, None) for one in leads or ()),
+        tuple((TOPIC_ID, one, "orders") for one in follows or ()),
+        tuple((TOPIC_ID, one, "orders") for one in stops or ()),
+    )
+
+
+def key(number: int = 0) -> PartitionKey:
+    return PartitionKey(TOPIC_ID, number)
+
+
+def placements(works: list[HostWork]) -> list[Placement]:
+    return [placement for work in works for placement in work.placements]
+
+
+def closes(works: list[HostWork]) -> list[CloseCall]:
+    return [close for work in works for close in work.closes]
+
+
+# Who speaks for a broker.
+
+
+def test_each_registration_is_a_new_incarnation() -> None:
+    one = Coordinated()
+    for expected in (1, 2, 3):
+        one.register(7)
+        assert one.state.incarnations[7] == expected
+    one.register(8)
+    assert one.state.incarnations == {7: 3, 8: 1}
+
+
+def test_an_announcement_from_before_the_newest_registration_is_refused() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0])
+    one.register(1)
+
+    with pytest.raises(Fenced):
+        rules.announce(one.state, announcement(1, 9, leads=[1]))
+
+
+def test_an_older_announcement_is_refused_and_the_same_one_again_does_nothing() -> None:
+    one = Coordinated("a")
+    one.register(1)
+    first, second = announcement(1, 1, leads=[0]), announcement(1, 2, leads=[1])
+    one.apply(rules.announce(one.state, second))
+
+    with pytest.raises(Fenced):
+        rules.announce(one.state, first)
+    assert rules.announce(one.state, second) == []
+
+
+def test_an_incarnation_that_nobody_was_given_is_refused() -> None:
+    with pytest.raises(InvalidArgument):
+        rules.announce(Coordinated().state, announcement(1, 1, leads=[0]))
+
+
+# Placement.
+
+
+def test_what_is_announced_before_there_are_hosts_is_placed_with_the_first() -> None:
+    one = Coordinated()
+    assert one.announce(1, leads=[0]) == []
+
+    works = one.apply(rules.host_started(one.state, "a", "a/1"))
+
+    assert [(place.key, place.role) for place in placements(works)] == [(key(), LEADER)]
+
+
+def test_leaders_are_spread_and_followers_run_away_from_their_leaders() -> None:
+    one = Coordinated("a", "b")
+    one.announce(1, leads=list(range(10)))
+    one.announce(2, follows=list(range(10)))
+
+    entries = [one.entry(number) for number in range(10)]
+    assert {host: [e.leader_host for e in entries].count(host) for host in "ab"} == {
+        "a": 5,
+        "b": 5,
+    }
+    assert all(entry.leader_host != entry.follower_host for entry in entries)
+
+
+def test_a_single_host_takes_leader_and_follower() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0])
+    one.announce(2, follows=[0])
+
+    assert (one.entry().leader_host, one.entry().follower_host) == ("a", "a")
+
+
+def test_a_leader_stays_where_it_is_when_another_broker_leads() -> None:
+    one = Coordinated("a", "b")
+    one.announce(1, leads=[0, 1])
+    before = one.entry().leader_host
+    works = one.announce(2, leads=[0])
+
+    (placed,) = placements(works)
+    assert placed.assignment is not None
+    assert (works[0].host, placed.assignment.claim) == (before, Claim(2, 1, 1))
+    assert one.leader_of(1) == Claim(1, 1, 1)
+
+
+def test_each_assignment_has_a_number_of_its_own() -> None:
+    one = Coordinated("a")
+    works = one.announce(1, leads=[0, 1, 2])
+    works += one.announce(2, leads=[1])
+
+    numbers = [place.assignment.number for place in placements(works) if place.assignment]
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) == 4
+
+
+# Repeats and changes of role.
+
+
+@pytest.mark.parametrize("epoch", [None, 5])
+def test_a_repeated_announcement_costs_nothing(epoch: int | None) -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0], follows=[1], epoch=epoch)
+    events = len(one.events)
+
+    assert one.announce(1, leads=[0], follows=[1], epoch=epoch) == []
+    assert one.announce(1, follows=[1], stops=[7]) == []
+    assert len(one.events) == events
+    assert one.leader_of() == Claim(1, 1, 1)
+
+
+def test_a_new_leader_epoch_or_incarnation_is_no_repeat() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0], epoch=5)
+    assert placements(one.announce(1, leads=[0], epoch=6))
+
+    one.register(1)
+    works = one.apply(rules.announce(one.state, announcement(1, 1, [0], incarnation=2)))
+    assert placements(works)
+    assert one.leader_of() == Claim(1, 2, 1)
+
+
+def test_a_leader_that_follows_from_now_on_closes_its_own_session_only() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0])
+    works = one.announce(1, follows=[0])
+
+    assert closes(works) == [CloseCall(key(), Claim(1, 1, 1))]
+    assert one.leader_of() is None
+    assert one.entry().followers == {1: Claim(1, 1, 2)}
+
+    one.announce(2, leads=[0])
+    assert closes(one.announce(1, stops=[0])) == []
+    assert one.leader_of() == Claim(2, 1, 1)
+
+
+def test_a_follower_that_leads_follows_no_more() -> None:
+    one = Coordinated("a")
+    one.announce(1, follows=[0])
+    one.announce(1, leads=[0])
+
+    assert one.entry().followers == {}
+    assert one.leader_of() == Claim(1, 1, 2)
+
+
+@pytest.mark.parametrize("epoch", [4, 5])
+def test_a_leader_epoch_that_is_not_newer_does_not_take_the_place_of_the_leader(
+    epoch: int,
+) -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0], epoch=5)
+    given = announcement(2, 1, leads=[0, 1], epoch=epoch)
+    one.register(2)
+    works = one.apply(rules.announce(one.state, given))
+
+    assert [place.key for place in placements(works)] == [key(1)]
+    assert rules.outranked(one.state, given) == [given.leaders[0]]
+    assert one.leader_of() == Claim(1, 1, 1)
+
+
+@pytest.mark.parametrize(("held", "claimed"), [(5, 6), (5, None), (None, 1), (None, None)])
+def test_a_newer_or_unknown_leader_epoch_is_for_the_log_to_judge(
+    held: int | None, claimed: int | None
+) -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0], epoch=held)
+    assert placements(one.announce(2, leads=[0], epoch=claimed))
+
+    assert one.leader_of() == Claim(2, 1, 1)
+
+
+# Stopping.
+
+
+def test_a_partition_is_released_when_the_last_broker_stops_it() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0])
+    one.announce(2, follows=[0])
+
+    works = one.announce(1, stops=[0])
+    assert closes(works) == [CloseCall(key(), Claim(1, 1, 1))]
+    assert placements(works) == []
+
+    released = placements(one.announce(2, stops=[0]))
+    assert [(place.role, place.assignment) for place in released] == [
+        (LEADER, None),
+        (FOLLOWER, None),
+    ]
+    route = one.state.route(key())
+    assert (route.known, route.leader_host, route.follower_host) == (True, None, None)
+
+
+def test_a_stop_by_a_broker_that_hosts_nothing_changes_nothing() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0])
+
+    assert one.announce(2, stops=[0]) == []
+    assert one.leader_of() == Claim(1, 1, 1)
+
+
+def test_a_released_partition_that_is_announced_again_is_placed_again() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0])
+    one.announce(1, stops=[0])
+    works = one.announce(1, leads=[0])
+
+    (placed,) = placements(works)
+    assert placed.assignment is not None
+    assert placed.assignment.claim == Claim(1, 1, 3)
+
+
+# Hosts.
+
+
+def test_a_lost_host_leaves_its_work_to_the_others_under_the_same_claims() -> None:
+    one = Coordinated("a", "b")
+    one.announce(1, leads=[0, 1])
+    one.announce(2, follows=[0, 1])
+    works = one.apply(rules.host_lost(one.state, "a"))
+
+    assert {work.host for work in works} == {"b"}
+    assert {one.entry(number).leader_host for number in (0, 1)} == {"b"}
+    moved = [place.assignment for place in placements(works) if place.role == LEADER]
+    assert [assignment.claim for assignment in moved if assignment] == [Claim(1, 1, 1)]
+
+
+def test_a_leader_moves_to_where_it_is_followed() -> None:
+    one = Coordinated("a", "b", "c")
+    one.announce(1, leads=[0])
+    one.announce(2, follows=[0])
+    followed = one.entry().follower_host
+    assert one.entry().leader_host is not None
+    one.apply(rules.host_lost(one.state, one.entry().leader_host or ""))
+
+    assert one.entry().leader_host == followed
+
+
+def test_a_host_that_was_restarted_gets_its_work_anew() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0])
+    before = one.entry().leadership
+    works = one.apply(rules.host_started(one.state, "a", "a/2"))
+
+    (placed,) = placements(works)
+    assert before is not None
+    assert placed.assignment is not None
+    assert placed.assignment.number > before.assignment
+    assert rules.host_started(one.state, "a", "a/2") == []
+
+
+def test_a_leader_that_ended_is_placed_again_and_an_old_word_of_it_is_ignored() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0])
+    led = one.entry().leadership
+    assert led is not None
+    works = one.apply(rules.leader_lost(one.state, key(), led.assignment))
+
+    (placed,) = placements(works)
+    assert placed.assignment is not None
+    assert placed.assignment.number == led.assignment + 1
+    assert rules.leader_lost(one.state, key(), led.assignment) == []
+    assert rules.leader_lost(one.state, key(9), 1) == []
+
+
+def test_standing_work_is_all_that_a_host_serves() -> None:
+    one = Coordinated("a")
+    told = placements(one.announce(1, leads=[0, 1]))
+    told += placements(one.announce(2, follows=[0]))
+    told += placements(one.announce(3, follows=[0]))
+
+    standing = rules.standing_work(one.state, "a")
+
+    assert sorted(standing.placements, key=repr) == sorted(told, key=repr)
+    assert rules.standing_work(one.state, "b").placements == ()
+
+
+def test_another_coordinator_that_reads_the_events_knows_the_same() -> None:
+    one = Coordinated("a", "b")
+    one.announce(1, leads=[0, 1, 2], follows=[3])
+    one.announce(2, leads=[3], follows=[0], epoch=4)
+    one.apply(rules.host_lost(one.state, "b"))
+    one.announce(1, stops=[1])
+    other = ev.CoordinatorState(GENESIS)
+    for event in one.events:
+        rules.evolve(other, event)
+
+    assert [other.route(key(number)) for number in range(4)] == [
+        one.state.route(key(number)) for number in range(4)
+    ]
+    assert other.hosts == one.state.hosts
+    assert other.assignment == one.state.assignment
+
+
+def test_an_unknown_partition_is_said_to_be_unknown() -> None:
+    route = Coordinated().state.route(key())
+
+    assert not route.known
+    assert route.followers == ()

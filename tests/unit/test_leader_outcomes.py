@@ -1,0 +1,344 @@
+"""What a leader makes of a store that fails, of bytes that do not verify, and of its end."""
+
+import pytest
+
+from tests.models.actor_harness import (
+    CREATED,
+    EXISTS,
+    NOW_MS,
+    SERDE,
+    UNKNOWN,
+    Harness,
+    SlotStore,
+    added,
+    kinds,
+    leading,
+    new_leader,
+)
+from tests.models.driven_partition import CLAIM, GENESIS, TIP
+from tests.models.slow_model import PartitionDelete
+from tierledger.actors import messages as msg
+from tierledger.actors.leader import CHECKPOINT_EVENTS, INBOX_MAX, Leader, Phase
+from tierledger.events import commands as cmd
+from tierledger.events.decide import Limits
+from tierledger.events.errors import (
+    Fenced,
+    NotLeader,
+    Overloaded,
+    PartitionDeleted,
+    Quarantined,
+    StorageUnavailable,
+)
+from tierledger.events.partition_state import PartitionState
+
+OTHER = cmd.Claim(broker_id=2, incarnation=1, announcement=1)
+
+
+@pytest.fixture
+def store() -> SlotStore:
+    return SlotStore()
+
+
+def leader(harness: Harness) -> Leader:
+    assert isinstance(harness.machine, Leader)
+    return harness.machine
+
+
+# Outcomes that are not what one hopes for.
+
+
+def test_a_lost_reply_is_resolved_by_reading_the_slot(store: SlotStore) -> None:
+    harness = leading(store)
+    write = harness.write(added(1))
+    append = harness.expect_append()
+    store.create(append.number, append.value)
+    harness.feed(msg.AppendAnswered(append.number, UNKNOWN))
+    look = harness.expect_probe()
+
+    assert look.delay_ms > 0
+    assert harness.heard(write) is None
+    harness.feed(msg.SlotRead(look.number, store.read(look.number)))
+    assert harness.position_for(write) == 1
+
+
+def test_a_lost_append_is_repeated_as_it_was(store: SlotStore) -> None:
+    harness = leading(store)
+    write = harness.write(added(1))
+    append = harness.expect_append()
+    harness.feed(msg.AppendAnswered(append.number, UNKNOWN))
+    harness.write(added(2))
+    harness.step()
+
+    assert harness.asked[0] == append
+    harness.settle()
+    assert harness.position_for(write) == 1
+
+
+def test_ones_own_batch_in_the_slot_is_ones_own(store: SlotStore) -> None:
+    harness = leading(store)
+    write = harness.write(added(1))
+    append = harness.expect_append()
+    store.create(append.number, append.value)
+    harness.feed(msg.AppendAnswered(append.number, EXISTS))
+    harness.settle()
+
+    assert harness.position_for(write) == 1
+
+
+def test_a_refused_append_leaves_nothing_and_the_next_may_succeed(store: SlotStore) -> None:
+    harness = leading(store)
+    first = harness.write(added(1))
+    append = harness.expect_append()
+    harness.feed(msg.AppendRefused(append.number, StorageUnavailable("full")))
+    second = harness.write(added(2))
+    harness.settle()
+
+    assert isinstance(harness.error_for(first), StorageUnavailable)
+    assert harness.position_for(second) == 1
+    assert leader(harness).state is not None
+
+
+def test_a_refusal_after_a_lost_reply_is_not_taken_for_an_answer(store: SlotStore) -> None:
+    harness = leading(store)
+    first = harness.write(added(1))
+    append = harness.expect_append()
+    harness.feed(msg.AppendAnswered(append.number, UNKNOWN))
+    harness.step()
+    harness.expect_append()
+    harness.feed(msg.AppendRefused(append.number, StorageUnavailable("away")))
+
+    assert harness.heard(first) is None
+    store.create(append.number, append.value)  # The first attempt arrives after all.
+    harness.settle()
+    assert harness.position_for(first) == 1
+
+
+def test_a_look_at_the_slot_is_repeated_until_the_store_answers(store: SlotStore) -> None:
+    harness = leading(store)
+    write = harness.write(added(1))
+    append = harness.expect_append()
+    harness.feed(msg.AppendAnswered(append.number, UNKNOWN))
+    for _ in range(3):
+        look = harness.expect_probe()
+        harness.feed(msg.ProbeFailed(look.number, StorageUnavailable("away")))
+    harness.settle()
+
+    assert harness.position_for(write) == 1
+
+
+def test_a_failed_probe_answers_nobody_with_a_guess(store: SlotStore) -> None:
+    harness = leading(store)
+    read = harness.ask()
+    harness.expect_probe()
+    harness.feed(msg.ProbeFailed(1, StorageUnavailable("away")))
+
+    assert isinstance(harness.error_for(read), StorageUnavailable)
+    assert leader(harness).phase is Phase.LEADING
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        msg.AppendAnswered(0, CREATED),
+        msg.AppendRefused(0, StorageUnavailable("late")),
+        msg.SlotRead(0, b"other"),
+        msg.ProbeFailed(0, StorageUnavailable("late")),
+        msg.LogRead(0, ()),
+        msg.QueryExpired(7),
+        msg.HintArrived(9),
+    ],
+    ids=lambda late: type(late).__name__,
+)
+def test_a_late_answer_changes_nothing(store: SlotStore, late: msg.Stimulus) -> None:
+    harness = leading(store)
+    write = harness.write(added(1))
+    harness.feed(late)
+
+    assert harness.heard(write) is None
+    harness.settle()
+    assert harness.position_for(write) == 1
+
+
+# Bounds.
+
+
+def test_a_full_inbox_is_said_at_once(store: SlotStore) -> None:
+    harness = leading(store)
+    harness.write(added(0))
+    for _ in range(INBOX_MAX):
+        harness.write(added(1))
+        harness.ask()
+    write, read = harness.write(added(2)), harness.ask()
+
+    assert isinstance(harness.error_for(write), Overloaded)
+    assert isinstance(harness.error_for(read), Overloaded)
+
+
+def test_an_expired_read_is_forgotten(store: SlotStore) -> None:
+    harness = leading(store)
+    harness.write(added(1))
+    read = harness.ask()
+    harness.feed(msg.QueryExpired(read))
+    harness.settle()
+
+    assert harness.heard(read) is None
+
+
+# Quarantine.
+
+
+def test_an_unreadable_event_leaves_the_last_good_state_to_read(store: SlotStore) -> None:
+    first = leading(store)
+    for number in (1, 2):
+        first.write(added(number))
+        first.settle()
+    store.slots[2] = store.slots[2][:-1] + bytes([store.slots[2][-1] ^ 1])
+    harness = new_leader(store, 2, OTHER)
+    waiting = harness.write(added(3), OTHER)
+    harness.load()
+    harness.settle()
+    read, write = harness.ask(), harness.write(added(4), OTHER)
+
+    answer = harness.heard(read)
+    assert isinstance(answer, msg.Answer)
+    assert answer.stale
+    assert harness.answered_at[read] == 1
+    assert isinstance(harness.error_for(waiting), Quarantined)
+    assert isinstance(harness.error_for(write), Quarantined)
+    assert [alarm.kind for alarm in harness.alarms] == ["quarantined"]
+    assert not harness.gone
+
+
+def test_a_log_that_cannot_be_read_at_all_answers_nothing(store: SlotStore) -> None:
+    harness = new_leader(store)
+    harness.feed(msg.LoadFailed(Quarantined("broken")))
+
+    assert isinstance(harness.error_for(harness.ask()), Quarantined)
+    assert isinstance(harness.error_for(harness.write(added(1))), Quarantined)
+
+
+# A partition whose deletion is finished.
+
+
+def finish_partition(harness: Harness) -> None:
+    for state in range(3):
+        harness.write(PartitionDelete(state))
+        harness.settle()
+
+
+def test_a_finished_deletion_is_served_without_a_session(store: SlotStore) -> None:
+    finish_partition(leading(store))
+    before = len(store.slots)
+    harness = new_leader(store, 2, OTHER)
+    harness.load()
+    harness.settle()
+    read, write = harness.ask(), harness.write(added(1), OTHER)
+    harness.settle()
+
+    assert not harness.gone
+    assert isinstance(harness.heard(read), msg.Answer)  # From which a host says "deleted".
+    assert leader(harness).state is not None
+    assert isinstance(harness.error_for(write), PartitionDeleted | Fenced)
+    assert len(store.slots) == before
+
+
+# Checkpoints.
+
+
+def test_a_checkpoint_is_due_after_so_many_events_and_one_at_a_time(store: SlotStore) -> None:
+    harness = leading(store)
+    harness.ask()
+    for number in range(2 * CHECKPOINT_EVENTS):
+        harness.write(added(0)._replace(segment_id=number.to_bytes(16, "big")))
+        if number % 200 == 199:
+            while harness.asked and not isinstance(harness.asked[0], msg.WriteCheckpoint):
+                harness.step()
+            harness.asked.rotate(-1)
+    plans = [one for one in harness.asked if isinstance(one, msg.WriteCheckpoint)]
+
+    assert len(plans) == 1
+    assert plans[0].next_batch <= len(store.slots)
+
+
+def test_a_process_that_may_write_no_checkpoint_asks_for_no_other(store: SlotStore) -> None:
+    harness = leading(store)
+    harness.stop(is_released=False)
+    assert isinstance(harness.asked[0], msg.WriteCheckpoint)
+    harness.asked.clear()
+    harness.feed(msg.CheckpointDone(stored=False))
+
+    assert [gone.reason for gone in harness.gone] == ["stopped"]
+    assert not harness.asked
+
+
+# Stopping.
+
+
+def test_a_release_drains_then_closes_the_session_then_checkpoints(store: SlotStore) -> None:
+    harness = leading(store)
+    writes = [harness.write(added(number)) for number in (1, 2)]
+    harness.stop()
+    refused = harness.write(added(3))
+    harness.settle()
+
+    assert [harness.position_for(write) for write in writes] == [1, 2]
+    assert isinstance(harness.error_for(refused), NotLeader)
+    assert kinds(store.events())[-1] == "SessionClosed"
+    assert [gone.reason for gone in harness.gone] == ["stopped"]
+
+
+def test_a_host_that_closes_leaves_the_session_open_for_the_next_host(
+    store: SlotStore,
+) -> None:
+    harness = leading(store)
+    waiting = harness.stop(is_released=False, waits=True)
+    harness.settle()
+
+    assert kinds(store.events()) == ["SessionOpened"]
+    assert harness.gone == [msg.Gone("stopped", waiting)]
+    again = leading(store, 2)
+    assert leader(again).holds(CLAIM)
+
+
+def test_a_new_claim_calls_a_partition_back_that_is_being_released(store: SlotStore) -> None:
+    harness = leading(store)
+    harness.stop()
+    newer = CLAIM._replace(announcement=2)
+    harness.assign(2, newer)
+    harness.settle()
+
+    assert not harness.gone
+    assert leader(harness).holds(newer)
+
+
+def test_a_release_whose_last_event_the_store_refuses_ends_all_the_same(
+    store: SlotStore,
+) -> None:
+    harness = leading(store)
+    harness.stop()
+    close = harness.expect_append()
+    harness.feed(msg.AppendRefused(close.number, StorageUnavailable("full")))
+
+    assert [gone.reason for gone in harness.gone] == ["stopped"]
+    assert not harness.asked
+
+
+def test_a_leader_that_is_stopped_while_it_loads_is_gone_at_once(store: SlotStore) -> None:
+    harness = new_leader(store)
+    write = harness.write(added(1))
+    harness.stop()
+    harness.feed(msg.StateLoaded(PartitionState(TIP, GENESIS), 0))
+    harness.settle()
+
+    assert isinstance(harness.error_for(write), NotLeader)
+    assert harness.gone
+    assert not store.slots
+
+
+def test_an_import_opens_its_session_at_the_recorded_time(store: SlotStore) -> None:
+    given = msg.Assignment(1, CLAIM, None, TIP.topic, "recorded", 12_345)
+    harness = Harness(Leader(SERDE, Limits(), msg.Assigned(given, None, NOW_MS)), store)
+    harness.load()
+    harness.settle()
+
+    assert [event.log_time_ms for event in store.events()] == [12_345]
