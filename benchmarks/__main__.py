@@ -1,0 +1,105 @@
+"""Measures everything in one run, and says which goals are reached."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import os
+import platform
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from tierledger.benchmarks import (
+    checkpoint,
+    cli_lookup,
+    cold_start,
+    commit,
+    lookup,
+    neighbour,
+    replay,
+    service,
+)
+from tierledger.benchmarks.report import json_line, table, verdict
+from tierledger.benchmarks.scale import QUICK, Bench, Scale
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Sequence
+
+    from tierledger.benchmarks.report import Figure
+
+PARTS: dict[str, Callable[[Bench], Awaitable[list[Figure]]]] = {
+    "replay": replay.measure,
+    "lookup": lookup.measure,
+    "commit": commit.measure,
+    "checkpoint": checkpoint.measure,
+    "cold-start": cold_start.measure,
+    "cli-lookup": cli_lookup.measure,
+    "neighbour": neighbour.measure,
+    "service": service.measure,
+}
+"""In this order, whichever are asked for: the service takes the partition over for good."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    options = parser().parse_args(arguments)
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="tierledger-bench-") as folder:
+        bench = Bench(QUICK if options.quick else Scale(), Path(folder), progress(begun))
+        figures = measured(bench, options.name)
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    console.print(table(figures))
+    console.print(summary(figures, time.monotonic() - begun), highlight=False)
+    if options.json is not None:
+        options.json.write_text("".join(f"{json_line(figure)}\n" for figure in figures))
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m tierledger.benchmarks", description=__doc__)
+    made.add_argument("name", nargs="*", choices=[*PARTS, []], help="which parts; default all")
+    made.add_argument("--json", type=Path, metavar="FILE", help="write one line per figure")
+    made.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    return made
+
+
+def measured(bench: Bench, names: Collection[str] = ()) -> list[Figure]:
+    """The figures of the named parts, or of all."""
+    figures: list[Figure] = []
+    for name, measure in PARTS.items():
+        if not names or name in names:
+            figures += asyncio.run(_finished(measure(bench)))
+            gc.collect()  # What one part leaves is not the next one's business.
+    return figures
+
+
+async def _finished(figures: Awaitable[list[Figure]]) -> list[Figure]:
+    return await figures
+
+
+def progress(begun: float) -> Callable[[str], None]:
+    """Says on stderr what is going on, and since when."""
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - begun:5.0f} s  {text}", file=sys.stderr, flush=True)
+
+    return say
+
+
+def summary(figures: Sequence[Figure], seconds: float) -> str:
+    """How it went, and where."""
+    verdicts = [verdict(figure) for figure in figures if figure.goal is not None]
+    where = f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores"
+    return (
+        f"{verdicts.count('reached')} of {len(verdicts)} goals reached, in {seconds:.0f} s "
+        f"({where}, {time.strftime('%Y-%m-%d')})"
+    )
+
+
+if __name__ == "__main__":
+    main()

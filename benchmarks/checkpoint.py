@@ -1,0 +1,46 @@
+"""Whether a checkpoint costs what has changed, or what there is."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+from tierledger.benchmarks.report import Figure, Sided, ratio
+
+if TYPE_CHECKING:
+    from tierledger.benchmarks.ledger import Ledger
+    from tierledger.benchmarks.scale import Bench
+
+RATIO_MAX = 3.0
+
+
+async def measure(bench: Bench) -> list[Figure]:
+    """Cost of a checkpoint after the same changes, in a large and in a smaller partition."""
+    scale = bench.scale
+    sizes = (scale.segments, scale.medium)
+    ledgers = [await bench.ledger(segments) for segments in sizes]
+    taken: dict[int, list[float]] = {segments: [] for segments in sizes}
+    try:
+        for ledger in ledgers:
+            await ledger.checkpoint()
+        for turn in range(scale.repetitions):
+            bench.say(f"checkpoint: {turn + 1} of {scale.repetitions}")
+            for segments, ledger in zip(sizes, ledgers, strict=True):
+                await ledger.turn_over(scale.tail)
+                taken[segments].append(await timed(ledger))
+    finally:
+        for ledger in ledgers:
+            await ledger.close()
+    large, small = (
+        Sided(segments, statistics.median(taken[segments]), "ms") for segments in sizes
+    )
+    name = f"checkpoint after {scale.tail:,} changes, large to smaller"
+    return [ratio(name, large, small, RATIO_MAX)]
+
+
+async def timed(ledger: Ledger) -> float:
+    """Milliseconds of planning a checkpoint and of making it durable."""
+    begun = time.perf_counter()
+    await ledger.checkpoint()
+    return (time.perf_counter() - begun) * 1e3

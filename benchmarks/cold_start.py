@@ -1,0 +1,106 @@
+"""How soon a large partition serves after a start, and what it takes in memory.
+
+Run as a program on a store, it is the fresh process in which that is measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierledger.benchmarks.ledger import open_for_reading, partition_reader
+from tierledger.benchmarks.report import Figure, Goal
+
+if TYPE_CHECKING:
+    from tierledger.benchmarks.scale import Bench
+
+SECONDS_MAX = 3.0
+BYTES_PER_SEGMENT_MAX = 400
+
+MEMORY_FILE = Path("/proc/self/status")
+"""Where Linux says what a process takes; elsewhere the figure is left out."""
+
+
+class ColdStart(NamedTuple):
+    """What one start in a fresh process came to."""
+
+    seconds: float
+    segments: int
+    events_behind: int
+    grown_bytes: int | None
+
+
+async def measure(bench: Bench) -> list[Figure]:
+    """Seconds until the state is whole and verified, and bytes per segment."""
+    scale = bench.scale
+    path = await bench.store(scale.segments)
+    await leave_tail(bench)
+    starts = []
+    for turn in range(scale.repetitions):
+        bench.say(f"cold start: {turn + 1} of {scale.repetitions}")
+        starts.append(await asyncio.to_thread(in_fresh_process, path))
+    detail = f"{starts[0].segments:,} segments, {starts[0].events_behind:,} events behind"
+    seconds = statistics.median(start.seconds for start in starts)
+    figures = [Figure("cold start", seconds, "s", Goal(SECONDS_MAX), detail)]
+    grown = [start.grown_bytes for start in starts if start.grown_bytes is not None]
+    if grown:
+        each = statistics.median(grown) / starts[0].segments
+        goal = Goal(BYTES_PER_SEGMENT_MAX)
+        figures.append(Figure("cold start: memory per segment", each, "bytes", goal))
+    return figures
+
+
+async def leave_tail(bench: Bench) -> None:
+    """Checkpoint the large partition, then leave events behind it."""
+    ledger = await bench.ledger(bench.scale.segments)
+    try:
+        await ledger.checkpoint()
+        await ledger.turn_over(bench.scale.tail)
+    finally:
+        await ledger.close()
+
+
+def in_fresh_process(path: Path) -> ColdStart:
+    """One start, alone in its process."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tierledger.benchmarks.cold_start", str(path)],
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    return ColdStart(*json.loads(done.stdout))
+
+
+async def start(path: Path) -> ColdStart:
+    """Load the partition in the store at `path`: checkpoint and tail, both verified."""
+    before = resident_bytes()
+    begun = time.perf_counter()
+    reader = partition_reader(await open_for_reading(path))
+    stored = await reader.checkpoints.read_partition()
+    assert stored is not None, "the store was given a checkpoint"
+    loaded = await reader.state()
+    seconds = time.perf_counter() - begun
+    after = resident_bytes()
+    assert not reader.notes, "the checkpoint verified"
+    await reader.backend.close()
+    events_behind = loaded.state.next_position - stored[1].next_position
+    grown = None if before is None or after is None else after - before
+    return ColdStart(seconds, len(loaded.state.rows), events_behind, grown)
+
+
+def resident_bytes() -> int | None:
+    """What this process holds of the machine's memory, where that can be told."""
+    if not MEMORY_FILE.exists():
+        return None
+    lines = MEMORY_FILE.read_text().splitlines()
+    kibibytes = next(line.split()[1] for line in lines if line.startswith("VmRSS:"))
+    return int(kibibytes) * 1024
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(start(Path(sys.argv[1])))))

@@ -1,0 +1,158 @@
+"""One partition of a SQLite store, written without actors: what a leader does, step by step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierledger.benchmarks.workload import (
+    BROKER,
+    CLUSTER,
+    OFFSETS_PER_SEGMENT,
+    PARTITION,
+    START_MS,
+    Workload,
+)
+from tierledger.events import commands as cmd
+from tierledger.events.decide import Accepted, Limits, decide
+from tierledger.events.event_codec import genesis
+from tierledger.events.evolve import evolve_all
+from tierledger.events.overlay import Overlay
+from tierledger.events.partition_state import PartitionState
+from tierledger.storage.backend import CreateOutcome
+from tierledger.storage.connector import load_connector
+from tierledger.storage.event_log import encode_batch
+from tierledger.storage.keys import DefaultMetadataKeyFactory
+from tierledger.storage.partition_reader import LogEntry, PartitionReader
+from tierledger.storage.serde import MsgpackSerDe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tierledger.events.log_events import Event
+    from tierledger.storage.backend import MetadataStorageBackend
+    from tierledger.storage.event_log import EncodedBatch
+
+LIMITS = Limits()
+CLAIM = cmd.Claim(BROKER, 1, 1)
+
+
+class Ledger:
+    """The partition's state and its log; `open` it."""
+
+    def __init__(self, reader: PartitionReader, state: PartitionState, segments: int) -> None:
+        """Not called directly."""
+        self.reader = reader
+        self.state = state
+        self.next_batch = 0
+        self.workload = Workload(segments, CLAIM)
+        self.stored_partition: bytes | None = None
+
+    @classmethod
+    async def open(cls, path: Path, segments: int) -> Ledger:
+        """The partition in the store at `path`; both are made if missing.
+
+        It is loaded as a leader loads it: the checkpoint, verified, then the log's tail.
+        """
+        reader = partition_reader(await open_for_writing(path))
+        checkpoints = reader.checkpoints
+        stored = await checkpoints.read_stored()
+        if stored is None:
+            origin = genesis(CLUSTER, PARTITION.topic_id, PARTITION.partition)
+            ledger = cls(
+                reader, PartitionState(PARTITION, origin, tracks_changes=True), segments
+            )
+            await ledger.commit([cmd.OpenSession(CLAIM, 0, None, PARTITION.topic)])
+            return ledger
+        value = checkpoints.parse_partition(stored)
+        state = await checkpoints.load(stored, value, tracks_changes=True)
+        ledger = cls(reader, state, segments)
+        ledger.stored_partition, ledger.next_batch = stored, value.next_batch
+        entry = LogEntry(state.next_position, value.next_batch, state.chain_hash)
+        async for batch in reader.decoded_batches(entry):
+            evolve_all(state, batch.events, batch.chain_hash)
+            ledger.next_batch = batch.number + 1
+        ledger.workload = Workload(segments, CLAIM, first_request=state.next_position)
+        return ledger
+
+    @property
+    def backend(self) -> MetadataStorageBackend:
+        return self.reader.backend
+
+    @property
+    def head(self) -> int:
+        """The number of the oldest segment."""
+        epochs = sorted(self.state.epochs.items())
+        tables = next(one for _, one in epochs if len(one.referenced))
+        return tables.referenced.pages[0].first // OFFSETS_PER_SEGMENT
+
+    @property
+    def tail(self) -> int:
+        """The number that the next new segment gets."""
+        ends = [tables.highest for tables in self.state.epochs.values()]
+        return (max(end for end in ends if end is not None) + 1) // OFFSETS_PER_SEGMENT
+
+    async def commit(self, commands: Sequence[cmd.Command]) -> None:
+        """Decide, encode, make durable, apply."""
+        events, encoded = self.prepared(commands)
+        await self.store(encoded)
+        self.apply(events, encoded)
+
+    def prepared(self, commands: Sequence[cmd.Command]) -> tuple[list[Event], EncodedBatch]:
+        """What `commands` lead to, as one batch."""
+        overlay = Overlay(self.state)
+        events: list[Event] = []
+        for command in commands:
+            decision = decide(overlay, command, START_MS, LIMITS)
+            assert isinstance(decision, Accepted), decision
+            events += decision.events
+        return events, encode_batch(self.reader.serde, events, self.state.chain_hash)
+
+    async def store(self, encoded: EncodedBatch) -> None:
+        """Make a batch durable."""
+        key = self.reader.log.key(self.next_batch)
+        outcomes = await self.backend.create_each([(key, encoded.value)])
+        assert outcomes == [CreateOutcome.CREATED], "nobody else writes here"
+
+    def apply(self, events: list[Event], encoded: EncodedBatch) -> None:
+        """Let the state follow a batch that is durable."""
+        evolve_all(self.state, events, encoded.chain_hash)
+        self.next_batch += 1
+
+    async def checkpoint(self) -> None:
+        """Store what changed since the last checkpoint."""
+        plan = self.reader.checkpoints.plan(self.state, self.next_batch, self.stored_partition)
+        await self.backend.execute_atomically(plan.operations)
+        self.stored_partition = plan.partition_value
+
+    async def turn_over(self, count: int) -> None:
+        """About `count` events, half of them deletions at the head, half copies at the tail."""
+        head, tail = self.head, self.tail
+        for step in range(count // 4):
+            await self.commit(self.workload.delete(head + step))
+            new = tail + step
+            await self.commit([self.workload.add(new), self.workload.finish(new)])
+
+    async def close(self) -> None:
+        await self.backend.close()
+
+
+async def open_for_writing(path: Path) -> MetadataStorageBackend:
+    """The store at `path`, made if missing, as settings would open it."""
+    return await load_connector(store_settings(path)).backend(read_only=False)
+
+
+async def open_for_reading(path: Path) -> MetadataStorageBackend:
+    """The store at `path`, whoever else has it open."""
+    return await load_connector(store_settings(path)).backend(read_only=True)
+
+
+def store_settings(path: Path) -> dict[str, str]:
+    """The settings that name the store at `path`."""
+    return {"metadata.storage.url": f"sqlite:{path}"}
+
+
+def partition_reader(backend: MetadataStorageBackend) -> PartitionReader:
+    """What reads the benchmarked partition out of `backend`."""
+    keys = DefaultMetadataKeyFactory(CLUSTER)
+    return PartitionReader(backend, keys, MsgpackSerDe(), CLUSTER, PARTITION)

@@ -1,0 +1,75 @@
+"""How long an add waits on a host that is just loading a large partition."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.served import led, new_partition, served
+from tierledger.benchmarks.workload import PARTITION, Workload
+from tierledger.events.commands import Claim
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tierledger.actors.client import AsyncRemoteLogMetadataManager
+    from tierledger.benchmarks.scale import Bench
+    from tierledger.events.identifiers import TopicIdPartition
+
+P99_MS_MAX = 20.0
+
+NEIGHBOUR = "neighbour"
+
+
+async def measure(bench: Bench) -> list[Figure]:
+    """The 99th percentile of a neighbour's adds, one at a time, while the large one loads."""
+    scale = bench.scale
+    path = await bench.store(scale.segments)
+    p99s, p50s, counts = [], [], []
+    for turn in range(scale.repetitions):
+        bench.say(f"neighbour: {turn + 1} of {scale.repetitions}")
+        waited = await waits(path, turn)
+        p99s.append(quantile(waited, 0.99))
+        p50s.append(quantile(waited, 0.5))
+        counts.append(len(waited))
+    detail = f"{statistics.median(counts):.0f} adds while {scale.segments:,} segments load"
+    return [
+        Figure(
+            "neighbour: p99 of an add", statistics.median(p99s), "ms", Goal(P99_MS_MAX), detail
+        ),
+        Figure("neighbour: p50 of an add", statistics.median(p50s), "ms"),
+    ]
+
+
+async def waits(path: Path, turn: int) -> list[float]:
+    """Milliseconds that each add took, from the announcement of the large partition on."""
+    tip = new_partition(f"{NEIGHBOUR}-{turn}")
+    async with served(path) as manager:
+        await led(manager, [tip])
+        loading = asyncio.create_task(led(manager, [PARTITION]))
+        waited = await adds_until_done(manager, tip, loading)
+        await loading
+        # Else the next service would load it on its own account, before anyone looks.
+        await manager.on_stop_partitions([tip, PARTITION])
+    return waited
+
+
+async def adds_until_done(
+    manager: AsyncRemoteLogMetadataManager, tip: TopicIdPartition, loading: asyncio.Task[None]
+) -> list[float]:
+    workload = Workload(1, Claim(0, 0, 0), tip)
+    waited: list[float] = []
+    while not loading.done():
+        metadata = workload.add(len(waited)).metadata
+        begun = time.perf_counter()
+        await manager.add_remote_log_segment_metadata(metadata)
+        waited.append((time.perf_counter() - begun) * 1e3)
+    return waited
+
+
+def quantile(values: list[float], share: float) -> float:
+    """The value below which `share` of `values` lie."""
+    return sorted(values)[min(int(len(values) * share), len(values) - 1)]

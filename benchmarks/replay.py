@@ -1,0 +1,109 @@
+"""How fast a log becomes a state: decoded, its chain verified, and folded, on one core."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+from tierledger.benchmarks.ledger import LIMITS
+from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.workload import BROKER, CLUSTER, PARTITION, START_MS, Workload
+from tierledger.events import commands as cmd
+from tierledger.events.decide import Accepted, decide
+from tierledger.events.event_codec import chain, decode_events, encode_event, genesis
+from tierledger.events.evolve import evolve_all
+from tierledger.events.overlay import Overlay
+from tierledger.events.partition_state import PartitionState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tierledger.benchmarks.scale import Bench
+
+EVENTS_PER_BATCH = 100
+DELETED_ONE_IN = 10
+COPIES_AT_A_TIME = 3
+"""Copies that a broker has under way: adds and finishes of neighbours interleave."""
+
+EVENTS_PER_S_MIN = 200_000
+
+Batch = list[bytes]
+
+
+async def measure(bench: Bench) -> list[Figure]:
+    """Events per second of decoding and folding, together and each alone."""
+    bench.say("replay: writing the log")
+    batches = list(recorded(bench.scale.replayed))
+    events = sum(len(batch) for batch in batches)
+    decoding, folding = [], []
+    for turn in range(bench.scale.repetitions):
+        bench.say(f"replay: {turn + 1} of {bench.scale.repetitions}")
+        decoded, folded = replayed(batches)
+        decoding.append(decoded)
+        folding.append(folded)
+    both = [sum(pair) for pair in zip(decoding, folding, strict=True)]
+    return [
+        Figure(
+            "replay: decode and evolve",
+            events / statistics.median(both),
+            "events/s",
+            Goal(EVENTS_PER_S_MIN, at_least=True),
+            f"{events:,} events in batches of {EVENTS_PER_BATCH}",
+        ),
+        Figure("replay: decode alone", events / statistics.median(decoding), "events/s"),
+        Figure("replay: evolve alone", events / statistics.median(folding), "events/s"),
+    ]
+
+
+def replayed(batches: list[Batch]) -> tuple[float, float]:
+    """Seconds of one core for decoding and for folding the whole log, batch by batch."""
+    state = blank()
+    decoding = folding = 0.0
+    for stored in batches:
+        begun = time.process_time()
+        events, chain_hash = decode_events(stored, state.next_position, state.chain_hash)
+        between = time.process_time()
+        evolve_all(state, events, chain_hash)
+        folding += time.process_time() - between
+        decoding += between - begun
+    return decoding, folding
+
+
+def blank() -> PartitionState:
+    return PartitionState(PARTITION, genesis(CLUSTER, PARTITION.topic_id, PARTITION.partition))
+
+
+def recorded(segments: int) -> Iterator[Batch]:
+    """The log of a partition whose segments are copied, and a tenth deleted, in batches."""
+    state = blank()
+    stored: Batch = []
+    for command in life(segments):
+        decision = decide(Overlay(state), command, START_MS, LIMITS)
+        assert isinstance(decision, Accepted), decision
+        chain_hash = state.chain_hash
+        for event in decision.events:
+            stored.append(encode_event(event, chain_hash))
+            chain_hash = chain(stored[-1])
+        evolve_all(state, decision.events, chain_hash)
+        if len(stored) >= EVENTS_PER_BATCH:
+            yield stored
+            stored = []
+    if stored:
+        yield stored
+
+
+def life(segments: int) -> Iterator[cmd.Command]:
+    """Copies at the tail, a few at a time; for every ten of them a deletion at the head."""
+    claim = cmd.Claim(BROKER, 1, 1)
+    workload = Workload(segments, claim)
+    yield cmd.OpenSession(claim, 0, None, PARTITION.topic)
+    deleted = itertools.count()
+    for first in range(0, segments, COPIES_AT_A_TIME):
+        numbers = range(first, min(first + COPIES_AT_A_TIME, segments))
+        yield from (workload.add(number) for number in numbers)
+        yield from (workload.finish(number) for number in numbers)
+        for number in numbers:
+            if number % DELETED_ONE_IN == DELETED_ONE_IN - 1:
+                yield from workload.delete(next(deleted))

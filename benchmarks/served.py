@@ -1,0 +1,46 @@
+"""The service in this process on a SQLite file, and a broker's manager connected to it."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from tierledger.actors.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.host_settings import ServiceSettings
+from tierledger.actors.local_service import LocalService
+from tierledger.actors.wall_clock import RandomIds, WallClock
+from tierledger.benchmarks.ledger import store_settings
+from tierledger.benchmarks.workload import BROKER, CLUSTER
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+
+@asynccontextmanager
+async def served(path: Path) -> AsyncIterator[AsyncRemoteLogMetadataManager]:
+    """A manager of a service on the store at `path`; one process, so nothing travels."""
+    settings = store_settings(path)
+    service = LocalService(ServiceSettings(CLUSTER, settings), WallClock())
+    await service.start()
+    manager = AsyncRemoteLogMetadataManager(service.connect, RandomIds())
+    try:
+        await manager.configure({"cluster.id": CLUSTER, "broker.id": BROKER, **settings})
+        yield manager
+    finally:
+        await manager.close()
+        await service.close()
+
+
+async def led(
+    manager: AsyncRemoteLogMetadataManager, partitions: Sequence[TopicIdPartition]
+) -> None:
+    """Lead `partitions`; all are ready on return."""
+    await manager.on_partition_leadership_changes(partitions, [])
+    await manager.when_ready(partitions)
+
+
+def new_partition(topic: str, partition: int = 0) -> TopicIdPartition:
+    """A partition of a topic that nothing is known of."""
+    return TopicIdPartition(Uuid(topic.encode().ljust(16, b".")), partition, topic)

@@ -1,0 +1,106 @@
+"""What the service does in one process: adds one at a time, and many calls outstanding."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+from tierledger.benchmarks.report import Figure
+from tierledger.benchmarks.served import led, new_partition, served
+from tierledger.benchmarks.workload import OFFSETS_PER_SEGMENT, Workload
+from tierledger.events.commands import Claim
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterator
+
+    from tierledger.actors.client import AsyncRemoteLogMetadataManager
+    from tierledger.benchmarks.scale import Bench
+
+OUTSTANDING = 64
+PARTITIONS = 16
+
+
+async def measure(bench: Bench) -> list[Figure]:
+    """Figures that have no goal: they tell what to expect of a machine."""
+    scale = bench.scale
+    alone, together, reads = [], [], []
+    for turn in range(scale.repetitions):
+        bench.say(f"service: {turn + 1} of {scale.repetitions}")
+        async with served(bench.new_store(f"service-{turn}")) as manager:
+            workloads = [
+                Workload(1, Claim(0, 0, 0), new_partition("served", number))
+                for number in range(PARTITIONS)
+            ]
+            await led(manager, [workload.tip for workload in workloads])
+            alone.append(await one_at_a_time(manager, workloads[0], scale.calls // 4))
+            copies = scale.calls // 2
+            together.append(await per_second(copied(manager, workloads, copies), events=2))
+            reads.append(await per_second(read(manager, workloads, scale.calls)))
+    return [
+        Figure("service: durable add, one at a time", statistics.median(alone), "ms"),
+        Figure(
+            f"service: {OUTSTANDING} outstanding, {PARTITIONS} partitions",
+            statistics.median(together),
+            "events/s",
+        ),
+        Figure(
+            f"service: linearizable lookups, {OUTSTANDING} outstanding",
+            statistics.median(reads),
+            "reads/s",
+        ),
+    ]
+
+
+async def one_at_a_time(
+    manager: AsyncRemoteLogMetadataManager, workload: Workload, count: int
+) -> float:
+    """Milliseconds of an add: the median."""
+    waited = []
+    for number in range(count):
+        metadata = workload.add(number).metadata
+        begun = time.perf_counter()
+        await manager.add_remote_log_segment_metadata(metadata)
+        waited.append((time.perf_counter() - begun) * 1e3)
+    return statistics.median(waited)
+
+
+def copied(
+    manager: AsyncRemoteLogMetadataManager, workloads: list[Workload], count: int
+) -> Iterator[Awaitable[object]]:
+    """Copies of segments, each an add and the finish that follows it, over all partitions."""
+
+    async def copy(workload: Workload, number: int) -> None:
+        await manager.add_remote_log_segment_metadata(workload.add(number).metadata)
+        await manager.update_remote_log_segment_metadata(workload.finish(number).update)
+
+    for number, workload in zip(range(count), itertools.cycle(workloads), strict=False):
+        # Behind the numbers that were added one at a time.
+        yield copy(workload, 1_000_000 + number // len(workloads))
+
+
+def read(
+    manager: AsyncRemoteLogMetadataManager, workloads: list[Workload], count: int
+) -> Iterator[Awaitable[object]]:
+    """Lookups on the leaders, over all partitions."""
+    for _, workload in zip(range(count), itertools.cycle(workloads), strict=False):
+        offset = 1_000_000 * OFFSETS_PER_SEGMENT
+        epoch = workload.epoch_at(offset)
+        yield manager.remote_log_segment_metadata(workload.tip, epoch, offset)
+
+
+async def per_second(calls: Iterator[Awaitable[object]], events: int = 1) -> float:
+    """Events per second with `OUTSTANDING` of `calls` under way at any time."""
+    done = 0
+
+    async def work() -> None:
+        nonlocal done
+        for call in calls:
+            await call
+            done += events
+
+    begun = time.perf_counter()
+    await asyncio.gather(*(work() for _ in range(OUTSTANDING)))
+    return done / (time.perf_counter() - begun)
