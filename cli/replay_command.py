@@ -155,6 +155,11 @@ async def _run(
     failed = False
     try:
         for (path, trace), asked in zip(loaded, questions, strict=True):
+            if asked and (known := await _known(service, trace)):
+                print_note(
+                    f"the store holds {known} of the partitions of {path.name} already: "
+                    "questions about earlier moments are answered from what is there now"
+                )
             with progress(f"replaying {path.name}", trace.record_count) as advance:
                 result = await replay(service, trace, asked, options, advance)
             _write_answers(out, result)
@@ -219,6 +224,21 @@ def _print_result(
     for source, one in reports.items():
         for finding in one.findings[:FINDINGS_SHOWN]:
             print_note(f"{source}: {finding.verdict}: {finding.why}: {finding.question.fields}")
+
+
+async def _known(service: Service, trace: LoadedTrace) -> int:
+    """How many partitions of `trace` have a log already."""
+    settings = service.settings
+    keys = settings.connector().key_factory(settings.cluster_id)
+    backend = await service.readable_backend()
+    try:
+        logs = [
+            await backend.get_like(keys.log(part.topic_id_partition), limit=1)
+            for part in trace.partitions
+        ]
+    finally:
+        await backend.close()
+    return sum(map(bool, logs))
 
 
 async def _page(service: Service, traces: Sequence[LoadedTrace]) -> str:
