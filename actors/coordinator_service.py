@@ -143,11 +143,19 @@ class CoordinatorService:
     async def _request(self, decide: Callable[[], list[CoordinatorBody]]) -> None:
         async with self._turn:
             while True:
-                bodies = decide()
-                if not bodies:
-                    return
-                if await self._append(bodies):
+                refusal: RemoteStorageError | None = None
+                bodies: list[CoordinatorBody] = []
+                try:
+                    bodies = decide()
+                except RemoteStorageError as error:
+                    refusal = error
+                if bodies and await self._append(bodies):
                     break
+                # What appends nothing is a read: it may be said at the end of the log only.
+                if not bodies and not await self._reads_on():
+                    if refusal is not None:
+                        raise refusal
+                    return
             await self._place()
 
     async def _place(self) -> None:
@@ -156,6 +164,12 @@ class CoordinatorService:
                 return
 
     # The log.
+
+    async def _reads_on(self) -> bool:
+        """Whether another coordinator has written meanwhile; that is taken over then."""
+        known = self._next_batch
+        await self._tell(await self._read_log())
+        return self._next_batch > known
 
     async def _read_log(self) -> list[HostWork]:
         """Read on to the end of the log; what hosts have to be told because of it."""
@@ -196,7 +210,7 @@ class CoordinatorService:
             if stored is None:
                 return await self._append(bodies)
             if stored != value:
-                await self._tell(await self._read_log())  # Who wrote it may have died since.
+                await self._reads_on()  # Who wrote it may have died before telling anybody.
                 return False
         await self._tell(self._evolve(value))
         return True

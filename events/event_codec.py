@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     Upcaster = Callable[[list[Any]], list[Any]]
 
 HASH_BYTES = 16
-EVENT_BYTES_MAX = 16 * 1024 * 1024
-"""Largest stored event; custom metadata is bounded at 1 MiB long before."""
+
 
 EventTypes = Sequence[tuple[int, type[Any], int]]
 

@@ -6,6 +6,7 @@ from tests.models.local_world import (
     DELETED,
     DELETING,
     FINISHED,
+    HASTY_S,
     LocalWorld,
     copy,
     listed,
@@ -108,7 +109,7 @@ async def test_three_different_answers_to_a_question_without_a_segment(
     world: LocalWorld,
 ) -> None:
     manager = await world.leader(TIP)
-    hasty = await world.broker(3, deadline_s=0.05)
+    hasty = await world.broker(3, deadline_s=HASTY_S)
 
     with pytest.raises(RemoteResourceNotFound):
         await manager.remote_log_segment_metadata(partition(9), 0, 0)

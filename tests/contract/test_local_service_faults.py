@@ -11,6 +11,7 @@ from tests.models.actor_harness import SERDE, kinds
 from tests.models.faulty_store import Faults
 from tests.models.local_world import (
     CLUSTER,
+    HASTY_S,
     KEYS,
     LocalWorld,
     copy,
@@ -133,7 +134,7 @@ async def test_a_flipped_byte_quarantines_one_partition_and_no_other(
     assert await world.change_store(break_it)
     await world.start()
     manager = await world.leader(whole)
-    hasty = await world.broker(2, deadline_s=0.5)
+    hasty = await world.broker(2, deadline_s=HASTY_S)
     await hasty.on_partition_leadership_changes([broken], [])
 
     answered = await hasty.ask(broken, LEADER, Query("highest_offset"))
@@ -204,6 +205,7 @@ async def test_a_zombie_writes_neither_event_nor_checkpoint(tmp_path: Path) -> N
     faults.freeze()
     late = asyncio.ensure_future(fill(zombie, 20, start=CHECKPOINT_EVENTS))
     await eventually(lambda: faults.held > 0)
+    await old.service.coordinator.close()  # Else it would take the work back, rightly.
 
     await new.start()
     manager = await new.leader(TIP, broker_id=2)
@@ -240,6 +242,7 @@ async def test_a_zombie_that_found_a_broken_checkpoint_leaves_its_successors_alo
     zombie = await old.leader(TIP)
     await fill(zombie, 1, start=5)
     faulty_store.faults(name, "a").freeze()
+    await old.service.coordinator.close()
 
     await new.start()
     await fill(await new.leader(TIP, broker_id=2), 5, start=10)

@@ -7,6 +7,7 @@ import pytest
 from tests.models.actor_harness import kinds
 from tests.models.faulty_store import Faults
 from tests.models.local_world import (
+    HASTY_S,
     LocalWorld,
     copy,
     eventually,
@@ -33,7 +34,7 @@ TIP = partition()
 async def test_a_store_that_refuses_writes_answers_by_type_and_loses_nothing(
     shared: LocalWorld, faults: Faults
 ) -> None:
-    manager = await shared.leader(TIP, deadline_s=0.3)
+    manager = await shared.leader(TIP, deadline_s=HASTY_S)
     await copy(manager, segment(0))
     faults.refuse_writes = StorageUnavailable("the disk is full")
 
@@ -53,7 +54,7 @@ async def test_a_store_that_refuses_writes_answers_by_type_and_loses_nothing(
 async def test_a_store_that_is_away_for_reading_answers_nothing_old(
     shared: LocalWorld, faults: Faults
 ) -> None:
-    manager = await shared.leader(TIP, deadline_s=0.3)
+    manager = await shared.leader(TIP, deadline_s=HASTY_S)
     await copy(manager, segment(0))
     faults.refuse_reads = StorageUnavailable("away")
 
@@ -78,7 +79,7 @@ async def test_a_lost_answer_is_looked_up_and_nothing_happens_twice(
 async def test_a_store_that_hangs_leaves_a_write_unknown_and_a_read_unready(
     shared: LocalWorld, faults: Faults
 ) -> None:
-    manager = await shared.leader(TIP, deadline_s=0.3)
+    manager = await shared.leader(TIP, deadline_s=HASTY_S)
     faults.freeze()
     with pytest.raises(OutcomeUnknown):
         await manager.add_remote_log_segment_metadata(segment(0))
@@ -93,7 +94,7 @@ async def test_a_store_that_hangs_leaves_a_write_unknown_and_a_read_unready(
 async def test_a_write_that_may_have_happened_is_never_called_refused(
     shared: LocalWorld, faults: Faults
 ) -> None:
-    manager = await shared.leader(TIP, deadline_s=0.6)
+    manager = await shared.leader(TIP, deadline_s=HASTY_S)
     faults.freeze()
     write = asyncio.ensure_future(manager.add_remote_log_segment_metadata(segment(0)))
     await eventually(lambda: faults.held > 0)
@@ -108,7 +109,7 @@ async def test_a_coordinator_outlives_a_store_that_is_away(
     shared: LocalWorld, faults: Faults
 ) -> None:
     manager = await shared.leader(TIP)
-    hasty = await shared.broker(2, deadline_s=0.3)
+    hasty = await shared.broker(2, deadline_s=HASTY_S)
     faults.refuse_writes = faults.refuse_reads = StorageUnavailable("away")
     await shared.service.kill_host("host-0")
     with pytest.raises(StorageUnavailable):

@@ -29,6 +29,8 @@ CLUSTER = "cluster-1"
 KEYS = DefaultMetadataKeyFactory(CLUSTER)
 TOPIC_ID = Uuid(bytes(range(16)))
 DEADLINE_S = 20.0
+HASTY_S = 0.8
+"""Deadline of who is to fail: a busy machine still does in it whatever can be done."""
 
 POLL_S = 0.002
 """Between two looks at what nobody announces; the test's own timeout is the limit."""
@@ -113,7 +115,9 @@ class LocalWorld:
         """A manager that leads `tips`, ready."""
         manager = await self.broker(broker_id, deadline_s)
         await manager.on_partition_leadership_changes(tips, [])
-        await manager.when_ready(tips)
+        for tip in tips:
+            while not await manager.is_ready(tip):  # noqa: ASYNC110 - It has no event.
+                await asyncio.sleep(POLL_S)
         return manager
 
     async def follower(

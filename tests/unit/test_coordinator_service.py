@@ -1,0 +1,223 @@
+"""A coordinator at work, with hosts that hear, or do not hear, what they are told."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from tests.models.actor_harness import SERDE
+from tests.models.local_world import CLUSTER, KEYS, TickingClock, eventually
+from tierledger.actors.calls import Call, CloseCall, PartitionKey, Placement
+from tierledger.actors.coordinator_events import Announcement
+from tierledger.actors.coordinator_service import BATCHES_PER_READ, CoordinatorService
+from tierledger.events.commands import Claim
+from tierledger.events.errors import CorruptLog, OutcomeUnknown
+from tierledger.storage.memory import MemoryBackend
+
+KEY = PartitionKey(bytes(16), 0)
+
+
+class DeafHost:
+    """A host that runs nothing and forgets what it is told as often as a test likes."""
+
+    def __init__(self, backend: MemoryBackend, process: str) -> None:
+        self.backend = backend
+        self.process = process
+        self.deaf = 0
+        self.pinged = 0
+        self.answers_to_lose = 0
+        self.placed: list[Placement] = []
+        self.closed: list[CloseCall] = []
+        self.lost: list[tuple[PartitionKey, int]] = []
+
+    def _hear(self) -> None:
+        if self.deaf:
+            self.deaf -= 1
+            raise OutcomeUnknown("not heard")
+
+    async def submit(self, calls: Sequence[Call]) -> list[Any]:
+        return [None] * len(calls)
+
+    async def place(self, placements: Sequence[Placement]) -> None:
+        self._hear()
+        self.placed += placements
+
+    async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
+        self._hear()
+        self.closed += closes
+
+    async def store(
+        self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]
+    ) -> object:
+        result: object = await getattr(self.backend, method)(*arguments, **named)
+        if method == "create_each" and self.answers_to_lose:
+            self.answers_to_lose -= 1
+            raise OutcomeUnknown("the answer was lost")
+        return result
+
+    async def ping(self) -> dict[str, Any]:
+        self.pinged += 1
+        return {"process": self.process, "lost": list(self.lost)}
+
+    async def partitions(self) -> list[dict[str, Any]]:
+        return []
+
+
+class Launched:
+    """Launches the one host there is."""
+
+    def __init__(self, host: DeafHost) -> None:
+        self.host = host
+
+    async def launch(self, name: str) -> DeafHost:
+        return self.host
+
+    async def end(self, name: str) -> None: ...
+
+
+@pytest.fixture
+def host() -> DeafHost:
+    return DeafHost(MemoryBackend(), "host-0/1")
+
+
+async def started(host: DeafHost) -> CoordinatorService:
+    service = CoordinatorService(
+        cluster_id=CLUSTER,
+        keys=KEYS,
+        serde=SERDE,
+        launcher=Launched(host),
+        clock=TickingClock(),
+    )
+    await service.start()
+    return service
+
+
+def leads(broker: int, number: int, partition: int = 0) -> Announcement:
+    return Announcement(
+        broker, 1, number, ((bytes(16), partition, "orders", None, None),), (), ()
+    )
+
+
+def claims(host: DeafHost) -> list[Claim]:
+    return [placed.assignment.claim for placed in host.placed if placed.assignment]
+
+
+async def test_a_host_that_did_not_hear_is_told_again(host: DeafHost) -> None:
+    service = await started(host)
+    await service.register(1)
+    host.deaf = 1
+    await service.announce(leads(1, 1))
+    assert host.placed == []
+
+    await eventually(lambda: bool(host.placed))
+    assert claims(host) == [Claim(1, 1, 1)]
+    host.deaf = 1
+    await service.announce(Announcement(1, 1, 2, (), ((bytes(16), 0, "orders"),), ()))
+    await eventually(lambda: bool(host.closed))
+    await service.close()
+
+
+async def test_a_leader_that_is_reported_lost_is_placed_once(host: DeafHost) -> None:
+    service = await started(host)
+    await service.register(1)
+    await service.announce(leads(1, 1))
+    host.lost = [(KEY, 1)]  # And so it is said at every ping.
+
+    await eventually(lambda: len(host.placed) > 1)
+    looks = host.pinged
+    await eventually(lambda: host.pinged > looks + 2)
+    await service.close()
+
+    assert [placed.assignment.number for placed in host.placed if placed.assignment] == [1, 2]
+
+
+async def test_two_coordinators_on_one_log_never_contradict_each_other(
+    host: DeafHost,
+) -> None:
+    one, other = await started(host), await started(host)
+    for broker in range(1, 21):
+        await (one if broker % 2 else other).register(broker)
+        await (other if broker % 3 else one).announce(leads(broker, 1, partition=broker % 4))
+
+    keys = [PartitionKey(bytes(16), number) for number in range(4)]
+    await one.register(99)
+    await other.register(99)
+    assert await one.route(keys) == await other.route(keys)
+    assert await other.register(99) == 3
+    for service in (one, other):
+        await service.close()
+
+
+async def test_what_another_coordinator_decided_and_could_not_tell_is_told(
+    host: DeafHost,
+) -> None:
+    one, other = await started(host), await started(host)
+    await one.register(1)
+    host.deaf = 1
+    await one.announce(leads(1, 1))
+    await one.close()
+    assert host.placed == []
+
+    await other.register(2)
+    await other.close()
+    assert claims(host) == [Claim(1, 1, 1)]
+
+
+async def test_a_coordinator_that_was_overtaken_says_neither_done_nor_refused(
+    host: DeafHost,
+) -> None:
+    old, new = await started(host), await started(host)
+    await old.register(1)
+    await old.announce(leads(1, 1))
+    await new.announce(Announcement(1, 1, 2, (), (), ((bytes(16), 0, "orders"),)))
+
+    await old.announce(leads(1, 3))  # No repeat: it was stopped meanwhile.
+    await new.register(2)
+    (route,) = await new.route([KEY])
+    for service in (old, new):
+        await service.close()
+    assert route.leader == Claim(1, 1, 3)
+
+
+async def test_an_answer_of_the_store_that_was_lost_is_looked_up(host: DeafHost) -> None:
+    service = await started(host)
+    host.answers_to_lose = 3
+    incarnations = [await service.register(1) for _ in range(5)]
+    await service.close()
+
+    assert incarnations == [1, 2, 3, 4, 5]
+
+
+async def test_a_new_coordinator_reads_a_log_of_any_length(host: DeafHost) -> None:
+    service = await started(host)
+    count = 2 * BATCHES_PER_READ + 3
+    for _ in range(count):
+        await service.register(1)
+    await service.announce(Announcement(*leads(1, 1)._replace(incarnation=count)))
+    await service.close()
+    host.placed.clear()
+
+    again = await started(host)
+    assert await again.register(1) == count + 1
+    assert claims(host) == [Claim(1, count, 1)]  # Its standing work.
+    await again.close()
+
+
+async def test_a_log_with_a_hole_is_refused(host: DeafHost) -> None:
+    service = await started(host)
+    for _ in range(3):
+        await service.register(1)
+    await service.close()
+    del host.backend.values[KEYS.coordinator_batch(1)]
+
+    with pytest.raises(CorruptLog):
+        await started(host)
+
+
+async def test_calls_are_taken_one_by_one(host: DeafHost) -> None:
+    service = await started(host)
+    incarnations = await asyncio.gather(*(service.register(1) for _ in range(20)))
+    await service.close()
+
+    assert incarnations == list(range(1, 21))
