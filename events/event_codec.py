@@ -111,7 +111,7 @@ class EventCodec:
             FormatTooNew: An event of a type or version that this program does not know.
         """
         events: list[Event] = []
-        known, note = self._by_number, events.append
+        known, note, fresh = self._by_number, events.append, _unhashed.copy
         try:
             for data in stored:
                 packed = data[4:]
@@ -133,7 +133,7 @@ class EventCodec:
                     raise CorruptLog(f"expected {width} fields, found {fields!r:.64}")
                 body = _new(kind, fields)
                 note(_new(Event, (at, session, log_time, broker, request, body)))
-                hashed = _unhashed.copy()  # Half the cost of a new one.
+                hashed = fresh()  # A copy costs half of what a new one does.
                 hashed.update(data)
                 previous = hashed.digest()
                 position += 1

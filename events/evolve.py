@@ -148,7 +148,6 @@ def _segment_added(state: PartitionState, event: log.Event, body: log.SegmentAdd
     fields = started_fields(body)
     if stood is None:
         list_started(state, fields, None)
-        state.tombstones.drop(segment_id)
         state.count_by_state[_STARTED] += 1
         state.bytes_by_state[_STARTED] += size
     else:
@@ -158,6 +157,7 @@ def _segment_added(state: PartitionState, event: log.Event, body: log.SegmentAdd
     state.pending.setdefault(segment_id, stood)
     state.rows.put(segment_id, pack_row(fields))
     if body.source is not None:
+        state.tombstones.drop(segment_id)  # Only recorded history brings a deleted id back.
         _imported(state, body.source)
 
 

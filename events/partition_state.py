@@ -210,13 +210,10 @@ class PartitionState:
 
     def settle(self) -> None:
         """Bring the digest of the rows up to date."""
-        total, row_of = self.rows_digest, self.rows.get
-        for segment_id, before in self.pending.items():
-            if before is not None:
-                total -= hash_of(before)
-            after = row_of(segment_id)
-            if after is not None:
-                total += hash_of(after)
+        row_of = self.rows.get
+        before = [row for row in self.pending.values() if row is not None]
+        after = [row for row in map(row_of, self.pending) if row is not None]
+        total = self.rows_digest + sum(map(hash_of, after)) - sum(map(hash_of, before))
         self.rows_digest = total % DIGEST_MODULUS
         if self.tracks_changes:
             self.changed_rows.update(self.pending)
