@@ -8,24 +8,11 @@ from typing import TYPE_CHECKING, Any
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.messages import Query
 from tierledger.cli.answers import Answer, Failure
+from tierledger.cli.segment_output import recorded_segment
 from tierledger.events import answers
 from tierledger.events.errors import PartitionDeleted, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.events.lifecycle import RemoteLogSegmentState
-from tierledger.events.segment_rows import (
-    BROKER,
-    CUSTOM,
-    END,
-    EVENT_TIMESTAMP,
-    ID,
-    MAX_TIMESTAMP,
-    SIZE,
-    START,
-    STATE,
-    TXN_EMPTY,
-    id_of_row,
-    unpack_row,
-)
+from tierledger.events.segment_rows import id_of_row
 from tierledger.storage.partition_reader import PartitionReader
 
 if TYPE_CHECKING:
@@ -123,23 +110,7 @@ def _plain(query: str, value: Any) -> Any:  # noqa: ANN401 - JSON of any kind.
         case "list_epoch":
             return [str(Uuid(id_of_row(row))) for row in value]
         case "list":
-            segments = [_segment(unpack_row(row)) for row in value]
+            segments = [recorded_segment(row) for row in value]
             return sorted(segments, key=lambda one: (one["start_offset"], one["id"]))
         case _:
             return value
-
-
-def _segment(fields: list[Any]) -> dict[str, Any]:
-    custom = fields[CUSTOM]
-    return {
-        "id": str(Uuid(fields[ID])),
-        "state": RemoteLogSegmentState(fields[STATE]).name,
-        "start_offset": fields[START],
-        "end_offset": fields[END],
-        "size": fields[SIZE],
-        "max_timestamp_ms": fields[MAX_TIMESTAMP],
-        "broker_id": fields[BROKER],
-        "event_timestamp_ms": fields[EVENT_TIMESTAMP],
-        "custom_metadata_hex": None if custom is None else custom.hex(),
-        "txn_index_empty": fields[TXN_EMPTY],
-    }

@@ -33,7 +33,18 @@ COLUMNS = ("id", "state", "start", "end", "bytes", "epochs", "broker", "time", "
 def plain_segment(row: bytes) -> dict[str, Any]:
     """A segment as JSON has it."""
     fields = unpack_row(row)
-    epochs, custom, finished = fields[EPOCHS], fields[CUSTOM], fields[FINISHED_AT]
+    epochs, finished = fields[EPOCHS], fields[FINISHED_AT]
+    return {
+        **recorded_segment(row),
+        "leader_epochs": [list(one) for one in zip(epochs[::3], epochs[1::3], strict=True)],
+        "finished_at_position": None if finished == NOT_FINISHED else finished,
+    }
+
+
+def recorded_segment(row: bytes) -> dict[str, Any]:
+    """A segment as answers files have it."""
+    fields = unpack_row(row)
+    custom = fields[CUSTOM]
     return {
         "id": str(Uuid(fields[ID])),
         "state": RemoteLogSegmentState(fields[STATE]).name,
@@ -45,8 +56,6 @@ def plain_segment(row: bytes) -> dict[str, Any]:
         "event_timestamp_ms": fields[EVENT_TIMESTAMP],
         "custom_metadata_hex": None if custom is None else custom.hex(),
         "txn_index_empty": fields[TXN_EMPTY],
-        "leader_epochs": [list(one) for one in zip(epochs[::3], epochs[1::3], strict=True)],
-        "finished_at_position": None if finished == NOT_FINISHED else finished,
     }
 
 
