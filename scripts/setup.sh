@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Makes .venv what requirements.lock and pyproject.toml say it is; does nothing if it is already.
+# With --with-postgresql it also sees to a PostgreSQL server, which the tests start.
 #
 # Nothing is fetched that the lock does not name with its hash: packages come as wheels, and the
 # project itself is built with the setuptools of the lock.
@@ -18,6 +19,30 @@ key() { { cat "$@"; pwd; } | cksum; }
 packages_key=$(key requirements.lock scripts/setup.sh)
 project_key="$packages_key $(key pyproject.toml)"
 is() { [ -f "$1" ] && [ "$(<"$1")" = "$2" ]; }
+
+# Installs a package of Debian's or Ubuntu's, if this user may; else says $2 and ends.
+install_system_package() {
+    local as_root=()
+    if [ "$(id -u)" != 0 ]; then as_root=(sudo -n); fi
+    if ! command -v apt-get >/dev/null || ! "${as_root[@]}" true 2>/dev/null; then die "$2"; fi
+    say "installing $1"
+    "${as_root[@]}" apt-get update -qq >&2
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y "$1" >&2
+}
+
+has_postgresql() {
+    local program
+    for program in "$(command -v initdb)" /usr/lib/postgresql/*/bin/initdb; do
+        if [ -x "$program" ]; then return; fi
+    done
+    return 1
+}
+
+if [ "${1:-}" = --with-postgresql ] && ! has_postgresql; then
+    install_system_package postgresql "the tests need PostgreSQL's server programs (initdb,\
+ postgres): install the package postgresql (Debian, Ubuntu: 'sudo apt-get install postgresql';\
+ Fedora: postgresql-server; Homebrew: postgresql), then repeat"
+fi
 
 if is .venv/.project "$project_key"; then exit 0; fi
 
@@ -38,12 +63,8 @@ ensure_venv() {
     "$1" -c 'import ensurepip, venv' 2>/dev/null && return
     local package
     package=$("$1" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
-    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-        die "Python's venv module is missing: run 'sudo apt-get install $package', then repeat"
-    fi
-    say "installing $package"
-    apt-get update -qq >&2
-    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y "$package" >&2
+    install_system_package "$package" \
+        "Python's venv module is missing: run 'sudo apt-get install $package', then repeat"
 }
 
 install_packages() {

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.storage.keys import DefaultMetadataKeyFactory
-from tierledger.storage.locate import default_store_url, parse_store_url
+from tierledger.storage.locate import SCHEMES, default_store_url, parse_store_url
 from tierledger.storage.memory import MemoryBackend
 from tierledger.storage.serde import MetadataSerDe, MsgpackSerDe
 
@@ -48,6 +48,15 @@ class MetadataStorageConnector(ABC):
         Raises:
             InvalidArgument: A setting is wrong.
         """
+
+    @property
+    def has_one_writer(self) -> bool:
+        """Whether one process at a time may hold this store open for writing.
+
+        If so, whoever else has to write does it through that process. A connector that says
+        nothing is taken to have one writer: the rule that is safe with any store.
+        """
+        return True
 
     @abstractmethod
     async def backend(self, *, read_only: bool) -> MetadataStorageBackend:
@@ -107,8 +116,38 @@ class MemoryConnector(MetadataStorageConnector):
         return DefaultMetadataKeyFactory(cluster_id)
 
 
+class PostgresConnector(MetadataStorageConnector):
+    """Leads to a PostgreSQL database: `metadata.storage.url` = `postgresql://USER@HOST/DB`."""
+
+    def __init__(self) -> None:
+        self.url: StoreUrl | None = None
+
+    @property
+    @override
+    def has_one_writer(self) -> bool:
+        return False
+
+    @override
+    def configure(self, config: Mapping[str, object]) -> None:
+        self.url = _url_of("postgresql", config)
+
+    @override
+    async def backend(self, *, read_only: bool) -> MetadataStorageBackend:
+        # Imported here: whoever does not use PostgreSQL does without it.
+        from tierledger.storage.postgres import PostgresBackend  # noqa: PLC0415
+
+        if self.url is None:
+            raise InvalidArgument(f"expected {SCHEMES['postgresql']} in {URL_SETTING}")
+        return await PostgresBackend.open(self.url, read_only=read_only)
+
+    @override
+    def key_factory(self, cluster_id: str) -> MetadataKeyFactory:
+        return DefaultMetadataKeyFactory(cluster_id)
+
+
 CONNECTORS: dict[str, type[MetadataStorageConnector]] = {
     "sqlite": SqliteConnector,
+    "postgresql": PostgresConnector,
     "memory": MemoryConnector,
 }
 """The connector for each scheme of a store's URL."""
@@ -198,5 +237,7 @@ def _url(config: Mapping[str, object]) -> StoreUrl:
 def _url_of(scheme: str, config: Mapping[str, object]) -> StoreUrl:
     url = _url(config)
     if url.scheme != scheme:
-        raise InvalidArgument(f"expected a {scheme}: store in {URL_SETTING}, got {str(url)!r}")
+        raise InvalidArgument(
+            f"expected a {scheme}: store in {URL_SETTING}, got {url.public!r}"
+        )
     return url

@@ -15,6 +15,7 @@ in `/`, so that partition 1 is never taken for partition 10, nor one cluster for
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
@@ -230,9 +231,13 @@ def behind(prefix: str) -> str:
 
 
 def _partition(topic_id_partition: TopicIdPartition) -> str:
-    partition = topic_id_partition.partition
+    return _partition_text(topic_id_partition.topic_id, topic_id_partition.partition)
+
+
+@lru_cache(maxsize=8192)
+def _partition_text(topic_id: Uuid, partition: int) -> str:
     _check_range("a partition", partition, INT32_MAX)
-    return f"{topic_id_partition.topic_id}/{partition:010d}"
+    return f"{topic_id}/{partition:010d}"
 
 
 def _batch(batch: int) -> str:

@@ -1,28 +1,54 @@
-"""Where a store is, as people write it: `sqlite:FILE` or `memory:`."""
+"""Where a store is, as people write it: `sqlite:FILE`, `postgresql://…` or `memory:`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
 from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument
 
-SCHEMES = {"sqlite": "sqlite:FILE", "memory": "memory:"}
+SCHEMES = {
+    "sqlite": "sqlite:FILE",
+    "postgresql": "postgresql://USER@HOST:PORT/DATABASE",
+    "memory": "memory:",
+}
 """Each scheme, and how a URL of it looks."""
+
+ALIASES = {"postgres": "postgresql"}
+"""Other names of schemes, as libpq knows them."""
+
+SECRETS = {
+    "password",
+    "sslpassword",
+    "oauth_client_secret",
+    "scram_client_key",
+    "scram_server_key",
+}
+"""Parameters of libpq's that nobody else may see."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreUrl:
-    """Which kind of store, and for a file, where."""
+    """Which kind of store, and where."""
 
     scheme: str
     path: Path | None = None
+    """For a file."""
+
+    server: str = field(default="", repr=False)
+    """For a server: what stands behind the scheme, from `//` on. May hold a password."""
 
     @override
     def __str__(self) -> str:
-        return f"{self.scheme}:{self.path or ''}"
+        return f"{self.scheme}:{self.server or self.path or ''}"
+
+    @property
+    def public(self) -> str:
+        """How to write it where others read it: without what is secret."""
+        return f"{self.scheme}:{_without_secrets(self.server) or self.path or ''}"
 
 
 def parse_store_url(text: str) -> StoreUrl:
@@ -32,9 +58,13 @@ def parse_store_url(text: str) -> StoreUrl:
         InvalidArgument: The scheme is unknown, or what follows does not fit it.
     """
     scheme, colon, rest = text.partition(":")
+    scheme = ALIASES.get(scheme, scheme)
     if not colon or scheme not in SCHEMES:
         known = " or ".join(SCHEMES.values())
-        raise InvalidArgument(f"expected a store as {known}, got {text!r}")
+        # Somebody's password may be in what was meant for another program.
+        raise InvalidArgument(f"expected a store as {known}, got {public_url(text)!r}")
+    if scheme == "postgresql":
+        return _server(scheme, rest)
     if scheme == "memory":
         if rest:
             raise InvalidArgument(f"expected nothing behind memory:, got {text!r}")
@@ -46,6 +76,19 @@ def parse_store_url(text: str) -> StoreUrl:
     return StoreUrl(scheme, _expanded(rest))
 
 
+def public_url(text: str) -> str:
+    """The store's URL `text` without what is secret in it, whatever kind of URL it is."""
+    scheme, colon, rest = text.partition(":")
+    scheme = ALIASES.get(scheme, scheme)
+    is_server = rest.startswith("//") and scheme != "sqlite"
+    return f"{scheme}{colon}{_without_secrets(rest) if is_server else rest}"
+
+
+def with_secrets_of(known: str, text: str) -> str:
+    """The URL `text`, or `known` if they differ in nothing but what is secret."""
+    return known if public_url(known) == text else text
+
+
 def default_store_url() -> StoreUrl:
     """The store of whoever names none: a file among the user's data."""
     # Imported here: whoever names a store need not wait for it.
@@ -53,6 +96,23 @@ def default_store_url() -> StoreUrl:
 
     path = user_data_path("tierledger", appauthor=False) / "tierledger.sqlite"
     return StoreUrl("sqlite", path)
+
+
+def _server(scheme: str, rest: str) -> StoreUrl:
+    if not rest.startswith("//") or "\0" in rest:
+        raise InvalidArgument(f"expected {SCHEMES[scheme]}, got {scheme}:… without //")
+    return StoreUrl(scheme, server=rest)
+
+
+def _without_secrets(server: str) -> str:
+    slashes = server[: 2 if server.startswith("//") else 0]
+    text = server[len(slashes) :]
+    # As libpq reads it: what stands before an @ is the user's, whatever is in it.
+    user, at, _ = text.partition("/")[0].rpartition("@")
+    place, _, query = text[len(user) + len(at) :].partition("?")
+    name = user.partition(":")[0].partition("?")[0]
+    kept = [one for one in query.split("&") if unquote(one.partition("=")[0]) not in SECRETS]
+    return f"{slashes}{name}{at}{place}{'?' if any(kept) else ''}{'&'.join(kept)}"
 
 
 def _expanded(text: str) -> Path:

@@ -12,7 +12,7 @@ from typing_extensions import override
 from tierledger.events.errors import CorruptCheckpoint, FormatTooNew, InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Plain: TypeAlias = Any
 """None, a bool, int (64 bits), str or bytes, or a list of such. `Any`, because whoever reads a
@@ -28,7 +28,22 @@ KINDS = {
 }
 """What can be stored, and the letter that stands for it in the checksum."""
 
-FORMAT_VERSION = 1
+VERSIONS = {**dict.fromkeys(KINDS, 1), "partition": 2}
+"""Which version of each kind is written."""
+
+Upcaster: TypeAlias = "Callable[[list[Plain]], list[Plain]]"
+
+
+def _with_dispute_run(fields: list[Plain]) -> list[Plain]:
+    """Version 2 of a partition's value counts disputes in a row; before it nobody did."""
+    head_at = 8
+    fields[head_at] = [*fields[head_at], None]
+    return fields
+
+
+UPCASTERS: dict[tuple[str, int], Upcaster] = {("partition", 1): _with_dispute_run}
+"""(kind, version) to a function from that version's fields to the next version's."""
+
 HEADER_BYTES = 5
 
 
@@ -76,21 +91,24 @@ class MsgpackSerDe(MetadataSerDe):
 
     The checksum covers version, kind and fields, so that a value that stands under another
     kind's key is noticed. Version and checksum keep their places and meaning in every version;
-    so "newer" can be told from "damaged".
+    so "newer" can be told from "damaged". What an older version wrote comes back as the newest
+    would have written it.
     """
 
     @override
     def serialize(self, kind: str, fields: Sequence[Plain]) -> bytes:
+        _known(kind)
         try:
             payload = msgpack.packb(list(fields))
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidArgument(
                 f"a {kind} with a field that is not plain: {error}"
             ) from error
-        return _framed(_seed(kind), payload)
+        return _framed(VERSIONS[kind], _seed(kind, VERSIONS[kind]), payload)
 
     @override
     def deserialize(self, kind: str, data: bytes) -> list[Plain]:
+        _known(kind)
         _check(kind, data)
         try:
             fields = msgpack.unpackb(memoryview(data)[HEADER_BYTES:])
@@ -100,42 +118,56 @@ class MsgpackSerDe(MetadataSerDe):
             raise CorruptCheckpoint(
                 f"expected a {kind} with a list of fields, got {fields!r:.64}"
             )
-        return fields
+        return _risen(kind, data[0], fields)
 
     @override
     def serialize_row(self, row: bytes) -> bytes:
-        return _framed(_SEGMENT_SEED, row)
+        return _framed(_SEGMENT_VERSION, _SEGMENT_SEED, row)
 
     @override
     def deserialize_row(self, data: bytes) -> bytes:
         row = data[HEADER_BYTES:]
-        if data[:HEADER_BYTES] != _header(_SEGMENT_SEED, row):
+        if data[:HEADER_BYTES] != _header(_SEGMENT_VERSION, _SEGMENT_SEED, row):
             _check("segment", data)
         return row
 
 
-def _seed(kind: str, version: int = FORMAT_VERSION) -> int:
+def _seed(kind: str, version: int) -> int:
     """The checksum of what comes before the fields."""
-    letter = KINDS.get(kind)
-    if letter is None:
+    return zlib.crc32(bytes((version,)) + KINDS[kind])
+
+
+_SEGMENT_VERSION = VERSIONS["segment"]
+_SEGMENT_SEED = _seed("segment", _SEGMENT_VERSION)
+
+
+def _header(version: int, seed: int, payload: bytes) -> bytes:
+    return bytes((version,)) + zlib.crc32(payload, seed).to_bytes(4, "big")
+
+
+def _framed(version: int, seed: int, payload: bytes) -> bytes:
+    return _header(version, seed, payload) + payload
+
+
+def _known(kind: str) -> None:
+    if kind not in KINDS:
         raise InvalidArgument(f"expected one of {', '.join(KINDS)}, got {kind!r}")
-    return zlib.crc32(bytes((version,)) + letter)
 
 
-_SEGMENT_SEED = _seed("segment")
-_VERSION = bytes((FORMAT_VERSION,))
-
-
-def _header(seed: int, payload: bytes) -> bytes:
-    return _VERSION + zlib.crc32(payload, seed).to_bytes(4, "big")
-
-
-def _framed(seed: int, payload: bytes) -> bytes:
-    return _header(seed, payload) + payload
+def _risen(kind: str, version: int, fields: list[Plain]) -> list[Plain]:
+    """The fields as the newest version has them."""
+    try:
+        for step in range(version, VERSIONS[kind]):
+            fields = UPCASTERS[kind, step](fields)
+    except (LookupError, TypeError) as error:
+        raise CorruptCheckpoint(
+            f"a {kind} in format {version} whose fields do not fit it: {error}"
+        ) from error
+    return fields
 
 
 def _check(kind: str, data: bytes) -> None:
-    """Refuse `data` unless its checksum holds and its version is ours."""
+    """Refuse `data` unless its checksum holds and its version is one that we know."""
     if len(data) <= HEADER_BYTES:
         raise CorruptCheckpoint(f"a {kind} of {len(data)} bytes")
     version = data[0]
@@ -145,9 +177,9 @@ def _check(kind: str, data: bytes) -> None:
         raise CorruptCheckpoint(
             f"a {kind} whose checksum is {found:#010x}, expected {expected:#010x}"
         )
-    if version > FORMAT_VERSION:
+    if version > VERSIONS[kind]:
         raise FormatTooNew(
-            f"a {kind} in format {version}, and this program knows {FORMAT_VERSION}"
+            f"a {kind} in format {version}, and this program knows {VERSIONS[kind]}"
         )
     if version < 1:
         raise CorruptCheckpoint(f"a {kind} in format {version}, which there never was")

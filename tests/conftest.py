@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tierledger.simulation.postgres_server import PostgresServer
+
 RAY_TESTS = Path(__file__).parent / "ray"
 
 # No deadline per example: on a busy machine it fails what is right; the test's timeout stands.
@@ -51,3 +53,16 @@ def ray_only_where_marked(
 
 def refuse_ray(*_args: object, **_options: object) -> None:
     pytest.fail("only tests marked `ray` may start Ray")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A PostgreSQL that all tests share. Who freezes or kills one starts one of their own."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> str:
+    """An empty place for a store on that server, as `--store` takes it."""
+    return postgres_server.place()

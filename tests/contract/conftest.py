@@ -10,11 +10,13 @@ from tests.models.faulty_store import Faults
 from tests.models.local_world import LocalWorld
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LocalWorld]:
     """A service on each of the stores."""
     if request.param == "memory":
         storage = faulty_store.settings(str(tmp_path))
+    elif request.param == "postgresql":
+        storage = {"metadata.storage.url": request.getfixturevalue("postgres_url")}
     else:
         storage = {"metadata.storage.url": f"sqlite:{tmp_path / 'store.sqlite'}"}
     world = LocalWorld(storage)

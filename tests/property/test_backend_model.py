@@ -1,14 +1,21 @@
-"""SQLite answers every sequence of calls as the store in memory does."""
+"""Every backend answers every sequence of calls as the store in memory does."""
 
 import asyncio
 import tempfile
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from typing_extensions import override
 
 from tierledger.events.errors import RejectedError
@@ -20,7 +27,9 @@ from tierledger.storage.backend import (
     Remove,
     Update,
 )
+from tierledger.storage.locate import parse_store_url
 from tierledger.storage.memory import MemoryBackend
+from tierledger.storage.postgres import PostgresBackend
 from tierledger.storage.sqlite import SqliteBackend
 
 T = TypeVar("T")
@@ -47,21 +56,24 @@ async def answer_of(call: Awaitable[object]) -> Answer:
         return type(error).__name__, error.args
 
 
-class SqliteLikeMemory(RuleBasedStateMachine):
+class LikeMemory(RuleBasedStateMachine):
+    """A store next to the model; both are asked the same."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
-        self.path = Path(self.folder.name) / "store.sqlite"
         self.loop = asyncio.Runner()
         self.model = MemoryBackend()
-        self.store = self.loop.run(SqliteBackend.open(self.path))
+        self.store = self.loop.run(self.open())
         self.unchecked = False
+
+    @abstractmethod
+    async def open(self) -> MetadataStorageBackend:
+        """The store, as it was left."""
 
     @override
     def teardown(self) -> None:
         self.loop.run(self.store.close())
         self.loop.close()
-        self.folder.cleanup()
 
     def both(self, call: Call) -> None:
         expected = self.loop.run(answer_of(call(self.model)))
@@ -102,7 +114,7 @@ class SqliteLikeMemory(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         self.loop.run(self.store.close())
-        self.store = self.loop.run(SqliteBackend.open(self.path))
+        self.store = self.loop.run(self.open())
 
     @precondition(lambda self: self.unchecked)
     @invariant()
@@ -111,5 +123,44 @@ class SqliteLikeMemory(RuleBasedStateMachine):
         self.unchecked = False
 
 
+class SqliteLikeMemory(LikeMemory):
+    def __init__(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        super().__init__()
+
+    @override
+    async def open(self) -> MetadataStorageBackend:
+        return await SqliteBackend.open(Path(self.folder.name) / "store.sqlite")
+
+    @override
+    def teardown(self) -> None:
+        super().teardown()
+        self.folder.cleanup()
+
+
+class PostgresLikeMemory(LikeMemory):
+    def __init__(self, url: str) -> None:
+        self.url = parse_store_url(url)
+        super().__init__()
+
+    @override
+    async def open(self) -> MetadataStorageBackend:
+        return await PostgresBackend.open(self.url)
+
+    @override
+    def teardown(self) -> None:
+        # The next example finds an empty store.
+        self.loop.run(self.store.remove_like(""))
+        super().teardown()
+
+
 TestSqliteLikeMemory = SqliteLikeMemory.TestCase
 TestSqliteLikeMemory.settings = settings(stateful_step_count=30)
+
+
+def test_postgresql_like_memory(postgres_url: str) -> None:
+    class OnThisServer(PostgresLikeMemory):
+        def __init__(self) -> None:
+            super().__init__(postgres_url)
+
+    run_state_machine_as_test(OnThisServer, settings=settings(stateful_step_count=30))

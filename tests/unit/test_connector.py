@@ -20,7 +20,13 @@ from tierledger.storage.connector import (
     load_serde,
 )
 from tierledger.storage.keys import DefaultMetadataKeyFactory, MetadataKeyFactory
-from tierledger.storage.locate import StoreUrl, default_store_url, parse_store_url
+from tierledger.storage.locate import (
+    StoreUrl,
+    default_store_url,
+    parse_store_url,
+    public_url,
+    with_secrets_of,
+)
 from tierledger.storage.memory import MemoryBackend
 from tierledger.storage.serde import MetadataSerDe, MsgpackSerDe, Plain
 
@@ -261,8 +267,38 @@ def test_a_store_that_cannot_be_found_so_is_refused(text: str) -> None:
 
 
 def test_an_unknown_scheme_is_answered_with_those_known() -> None:
-    with pytest.raises(InvalidArgument, match=r"sqlite:FILE or memory:, got 'redis:x'"):
+    known = r"sqlite:FILE or postgresql://USER@HOST:PORT/DATABASE or memory:, got 'redis:x'"
+    with pytest.raises(InvalidArgument, match=known):
         parse_store_url("redis:x")
+
+
+@pytest.mark.parametrize(
+    ("text", "public"),
+    [
+        ("sqlite:///u:me@x/a?b=c", "sqlite:/u:me@x/a?b=c"),
+        ("postgresql://me@h:1/db", "postgresql://me@h:1/db"),
+        ("postgres://me:secret@h:1,i:2/db", "postgresql://me@h:1,i:2/db"),
+        ("postgresql://me:se?cret@h/db", "postgresql://me@h/db"),
+        ("postgresql://me:se@cret@h/db", "postgresql://me@h/db"),
+        ("postgresql://h/db?password=secret", "postgresql://h/db"),
+        ("postgresql://h/db?a=b&p%61ssword=secret&c=d", "postgresql://h/db?a=b&c=d"),
+        ("postgresql:///db?host=/var/run", "postgresql:///db?host=/var/run"),
+    ],
+)
+def test_what_others_see_of_a_store_holds_no_password(text: str, public: str) -> None:
+    url = parse_store_url(text)
+
+    assert url.public == public
+    assert public_url(str(url)) == public
+    assert "secret" not in repr(url)
+    assert parse_store_url(str(url)) == url
+    assert with_secrets_of(text, public) == (text if text.startswith("postgres") else public)
+    assert with_secrets_of(text, "postgresql://else/db") == "postgresql://else/db"
+
+
+def test_a_password_meant_for_another_program_is_not_repeated() -> None:
+    with pytest.raises(InvalidArgument, match="got 'mysql://me@h/db'"):
+        parse_store_url("mysql://me:secret@h/db")
 
 
 def test_the_default_store_is_among_the_users_data() -> None:

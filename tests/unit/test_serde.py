@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tierledger.events.errors import CorruptCheckpoint, FormatTooNew, InvalidArgument
-from tierledger.storage.serde import KINDS, MsgpackSerDe, Plain
+from tierledger.storage.serde import KINDS, VERSIONS, MsgpackSerDe, Plain
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "serde-v1.json"
+GOLDEN = Path(__file__).parents[1] / "golden"
 SERDE = MsgpackSerDe()
 
 PLAIN: st.SearchStrategy[Plain] = st.recursive(
@@ -29,24 +29,41 @@ FIELDS = st.lists(PLAIN, max_size=6)
 KIND = st.sampled_from(sorted(KINDS))
 
 
-def golden() -> dict[str, dict[str, Plain]]:
+def golden(version: int) -> dict[str, dict[str, Plain]]:
     """Per kind, fields (bytes as {"hex": …}) and the hex of what is stored for them."""
     read: dict[str, dict[str, Plain]] = json.loads(
-        GOLDEN.read_text(), object_hook=lambda o: bytes.fromhex(o["hex"]) if "hex" in o else o
+        (GOLDEN / f"serde-v{version}.json").read_text(),
+        object_hook=lambda o: bytes.fromhex(o["hex"]) if "hex" in o else o,
     )
     return read
 
 
 def test_there_is_a_golden_value_for_each_kind() -> None:
-    assert golden().keys() == KINDS.keys()
+    assert golden(1).keys() == KINDS.keys()
+    assert all(kind in golden(version) for kind, version in VERSIONS.items())
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_todays_bytes_are_those_of_the_released_version(kind: str) -> None:
-    sample = golden()[kind]
+    sample = golden(VERSIONS[kind])[kind]
 
     assert SERDE.serialize(kind, sample["fields"]).hex() == sample["stored"]
     assert SERDE.deserialize(kind, bytes.fromhex(sample["stored"])) == sample["fields"]
+
+
+def test_a_partitions_value_of_the_first_version_rises_to_todays() -> None:
+    old = golden(1)["partition"]
+
+    risen = SERDE.deserialize("partition", bytes.fromhex(old["stored"]))
+
+    assert risen == golden(2)["partition"]["fields"]
+    assert risen[:8] + risen[9:] == old["fields"][:8] + old["fields"][9:]
+
+
+@pytest.mark.parametrize("fields", [[], [1] * 12])
+def test_an_old_value_whose_fields_do_not_fit_is_noticed(fields: list[Plain]) -> None:
+    with pytest.raises(CorruptCheckpoint, match="format 1"):
+        SERDE.deserialize("partition", framed("partition", 1, msgpack.packb(fields)))
 
 
 @given(KIND, FIELDS)

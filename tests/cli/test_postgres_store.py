@@ -1,0 +1,70 @@
+"""Commands on a store in PostgreSQL say what they say on one in a file."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.models.command_line import EMPTY, lines, orders, others, run, write
+from tierledger.cli.main import app
+from tierledger.simulation.postgres_server import free_port
+from tierledger.storage.locate import parse_store_url
+from tierledger.storage.postgres import PostgresBackend
+
+
+def run_on(url: str, *arguments: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments), "--store", url])
+
+
+@pytest.fixture
+def filled(postgres_url: str) -> str:
+    async def fill() -> None:
+        backend = await PostgresBackend.open(parse_store_url(postgres_url))
+        await orders(backend)
+        await others(backend)
+        await backend.close()
+
+    asyncio.run(fill())
+    return postgres_url
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["ls", "--all", "--json"],
+        ["log", "orders", 1, "--json"],
+        ["lookup", "orders", 1, 1, 150, "--json"],
+        ["segments", "orders", 1, "--json"],
+        ["verify", "--json"],
+    ],
+    ids=lambda command: str(command[0]),
+)
+def test_what_is_read_is_what_a_file_would_hold(
+    filled: str, tmp_path: Path, command: list[object]
+) -> None:
+    write(tmp_path / "store.sqlite", orders, others)
+
+    result = run_on(filled, *command)
+
+    assert lines(result) == lines(run(tmp_path / "store.sqlite", *command))
+    assert result.stdout
+
+
+def test_a_partition_is_forgotten_there_too(filled: str) -> None:
+    result = run_on(filled, "forget", EMPTY, 0, "--yes")
+
+    assert result.exit_code == 0
+    assert "and its 2 events" in result.stdout
+    assert run_on(filled, "verify").exit_code == 0
+
+
+def test_a_store_that_is_not_there_is_named_without_its_password(postgres_url: str) -> None:
+    secret = postgres_url.replace("tierledger@", "tierledger:se%26cret@")
+    nobody = f"postgresql://me:se%26cret@127.0.0.1:{free_port()}/db"
+    for url, why in ((secret, "no such store"), (nobody, "refused")):
+        result = run_on(url, "ls")
+
+        assert result.exit_code != 0
+        assert why in result.output
+        assert "cret" not in result.output
