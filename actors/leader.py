@@ -17,11 +17,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, assert_never
 
 from tierledger.actors import messages as msg
-from tierledger.actors.leader_batch import InFlight, draft, open_command, refusals
+from tierledger.actors.leader_batch import InFlight, draft, refusals, unkept
+from tierledger.actors.leader_claim import CLAIMS_MAX, WaitingClaims, is_under, open_command
 from tierledger.events import commands as cmd
 from tierledger.events.errors import (
     DataError,
-    Fenced,
     NotLeader,
     NotReady,
     Overloaded,
@@ -45,9 +45,6 @@ SESSION_COMMANDS = (cmd.OpenSession, cmd.CloseSession)
 
 CHECKPOINT_EVENTS = 1000
 """Events between two checkpoints: 4 ms to replay, 2 ms to plan."""
-
-CLAIMS_MAX = 8
-"""Times a claim may find that the log grew under it before the coordinator is asked again."""
 
 RETRY_DELAY_MS = 50
 """Pause before a slot is read again whose append was not answered."""
@@ -75,6 +72,7 @@ class Leader:
         self._queries: list[msg.QueryArrived] = []
         self._has_claimed = False
         self._claims = 0
+        self._undecided = WaitingClaims()
         self._in_flight: InFlight | None = None
         self._probe: list[msg.Effect] | None = None
         self._events_since_checkpoint = 0
@@ -109,6 +107,9 @@ class Leader:
                 return self._slot_read(stimulus)
             case msg.ProbeFailed():
                 return self._probe_failed(stimulus)
+            case msg.OracleAnswered():
+                decidable = self._undecided.answered(stimulus)
+                return [] if decidable is None else self._command(decidable)
             case msg.CheckpointDone():
                 self._checkpoint = "idle" if stimulus.stored else "refused"
                 return self._pump()
@@ -124,14 +125,16 @@ class Leader:
         """The last position that is durable and applied; -1 before the first."""
         return -1 if self.state is None else self.state.next_position - 1
 
+    @property
+    def waiting(self) -> int:
+        """Calls that wait here."""
+        return len(self._inbox) + len(self._queries)
+
     def holds(self, claim: cmd.Claim) -> bool:
         """Whether the session that `claim` asked for is open here."""
-        session = None if self.state is None else self.state.session
-        if not self._has_claimed or self.phase is not Phase.LEADING:
+        if self.state is None or not self._has_claimed or self.phase is not Phase.LEADING:
             return False
-        if session is None or not session.is_open:
-            return False
-        return claim == (session.broker_id, session.incarnation, session.announcement)
+        return is_under(self.state.session, claim)
 
     # Loading and claiming.
 
@@ -219,12 +222,16 @@ class Leader:
         drafted = draft(
             Overlay(self.state), self._inbox, self._limits, has_claimed=self._has_claimed
         )
+        leaving = None if self._stop is None else self._gone_error()
+        effects = drafted.at_once + self._undecided.hold_all(drafted.undecided, leaving)
         replies = drafted.replies
         replies += [msg.Answer(query.reply_to, query.query) for query in self._queries]
         self._queries = []
         if not drafted.events:
+            if not replies:
+                return effects + self._pump()
             self._probe = replies
-            return [msg.ReadSlot(self.next_batch)]
+            return [*effects, msg.ReadSlot(self.next_batch)]
         encoded = encode_batch(self._serde, drafted.events, self.state.chain_hash)
         self._in_flight = InFlight(
             number=self.next_batch,
@@ -233,7 +240,7 @@ class Leader:
             commands=tuple(drafted.commands),
             replies=tuple(replies),
         )
-        return [msg.Append(self.next_batch, encoded.value)]
+        return [*effects, msg.Append(self.next_batch, encoded.value)]
 
     def _when_idle(self) -> list[msg.Effect]:
         if self._stop is None:
@@ -248,13 +255,15 @@ class Leader:
         effects = self._maybe_checkpoint(1)
         if self._checkpoint == "writing":
             return effects
-        return [*effects, *self._leave("stopped")]
+        return [*effects, *self._leave(msg.STOPPED)]
 
     def _stop_arrived(self, stop: msg.StopArrived) -> list[msg.Effect]:
         self._stop = stop
+        dropped = self._undecided.drop(self._gone_error())
         if self.phase is not Phase.LEADING or not (self._in_flight or self._has_claimed):
-            return self._leave("stopped")
-        return self._pump()  # What is on its way may be stored: nobody is told otherwise.
+            return dropped + self._leave(msg.STOPPED)
+        # What is on its way may be stored: nobody is told otherwise.
+        return dropped + self._pump()
 
     def _stays_for(self, arrived: msg.CommandArrived) -> bool:
         """False if the partition is being let go; but a new claim calls it back."""
@@ -301,7 +310,10 @@ class Leader:
 
     def _stored(self, flight: InFlight) -> list[msg.Effect]:
         assert self.state is not None, "a leader has loaded its log"
+        before = self.state.session
         evolve_all(self.state, flight.events, flight.encoded.chain_hash)
+        if self.state.session != before and self._stop is None:
+            self._inbox.extend(self._undecided.release())
         self.next_batch = flight.number + 1
         self._in_flight = None
         self._events_since_checkpoint += len(flight.events)
@@ -314,19 +326,24 @@ class Leader:
         return effects + checkpoint + self._pump()
 
     def _append_refused(self, refused: msg.AppendRefused) -> list[msg.Effect]:
-        """Nothing was kept: the callers hear so, and the partition goes on."""
+        """Nothing was kept: callers hear so. Claims are tried again: nobody repeats them."""
         flight = self._in_flight
         if flight is None or refused.number != flight.number:
             return []
         if flight.is_uncertain:  # Of this attempt; an earlier one may have been stored.
             return [msg.ReadSlot(flight.number, delay_ms=RETRY_DELAY_MS)]
         self._in_flight = None
-        effects = refusals(flight.replies, refused.error)
+        effects = unkept(flight.replies, refused.error)
         if not self._has_claimed:
             return effects + self._leave("the claim could not be stored")
         if self._stop is not None and not self._inbox:
-            return effects + self._leave("stopped")  # The next session replaces this one.
-        return effects + self._pump()
+            return effects + self._leave(msg.STOPPED)  # The next session replaces this one.
+        again = [one for one in flight.commands if isinstance(one.command, SESSION_COMMANDS)]
+        if not again:
+            return effects + self._pump()
+        self._inbox.extendleft(one._replace(reply_to=None) for one in reversed(again))
+        self._probe = []  # So that nothing is sent before that look.
+        return [*effects, msg.ReadSlot(self.next_batch, delay_ms=RETRY_DELAY_MS)]
 
     def _slot_read(self, read: msg.SlotRead) -> list[msg.Effect]:
         flight = self._in_flight
@@ -342,8 +359,8 @@ class Leader:
         if read.value is not None:
             return self._overtaken(read.number)
         replies, self._probe = self._probe, None
-        if not self._has_claimed and not self._inbox:
-            return replies + self._leave("another session leads")
+        if not (self._has_claimed or self._inbox or self._undecided):
+            return replies + self._leave(msg.REFUSED)
         return replies + self._pump()
 
     def _probe_failed(self, failed: msg.ProbeFailed) -> list[msg.Effect]:
@@ -352,20 +369,23 @@ class Leader:
         if self._probe is None or failed.number != self.next_batch:
             return []
         replies, self._probe = self._probe, None
-        return refusals(replies, failed.error) + self._pump()
+        effects = unkept(replies, failed.error)
+        if not (self._has_claimed or self._inbox or self._undecided):
+            return effects + self._leave(msg.REFUSED)
+        return effects + self._pump()
 
     def _overtaken(self, number: int) -> list[msg.Effect]:
         """Somebody else wrote the next batch: whatever we would say now may be stale."""
         self._claims += 1
-        flight = self._in_flight
-        may_claim = self._stop is None and self._claims < CLAIMS_MAX
+        flight, may_claim = self._in_flight, self._stop is None and self._claims < CLAIMS_MAX
         if not self._has_claimed and flight is not None and may_claim:
             # A former leader wrote on while we loaded: read on, and claim again behind it.
             self._inbox.extendleft(reversed(flight.commands))
             self._in_flight = None
             self.phase = Phase.LOADING
             return [msg.ReadLog(self.next_batch)]
-        self._trouble = Fenced(f"batch {number} was written by another leader")
+        # Whether the caller's claim leads on elsewhere is for that leader to say.
+        self._trouble = NotLeader(f"batch {number} was written by another leader")
         return self._leave("fenced")
 
     def _refuse_all(self, error: RemoteStorageError) -> list[msg.Effect]:
@@ -374,6 +394,7 @@ class Leader:
             effects += refusals(self._in_flight.replies, error)
         effects += refusals(self._probe or (), error)
         effects += [msg.ReplyError(arrived.reply_to, error) for arrived in self._inbox]
+        effects += self._undecided.drop(error)
         self._in_flight, self._probe = None, None
         self._inbox.clear()
         return effects

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from tierledger.actors import messages as msg
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
-from tierledger.events.decide import Rejected, decide
-from tierledger.events.errors import NotLeader, NotReady
+from tierledger.events.decide import Rejected, Undecided, decide
+from tierledger.events.errors import Fenced, NotLeader, NotReady
 
 if TYPE_CHECKING:
     from collections import deque
@@ -37,6 +37,10 @@ class Draft(NamedTuple):
     events: list[log.Event]
     replies: list[msg.Effect]
     """Given once it is known that nobody else has written meanwhile."""
+    at_once: list[msg.Effect]
+    """Given now: they say nothing of the log."""
+    undecided: list[tuple[msg.CommandArrived, int]]
+    """Claims about which the oracle has to be asked, and after how many ms."""
 
 
 class InFlight(NamedTuple):
@@ -55,33 +59,43 @@ def draft(
     overlay: Overlay, inbox: deque[msg.CommandArrived], limits: Limits, *, has_claimed: bool
 ) -> Draft:
     """Take commands out of `inbox` until a batch is full, and decide on each."""
-    drafted = Draft([], [], [])
+    drafted = Draft([], [], [], [], [])
     size = 0
     while inbox and len(drafted.events) < EVENTS_PER_BATCH and size < CUSTOM_BYTES_PER_BATCH:
         arrived = inbox.popleft()
-        drafted.commands.append(arrived)
         claimed = has_claimed or bool(drafted.events)
-        events, replies = _decided(overlay, arrived, limits, claimed=claimed)
-        drafted.events.extend(events)
-        drafted.replies.extend(replies)
-        size += _custom_bytes(events)
+        if not claimed and not isinstance(arrived.command, cmd.OpenSession):
+            error = NotReady("the session is being opened")
+            drafted.at_once.append(msg.ReplyError(arrived.reply_to, error))
+            continue
+        decision = decide(overlay, arrived.command, arrived.now_ms, limits)
+        if isinstance(decision, Undecided):
+            drafted.undecided.append((arrived, decision.delay_ms))
+            continue
+        drafted.commands.append(arrived)
+        if isinstance(decision, Rejected):
+            rejected = _rejected(overlay, arrived, decision.error, claimed=claimed)
+            drafted.replies.extend(rejected)
+        else:
+            drafted.events.extend(decision.events)
+            drafted.replies.append(msg.Reply(arrived.reply_to, decision.position))
+            size += _custom_bytes(decision.events)
     return drafted
 
 
-def _decided(
-    overlay: Overlay, arrived: msg.CommandArrived, limits: Limits, *, claimed: bool
-) -> tuple[tuple[log.Event, ...], list[msg.Effect]]:
-    """What one command leads to; before the claim none but a claim is looked at."""
-    if not claimed and not isinstance(arrived.command, cmd.OpenSession):
-        error = NotReady("the session is being opened")
-        return (), [msg.ReplyError(arrived.reply_to, error)]
-    decision = decide(overlay, arrived.command, arrived.now_ms, limits)
-    if not isinstance(decision, Rejected):
-        return decision.events, [msg.Reply(arrived.reply_to, decision.position)]
-    effects: list[msg.Effect] = [msg.ReplyError(arrived.reply_to, decision.error)]
-    if not isinstance(decision.error, NotLeader):
-        effects.append(msg.Alarm(type(decision.error).__name__, str(decision.error)))
-    return (), effects
+def _rejected(
+    overlay: Overlay, arrived: msg.CommandArrived, error: RemoteStorageError, *, claimed: bool
+) -> list[msg.Effect]:
+    """Who hears that a command changed nothing."""
+    effects: list[msg.Effect] = [msg.ReplyError(arrived.reply_to, error)]
+    if not isinstance(error, NotLeader):
+        effects.append(msg.Alarm(type(error).__name__, str(error)))
+    command, session = arrived.command, overlay.session
+    if isinstance(command, cmd.OpenSession) and isinstance(error, Fenced):
+        held = session if session is not None and session.is_open else None
+        number, time_ms = command.assignment, overlay.log_time_ms
+        effects.append(msg.ClaimRefused(number, held, claimed, time_ms))
+    return effects
 
 
 def _custom_bytes(events: Iterable[log.Event]) -> int:
@@ -92,6 +106,15 @@ def _custom_bytes(events: Iterable[log.Event]) -> int:
     )
 
 
+def unkept(replies: Iterable[msg.Effect], error: RemoteStorageError) -> list[msg.Effect]:
+    """What is left of `replies` that the store did not let us give.
+
+    A claim that was refused stays so: the coordinator hears, or nobody would claim any more.
+    """
+    kept = [one for one in replies if isinstance(one, msg.ClaimRefused)]
+    return [*refusals(replies, error), *kept]
+
+
 def refusals(replies: Iterable[msg.Effect], error: RemoteStorageError) -> list[msg.Effect]:
     """What those hear to whom `replies` would have gone."""
     return [
@@ -99,14 +122,3 @@ def refusals(replies: Iterable[msg.Effect], error: RemoteStorageError) -> list[m
         for reply in replies
         if isinstance(reply, msg.Reply | msg.ReplyError | msg.Answer)
     ]
-
-
-def open_command(assigned: msg.Assigned) -> msg.CommandArrived:
-    """The claim that an assignment calls for."""
-    given = assigned.assignment
-    command = cmd.OpenSession(
-        given.claim, given.number, given.leader_epoch, given.topic, given.import_cluster
-    )
-    recorded = given.recorded_time_ms
-    now_ms = assigned.now_ms if recorded is None else recorded
-    return msg.CommandArrived(assigned.reply_to, command, now_ms)

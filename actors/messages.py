@@ -9,9 +9,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from tierledger.events.commands import Claim, Command
+from tierledger.events.commands import Claim, Command, LeaderVerdict
 from tierledger.events.errors import RemoteStorageError
-from tierledger.events.partition_state import PartitionState
+from tierledger.events.partition_state import PartitionState, Session
 from tierledger.storage.event_log import StoredBatch
 
 ReplyTo: TypeAlias = "int | None"
@@ -132,6 +132,15 @@ class ProbeFailed(NamedTuple):
     error: RemoteStorageError
 
 
+class OracleAnswered(NamedTuple):
+    """The leader oracle's word on question `number`, about `claim`; none: it knows nothing."""
+
+    claim: Claim
+    verdict: LeaderVerdict | None
+    now_ms: int
+    number: int
+
+
 class CheckpointDone(NamedTuple):
     """The checkpoint stands, or this process may not write any more of them."""
 
@@ -201,6 +210,26 @@ class Answer(NamedTuple):
     stale: bool = False
 
 
+class AskOracle(NamedTuple):
+    """Ask who leads, after `delay_ms`, and answer with `OracleAnswered` within a deadline."""
+
+    claim: Claim
+    delay_ms: int
+    number: int
+
+
+class ClaimRefused(NamedTuple):
+    """The claim of `assignment` does not lead: what the log holds instead.
+
+    `is_served`: this actor leads on under that session; otherwise nobody does here.
+    """
+
+    assignment: int
+    session: Session | None
+    is_served: bool
+    log_time_ms: int
+
+
 class WriteCheckpoint(NamedTuple):
     """Store the state as it stands now, at the end of batch `next_batch - 1`."""
 
@@ -218,6 +247,11 @@ class Alarm(NamedTuple):
 
     kind: str
     message: str
+
+
+STOPPED = "stopped"
+REFUSED = "another session leads"
+"""Why an actor is gone that the coordinator need not make anew: it was told, or it tells."""
 
 
 class Gone(NamedTuple):
@@ -239,6 +273,7 @@ Stimulus: TypeAlias = (
     | AppendRefused
     | SlotRead
     | ProbeFailed
+    | OracleAnswered
     | CheckpointDone
     | StopArrived
     | HintArrived
@@ -250,6 +285,8 @@ Effect: TypeAlias = (
     | Reply
     | ReplyError
     | Answer
+    | AskOracle
+    | ClaimRefused
     | WriteCheckpoint
     | HeadMoved
     | Alarm

@@ -10,11 +10,14 @@ import contextlib
 from collections import deque
 from typing import TYPE_CHECKING
 
+import structlog
+
 from tierledger.actors import messages as msg
 from tierledger.actors.answering import answer_now, snapshot_for, walk
 from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.follower import Follower
 from tierledger.actors.leader import Leader
+from tierledger.actors.oracle import ORACLE_DEADLINE_S
 from tierledger.actors.store_queues import PendingAppend, PendingSlot
 from tierledger.events.errors import (
     CorruptCheckpoint,
@@ -42,6 +45,8 @@ FEED_BYTES = 96 * 1024
 
 RETRY_DELAY_S = 0.1
 """Pause before a store that was away is asked again."""
+
+_log = structlog.get_logger("tierledger.partition")
 
 
 class PartitionShell:
@@ -74,7 +79,7 @@ class PartitionShell:
         for effect in self.machine.handle(stimulus):
             self._carry_out(effect)
 
-    def _carry_out(self, effect: msg.Effect) -> None:
+    def _carry_out(self, effect: msg.Effect) -> None:  # noqa: C901 - One case each.
         host = self.host
         match effect:
             case msg.Reply(reply_to=reply_to, position=position):
@@ -93,6 +98,10 @@ class PartitionShell:
                 host.spawn(self._read_log(number))
             case msg.WriteCheckpoint(next_batch=next_batch):
                 host.spawn(self._write_checkpoint(self._plan(next_batch)))
+            case msg.AskOracle():
+                host.spawn(self._ask_oracle(effect))
+            case msg.ClaimRefused():
+                host.refused(self, effect)
             case msg.HeadMoved(position=position):
                 host.head_moved(self.key, position)
             case msg.Alarm(kind=kind, message=message):
@@ -120,6 +129,20 @@ class PartitionShell:
         else:
             work = self.host.lists.first_page(snapshot, effect.query)
         self.host.spawn(self.host.reply_when_done(effect.reply_to, work))
+
+    # Disputes.
+
+    async def _ask_oracle(self, ask: msg.AskOracle) -> None:
+        await asyncio.sleep(ask.delay_ms / 1000)
+        verdict = None
+        try:
+            async with asyncio.timeout(ORACLE_DEADLINE_S):
+                verdict = await self.host.oracle.leader_of(self.topic_id_partition)
+        except Exception as error:  # noqa: BLE001 - Whatever an oracle does, it is no answer.
+            tip = str(self.topic_id_partition)
+            _log.warning("the leader oracle gave no answer", partition=tip, error=repr(error))
+        now_ms = self.host.now_ms()
+        self.feed(msg.OracleAnswered(ask.claim, verdict, now_ms, ask.number))
 
     # Loading.
 

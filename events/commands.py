@@ -21,6 +21,17 @@ class Claim(NamedTuple):
     announcement: int
 
 
+class LeaderVerdict(NamedTuple):
+    """Who leads a partition as the brokers know it, and in which leader epoch if they said."""
+
+    broker_id: int
+    leader_epoch: int | None = None
+
+
+NOBODY_KNOWS = LeaderVerdict(-1)
+"""The leader oracle had no answer; Kafka says -1, too, where it has no leader to name."""
+
+
 class OpenSession(NamedTuple):
     """Lead on behalf of `claim`'s broker."""
 
@@ -29,6 +40,10 @@ class OpenSession(NamedTuple):
     leader_epoch: int | None
     topic: str
     import_cluster: str | None = None
+    verdict: LeaderVerdict | None = None
+    """What the leader oracle said; none if it was not asked."""
+    waited_ms: int = 0
+    """How long this claim was held back already; the log's clock may not be this host's."""
 
 
 class CloseSession(NamedTuple):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
 from tierledger.events.decide_import import import_body
-from tierledger.events.decide_session import close_session, open_session
+from tierledger.events.decide_session import close_session, delay_to_ask, open_session
 from tierledger.events.errors import (
     CustomMetadataSizeLimitExceeded,
     Fenced,
@@ -96,15 +96,29 @@ class Rejected(NamedTuple):
     error: RemoteStorageError
 
 
-Decision: TypeAlias = "Accepted | Rejected"
+class Undecided(NamedTuple):
+    """A claim that nothing known here can decide; nothing changed.
+
+    Ask the leader oracle after `delay_ms`, and decide on the claim again with its verdict.
+    """
+
+    delay_ms: int
+
+
+Decision: TypeAlias = "Accepted | Rejected | Undecided"
 
 
 def decide(view: Overlay, command: cmd.Command, now_ms: int, limits: Limits) -> Decision:
     """Decide on `command` as of `now_ms`, and let `view` see the events.
 
     Log time never goes back: an event's is `now_ms` or its predecessor's, whichever is later.
+    Only a claim to lead can stay undecided.
     """
     try:
+        if isinstance(command, cmd.OpenSession):
+            delay_ms = delay_to_ask(view, command, now_ms)
+            if delay_ms is not None:
+                return Undecided(delay_ms)
         return Accepted(*_decided(view, command, now_ms, limits))
     except (RejectedError, Fenced, NotLeader) as error:
         return Rejected(error)

@@ -32,7 +32,7 @@ EventTypes = Sequence[tuple[int, type[Any], int]]
 TYPES: EventTypes = (
     (1, log_events.SessionOpened, 1),
     (2, log_events.SessionClosed, 1),
-    (3, log_events.SessionDisputed, 1),
+    (3, log_events.SessionDisputed, 2),
     (4, log_events.SegmentAdded, 1),
     (5, log_events.SegmentUpdated, 1),
     (6, log_events.PartitionDeleteUpdated, 1),
@@ -41,7 +41,9 @@ TYPES: EventTypes = (
 )
 """Type number, class, and the version that is written today."""
 
-UPCASTERS: dict[tuple[int, int], Upcaster] = {}
+UPCASTERS: dict[tuple[int, int], Upcaster] = {
+    (3, 1): lambda fields: [*fields, 0],  # Disputes were not counted in a row.
+}
 """(type, version) to a function from that version's fields to the next version's."""
 
 _pack = msgpack.Packer(autoreset=True).pack

@@ -12,6 +12,7 @@ from tierledger.events.partition_state import (
     REQUESTS_KEPT,
     REQUESTS_MAX,
     DeleteMetadata,
+    DisputeRun,
     Session,
     Tombstones,
 )
@@ -126,6 +127,15 @@ def session_after(event: log.Event, body: log.SessionOpened) -> Session:
     )
 
 
+def run_after(
+    event: log.Event, body: log.SessionDisputed, before: DisputeRun | None
+) -> DisputeRun | None:
+    """The disputes in a row as of `body`, which changes nothing if they were not counted."""
+    if not body.in_a_row:
+        return before
+    return DisputeRun(body.in_a_row, event.session, event.log_time_ms)
+
+
 def _session_opened(state: PartitionState, event: log.Event, body: log.SessionOpened) -> None:
     state.session = session_after(event, body)
     state.heard[body.broker_id] = (body.incarnation, body.announcement)
@@ -140,6 +150,7 @@ def _session_disputed(
     state: PartitionState, event: log.Event, body: log.SessionDisputed
 ) -> None:
     state.disputes += 1
+    state.dispute_run = run_after(event, body, state.dispute_run)
 
 
 def _segment_added(state: PartitionState, event: log.Event, body: log.SegmentAdded) -> None:

@@ -44,6 +44,8 @@ class SessionDisputed(NamedTuple):
     leader_epoch: int | None
     rival_broker_id: int
     rival_leader_epoch: int | None
+    in_a_row: int = 0
+    """This one and those that opened the sessions right before it; 0 if nobody counted."""
 
 
 class SegmentAdded(NamedTuple):

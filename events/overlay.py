@@ -10,9 +10,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tierledger.events import log_events as log
-from tierledger.events.evolve import session_after, started_fields, update_fields
+from tierledger.events.evolve import (
+    run_after,
+    session_after,
+    started_fields,
+    update_fields,
+)
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
-from tierledger.events.partition_state import DeleteMetadata, PartitionState, Session
+from tierledger.events.partition_state import (
+    DeleteMetadata,
+    DisputeRun,
+    PartitionState,
+    Session,
+)
 from tierledger.events.segment_rows import pack_row, unpack_row
 
 if TYPE_CHECKING:
@@ -28,6 +38,7 @@ class Overlay:
         self.next_position = state.next_position
         self.log_time_ms = state.log_time_ms
         self.session: Session | None = state.session
+        self.dispute_run: DisputeRun | None = state.dispute_run
         self.delete: DeleteMetadata | None = state.delete
         self._rows: dict[bytes, bytes | None] = {}
         self._deleted: dict[bytes, int | None] = {}
@@ -117,8 +128,8 @@ class Overlay:
             case log.TombstonesDropped() as body:
                 self._tombstones_dropped_below = body.until
                 self._tombstones_gone += body.ids
-            case log.SessionDisputed():
-                pass
+            case log.SessionDisputed() as body:
+                self.dispute_run = run_after(event, body, self.dispute_run)
 
     def _note_update(self, event: log.Event, body: log.SegmentUpdated) -> None:
         row = self.row(body.segment_id)

@@ -48,6 +48,14 @@ class Session(NamedTuple):
         return (self.incarnation, self.announcement)
 
 
+class DisputeRun(NamedTuple):
+    """The last dispute over who leads; it counts while the session it opened is the last."""
+
+    in_a_row: int
+    session: int
+    log_time_ms: int
+
+
 class DeleteMetadata(NamedTuple):
     """How far the deletion of the whole partition has come."""
 
@@ -120,6 +128,7 @@ class PartitionState:
         "changed_rows",
         "count_by_state",
         "delete",
+        "dispute_run",
         "disputes",
         "dropped",
         "epochs",
@@ -161,6 +170,7 @@ class PartitionState:
         self.dropped: dict[str, int] = {}
         """Imported records without effect, by reason."""
         self.disputes = 0
+        self.dispute_run: DisputeRun | None = None
         self.rows = SegmentRows()
         self.epochs: dict[int, EpochTables] = {}
         self.strays: dict[bytes, tuple[int, ...]] = {}
@@ -222,13 +232,16 @@ class PartitionState:
     def digest(self) -> bytes:
         """16 bytes that agree iff the states do: a multiset hash of rows, plus the rest."""
         self.settle()
+        head = self.head_fields()
+        if self.dispute_run is None:
+            head.pop()  # As states were hashed before disputes in a row were counted.
         rest = msgpack.packb(
             [
                 self.next_position,
                 self.chain_hash,
                 self.rows_digest.to_bytes(16, "big"),
                 self.tombstones.digest.to_bytes(16, "big"),
-                self.head_fields(),
+                head,
                 [
                     [epoch, tables.highest, tables.size, len(tables.unreferenced)]
                     for epoch, tables in sorted(self.epochs.items())
@@ -254,6 +267,7 @@ class PartitionState:
             list(self.count_by_state),
             list(self.bytes_by_state),
             self.disputes,
+            None if self.dispute_run is None else list(self.dispute_run),
         ]
 
     def restore_head(self, fields: list[Any]) -> None:
@@ -267,7 +281,8 @@ class PartitionState:
         self.imported = {(cluster, at): offset for cluster, at, offset in imported}
         self.dropped = dict(dropped)
         self.strays = {segment_id: tuple(epochs) for segment_id, epochs in strays}
-        self.count_by_state, self.bytes_by_state, self.disputes = rest
+        self.count_by_state, self.bytes_by_state, self.disputes, run = rest
+        self.dispute_run = None if run is None else DisputeRun(*run)
 
 
 _unhashed = blake2b(digest_size=16)

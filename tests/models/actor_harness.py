@@ -71,6 +71,9 @@ class Harness:
         self.alarms: list[msg.Alarm] = []
         self.hints: list[int] = []
         self.gone: list[msg.Gone] = []
+        self.questions: list[msg.AskOracle] = []
+        """What the leader oracle was asked and has not answered."""
+        self.refused: list[msg.ClaimRefused] = []
         self._callers = count(1)
 
     def feed(self, stimulus: msg.Stimulus) -> None:
@@ -86,6 +89,10 @@ class Harness:
                     self.alarms.append(effect)
                 case msg.Gone():
                     self.gone.append(effect)
+                case msg.AskOracle():
+                    self.questions.append(effect)
+                case msg.ClaimRefused():
+                    self.refused.append(effect)
 
     def _say(self, effect: msg.Reply | msg.ReplyError | msg.Answer) -> None:
         if effect.reply_to is not None:
@@ -127,6 +134,15 @@ class Harness:
         effect = self.asked.popleft()
         assert isinstance(effect, msg.ReadSlot), effect
         return effect
+
+    # The oracle's side.
+
+    def oracle_says(
+        self, verdict: cmd.LeaderVerdict | None, *, question: int = 0, now_ms: int = NOW_MS
+    ) -> None:
+        """Let the oracle answer one of its questions, however long it was to wait."""
+        asked = self.questions.pop(question)
+        self.feed(msg.OracleAnswered(asked.claim, verdict, now_ms, asked.number))
 
     # The callers' side.
 

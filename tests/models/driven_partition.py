@@ -5,7 +5,14 @@ from itertools import count
 
 from tests.models.slow_model import Add, PartitionDelete, Record, Update
 from tierledger.events import commands as cmd
-from tierledger.events.decide import Accepted, Decision, Limits, Rejected, decide
+from tierledger.events.decide import (
+    Accepted,
+    Decision,
+    Limits,
+    Rejected,
+    Undecided,
+    decide,
+)
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.event_codec import chain, decode_events, encode_event, genesis
 from tierledger.events.evolve import evolve_all
@@ -40,7 +47,7 @@ class DrivenPartition:
     def apply(self, command: cmd.Command, now_ms: int = 0) -> Decision:
         """Decide, and go through bytes if that leads to events.
 
-        A rejection must not have changed anything.
+        What was not accepted must not have changed anything.
         """
         before = self.state.digest()
         decision = decide(Overlay(self.state), command, now_ms, self.limits)
@@ -48,6 +55,15 @@ class DrivenPartition:
             self.commit(decision.events)
         else:
             assert self.state.digest() == before
+        return decision
+
+    def claim(self, command: cmd.OpenSession, now_ms: int = 0) -> Decision:
+        """Decide on a claim, with an oracle that knows nothing and after any back-off."""
+        decision = self.apply(command, now_ms)
+        while isinstance(decision, Undecided):
+            waited_ms = command.waited_ms + decision.delay_ms
+            command = command._replace(verdict=cmd.NOBODY_KNOWS, waited_ms=waited_ms)
+            decision = self.apply(command, now_ms)
         return decision
 
     def accept(self, command: cmd.Command, now_ms: int = 0) -> Accepted:

@@ -13,7 +13,7 @@ from tests.models.slow_model import Add
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
 from tierledger.events.errors import Fenced
-from tierledger.events.log_events import SessionClosed, SessionDisputed, SessionOpened
+from tierledger.events.log_events import SessionClosed, SessionOpened
 from tierledger.events.partition_state import Session
 
 OTHER = cmd.Claim(2, 1, 1)
@@ -108,8 +108,6 @@ def test_what_was_closed_is_not_opened_again_under_its_announcement() -> None:
         (4, 5, [SessionOpened]),
         (5, 5, None),
         (6, 5, None),
-        (None, 5, [SessionOpened, SessionDisputed]),
-        (5, None, [SessionOpened, SessionDisputed]),
         (None, None, [SessionOpened]),
     ],
 )
@@ -124,16 +122,7 @@ def test_between_two_brokers_the_leader_epoch_decides_where_it_can(
     else:
         assert kinds(partition.accept(claim).events) == outcome
         assert session_of(partition).broker_id == OTHER.broker_id
-    assert partition.state.disputes == (outcome or []).count(SessionDisputed)
-
-
-def test_a_dispute_names_both_claims() -> None:
-    partition = led(CLAIM, 1, 7)
-
-    _, dispute = partition.accept(open_session(OTHER, 2)).events
-
-    assert dispute.body == SessionDisputed(2, None, 1, 7)
-    assert dispute.session == 2
+    assert partition.state.disputes == 0
 
 
 def test_a_closed_session_disputes_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Stored events: what v1 looks like for ever, and that no damage goes unnoticed."""
+"""Stored events: what a release wrote is read for ever, and no damage goes unnoticed."""
 
 import json
 import zlib
@@ -23,8 +23,13 @@ from tierledger.events.event_codec import (
     genesis,
 )
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "events-v1.json").read_text())
-"""Made once, by the first release; a change here breaks every stored log."""
+GOLDEN_FILES = {
+    version: json.loads((Path(__file__).parents[1] / "golden" / f"{version}.json").read_text())
+    for version in ("events-v1", "events-v2")
+}
+"""Each made once, when its format was new; a change here breaks every stored log."""
+
+GOLDEN = GOLDEN_FILES["events-v2"]
 
 ID = bytes(range(100, 116))
 TOPIC_ID = bytes(range(16))
@@ -33,7 +38,7 @@ START = genesis("golden-cluster", TOPIC_ID, 7)
 BODIES: tuple[log.Body, ...] = (
     log.SessionOpened(1, 3, 2, 5, 11, None, "orders", None),
     log.SessionOpened(2, 4, 1, 1, 12, 9, "orders", "recorded"),
-    log.SessionDisputed(4, 9, 3, None),
+    log.SessionDisputed(4, 9, 3, None, 300),
     log.SegmentAdded(
         ID, 0, 99, (0, 0, 5, 40), 1_000_000, 1_690_000_000_000, 3, 17, None, False
     ),
@@ -102,12 +107,23 @@ def test_todays_encoder_writes_the_golden_bytes() -> None:
 
 
 def test_todays_decoder_reads_the_golden_bytes() -> None:
-    stored = [bytes.fromhex(one["stored"]) for one in GOLDEN["events"]]
+    assert decoded(GOLDEN) == events()
 
-    decoded, last = decode_events(stored, 0, bytes.fromhex(GOLDEN["genesis"]))
 
-    assert decoded == events()
-    assert last.hex() == GOLDEN["events"][-1]["hash"]
+def test_events_of_the_first_version_are_read_as_what_they_meant() -> None:
+    assert decoded(GOLDEN_FILES["events-v1"]) == [
+        event._replace(body=event.body._replace(in_a_row=0))
+        if isinstance(event.body, log.SessionDisputed)
+        else event
+        for event in events()
+    ]
+
+
+def decoded(golden: dict[str, Any]) -> list[log.Event]:
+    stored = [bytes.fromhex(one["stored"]) for one in golden["events"]]
+    read, last = decode_events(stored, 0, bytes.fromhex(golden["genesis"]))
+    assert last.hex() == golden["events"][-1]["hash"]
+    return read
 
 
 def test_no_two_partitions_share_a_genesis() -> None:

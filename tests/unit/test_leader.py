@@ -258,14 +258,14 @@ def test_a_stale_leader_never_says_done(store: SlotStore) -> None:
     stale.settle()
 
     assert stale.position_for(done) == 1
-    assert isinstance(stale.error_for(repeat), Fenced)
-    assert isinstance(stale.error_for(read), Fenced)
-    assert isinstance(stale.error_for(no_op), Fenced)
+    assert isinstance(stale.error_for(repeat), NotLeader)
+    assert isinstance(stale.error_for(read), NotLeader)
+    assert isinstance(stale.error_for(no_op), NotLeader)
     assert [gone.reason for gone in stale.gone] == ["fenced"]
-    assert isinstance(stale.error_for(stale.write(added(3))), Fenced)
+    assert isinstance(stale.error_for(stale.write(added(3))), NotLeader)
 
 
-def test_an_overtaken_append_is_fenced_and_so_is_what_waits_behind_it(
+def test_an_overtaken_append_is_refused_and_so_is_what_waits_behind_it(
     store: SlotStore,
 ) -> None:
     stale = leading(store)
@@ -273,7 +273,7 @@ def test_an_overtaken_append_is_fenced_and_so_is_what_waits_behind_it(
     callers = [stale.write(added(1)), stale.write(added(2)), stale.ask()]
     stale.settle()
 
-    assert all(isinstance(stale.error_for(caller), Fenced) for caller in callers)
+    assert all(isinstance(stale.error_for(caller), NotLeader) for caller in callers)
     assert kinds(store.events()) == ["SessionOpened", "SessionOpened"]
 
 

@@ -1,0 +1,99 @@
+"""What becomes of a claim to lead that the partition's log refused.
+
+The coordinator had put it in force already. Without these rules it would place the claim again
+and again, or hand it to the next host when this one dies, instead of the leader that the log
+holds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.coordinator_events import LeaderRefused
+from tierledger.actors.coordinator_state import Leadership
+from tierledger.events.commands import Claim
+
+if TYPE_CHECKING:
+    from tierledger.actors.coordinator_events import CoordinatorBody
+    from tierledger.actors.coordinator_state import CoordinatorState
+    from tierledger.actors.messages import ClaimRefused
+
+
+class Refusal(NamedTuple):
+    """A host's word: the claim placed under `assignment` does not lead, `holder` does.
+
+    `is_served`: the host leads on for the holder; otherwise the leader's actor has ended.
+    """
+
+    assignment: int
+    holder: Claim | None
+    leader_epoch: int | None
+    import_cluster: str | None
+    recorded_time_ms: int | None
+    is_served: bool
+
+    @classmethod
+    def of(cls, refused: ClaimRefused) -> Refusal:
+        """What a host says of the effect `refused`."""
+        session = refused.session
+        if session is None:
+            return cls(refused.assignment, None, None, None, None, refused.is_served)
+        imports = session.import_cluster is not None
+        return cls(
+            assignment=refused.assignment,
+            holder=Claim(session.broker_id, *session.pair),
+            leader_epoch=session.leader_epoch,
+            import_cluster=session.import_cluster,
+            recorded_time_ms=refused.log_time_ms if imports else None,
+            is_served=refused.is_served,
+        )
+
+
+def leader_refused(
+    state: CoordinatorState, key: PartitionKey, refusal: Refusal
+) -> list[CoordinatorBody]:
+    """A host says that the claim in force was refused; nothing if another is by now."""
+    entry = state.partitions.get(key)
+    led = None if entry is None else entry.leadership
+    if led is None or led.assignment != refusal.assignment:
+        return []
+    if refusal.is_served and led.claim == refusal.holder:
+        return []  # It was given back already; the host says so until the next placement.
+    return [
+        LeaderRefused(
+            topic_id=key.topic_id,
+            partition=key.partition,
+            assignment=refusal.assignment,
+            holder=refusal.holder,
+            leader_epoch=refusal.leader_epoch,
+            import_cluster=refusal.import_cluster,
+            recorded_time_ms=refusal.recorded_time_ms,
+            is_served=refusal.is_served,
+        )
+    ]
+
+
+def give_back(state: CoordinatorState, key: PartitionKey, body: LeaderRefused) -> None:
+    """Put the claim in force that the log holds; none if its broker follows by now.
+
+    Where its leader runs on it keeps the number of the refused placement, which is the last
+    that the host was told; elsewhere it is placed anew.
+    """
+    entry = state.partitions.get(key)
+    led = None if entry is None else entry.leadership
+    if entry is None or led is None or led.assignment != body.assignment:
+        return
+    if not body.is_served:
+        state.seat(key, entry, LEADER, None)
+    entry.leadership = None
+    if body.holder is not None and body.holder[0] not in entry.followers:
+        entry.leadership = Leadership(
+            claim=Claim(*body.holder),
+            leader_epoch=body.leader_epoch,
+            import_cluster=body.import_cluster,
+            recorded_time_ms=body.recorded_time_ms,
+            assignment=body.assignment if body.is_served else 0,
+        )
+        entry.formers.pop(body.holder[0], None)
+    state.review(key, entry)

@@ -1,0 +1,24 @@
+"""An oracle that knows what a test says, when the test lets it answer."""
+
+import asyncio
+
+from tierledger.events.commands import LeaderVerdict
+from tierledger.events.identifiers import TopicIdPartition
+
+
+class FakeOracle:
+    """Answers at once with `verdict`; raises `error`; or hangs while `answers` is clear."""
+
+    def __init__(self, verdict: LeaderVerdict | None = None) -> None:
+        self.verdict = verdict
+        self.error: Exception | None = None
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.asked: list[TopicIdPartition] = []
+
+    async def leader_of(self, topic_id_partition: TopicIdPartition) -> LeaderVerdict | None:
+        self.asked.append(topic_id_partition)
+        await self.answers.wait()
+        if self.error is not None:
+            raise self.error
+        return self.verdict

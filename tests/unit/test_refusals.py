@@ -1,0 +1,153 @@
+"""A claim that the log refused: the coordinator puts the one in force that the log holds."""
+
+import pytest
+
+from tierledger.actors import coordinator as rules
+from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.coordinator_events import (
+    COORDINATOR_CODEC,
+    Announced,
+    CoordinatorBody,
+    HostStarted,
+    LeadersPlaced,
+)
+from tierledger.actors.coordinator_state import CoordinatorState, Leadership
+from tierledger.actors.messages import ClaimRefused
+from tierledger.actors.refusals import Refusal, leader_refused
+from tierledger.events.commands import Claim
+from tierledger.events.log_events import Event
+from tierledger.events.partition_state import Session
+
+KEY = PartitionKey(bytes(range(16)), 0)
+ITEM = (*KEY, "orders")
+HOLDER, LOSER = Claim(1, 1, 1), Claim(2, 1, 1)
+
+
+class World:
+    """A coordinator whose partition broker 1 leads, and that put broker 2's claim in force."""
+
+    def __init__(self) -> None:
+        self.state = CoordinatorState(b"")
+        self.note(HostStarted("host-0", 1, "p", "host-0/1"))
+        self.announce(HOLDER, 7)
+        self.note(LeadersPlaced("host-0", ((*KEY, 1),)))
+        self.announce(LOSER, None)
+        self.note(LeadersPlaced("host-0", ((*KEY, 2),)))
+
+    def note(self, body: CoordinatorBody) -> list[rules.HostWork]:
+        """Through bytes, as in the log."""
+        event = Event(self.state.next_position, 0, 0, -1, None, body)  # type: ignore[arg-type]
+        stored = COORDINATOR_CODEC.encode(event, b"")
+        (read,), _ = COORDINATOR_CODEC.decode([stored], event.position, b"")
+        return rules.evolve(self.state, read)
+
+    def announce(self, claim: Claim, epoch: int | None) -> None:
+        self.note(Announced(*claim, ((*ITEM, epoch, None),), (), (), None))
+
+    def follow(self, claim: Claim) -> list[rules.HostWork]:
+        return self.note(Announced(*claim, (), (ITEM,), (), None))
+
+    def hear(self, refusal: Refusal) -> int:
+        """How many events that led to."""
+        bodies = leader_refused(self.state, KEY, refusal)
+        for body in bodies:
+            self.note(body)
+        return len(bodies)
+
+    @property
+    def leadership(self) -> Leadership | None:
+        return self.state.partitions[KEY].leadership
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def refusal(*, is_served: bool, assignment: int = 2, cluster: str | None = None) -> Refusal:
+    session = Session(1, *HOLDER, 1, 7, cluster, True)
+    return Refusal.of(ClaimRefused(assignment, session, is_served, 500))
+
+
+def test_where_the_holder_is_served_its_claim_is_in_force_and_nothing_is_placed(
+    world: World,
+) -> None:
+    assert world.hear(refusal(is_served=True)) == 1
+
+    # Under the number that the host was told last, or a later loss there would be overheard.
+    assert world.leadership == Leadership(HOLDER, 7, None, None, 2)
+    assert world.state.partitions[KEY].leader_host == "host-0"
+    assert not world.state.unplaced
+
+
+def test_where_nobody_is_served_the_holder_is_placed_anew(world: World) -> None:
+    assert world.hear(refusal(is_served=False)) == 1
+
+    assert world.leadership == Leadership(HOLDER, 7, None, None, 0)
+    assert world.state.partitions[KEY].leader_host is None
+    assert list(world.state.unplaced) == [(KEY, LEADER)]
+
+
+@pytest.mark.parametrize("is_served", [True, False])
+def test_the_same_word_again_changes_nothing(world: World, is_served: bool) -> None:
+    said = refusal(is_served=is_served)
+
+    assert [world.hear(said), world.hear(said)] == [1, 0]
+
+
+def test_a_word_about_an_older_placement_changes_nothing(world: World) -> None:
+    assert world.hear(refusal(is_served=True, assignment=1)) == 0
+    assert world.leadership is not None
+    assert world.leadership.claim == LOSER
+
+
+def test_the_loss_of_the_leader_is_heard_after_a_refusal(world: World) -> None:
+    world.hear(refusal(is_served=True))
+
+    (lost,) = rules.leader_lost(world.state, KEY, 2)
+    world.note(lost)
+    assert world.leadership == Leadership(HOLDER, 7, None, None, 0)
+
+
+def test_the_holders_own_claim_refused_under_an_old_number_is_placed_under_a_newer(
+    world: World,
+) -> None:
+    world.announce(HOLDER._replace(announcement=2), 7)
+    world.note(LeadersPlaced("host-0", ((*KEY, 3),)))
+    claim = HOLDER._replace(announcement=2)
+    session = Session(5, *claim, 9, 7, None, True)
+
+    said = Refusal.of(ClaimRefused(3, session, is_served=False, log_time_ms=0))
+    assert world.hear(said) == 1
+    assert world.leadership == Leadership(claim, 7, None, None, 0)
+
+
+def test_nobody_leads_if_the_log_holds_no_session_or_its_broker_follows(world: World) -> None:
+    other = World()
+    world.hear(Refusal.of(ClaimRefused(2, None, is_served=False, log_time_ms=0)))
+    other.follow(HOLDER._replace(announcement=2))
+    other.hear(refusal(is_served=False))
+
+    assert world.leadership is None
+    assert other.leadership is None
+    assert not world.state.unplaced
+    assert (KEY, LEADER) not in other.state.unplaced
+
+
+def test_an_import_goes_on_at_the_logs_time(world: World) -> None:
+    world.hear(refusal(is_served=False, cluster="recorded"))
+
+    assert world.leadership == Leadership(HOLDER, 7, "recorded", 500, 0)
+
+
+def test_a_holder_that_resigns_while_another_waits_closes_its_own_session(
+    world: World,
+) -> None:
+    work = world.follow(HOLDER._replace(announcement=2))
+
+    assert [(one.host, [close.claim for close in one.closes]) for one in work] == [
+        ("host-0", [HOLDER])
+    ]
+    assert world.follow(HOLDER._replace(announcement=3)) == []  # It has said so.
+    assert world.leadership is not None
+    assert world.leadership.claim == LOSER
