@@ -1,0 +1,32 @@
+"""One thing that a history or a log shows and that must never happen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierledger.actors.calls import PartitionKey
+
+VIOLATIONS_MAX = 10
+"""Of one checker and partition; the first few tell the story, the rest are counted."""
+
+
+class Violation(NamedTuple):
+    """What was found, by which checker, about which partition and calls."""
+
+    checker: str
+    key: PartitionKey | None
+    message: str
+    operations: tuple[int, ...] = ()
+    """Numbers of the calls that show it."""
+
+
+def bounded(violations: Sequence[Violation]) -> list[Violation]:
+    """The first `VIOLATIONS_MAX`, the last of which says how many more there are."""
+    shown = list(violations[:VIOLATIONS_MAX])
+    more = len(violations) - len(shown)
+    if more:
+        shown[-1] = shown[-1]._replace(message=f"{shown[-1].message}; and {more} more")
+    return shown
