@@ -6,7 +6,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup demo test test-core test-ray test-long check format bench lock clean
+.PHONY: help setup postgresql demo test test-core test-ray test-long check format bench chaos lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -17,16 +17,19 @@ setup: ## make .venv what the lock says (at once if it is already)
 demo: setup ## show tierledger at work, from nothing
 	@scripts/demo.sh
 
-test: setup ## every test except the long ones
+postgresql:
+	@scripts/setup.sh --with-postgresql
+
+test: postgresql ## every test except the long ones
 	@$(PYTEST) -m "not long" --durations=10
 
-test-core: setup ## the tests that need no Ray: unit, contract, property
+test-core: postgresql ## the tests that need no Ray: unit, contract, property
 	@$(PYTEST) -m "not long and not ray"
 
-test-ray: setup ## the tests on a local Ray cluster
+test-ray: postgresql ## the tests on a local Ray cluster
 	@$(PYTEST) -m "ray and not long"
 
-test-long: setup ## every test, with ten thousand examples of each property
+test-long: postgresql ## every test, with ten thousand examples of each property
 	@$(PYTEST) --hypothesis-profile=nightly --timeout=7200 --durations=10
 
 check: setup ## format, lint, types and imports, in under a minute
@@ -41,6 +44,10 @@ format: setup ## write the code as `make check` wants it
 
 bench: setup ## measure
 	@$(BIN)/python -m tierledger.benchmarks
+
+chaos: postgresql ## kill and freeze a real service's processes for MINUTES (2) under load
+	@$(BIN)/python -m tierledger.simulation.chaos --minutes $(or $(MINUTES),2) \
+		--store $(or $(STORE),postgresql) $(if $(SEED),--seed $(SEED))
 
 lock: setup ## renew requirements.lock
 	@scripts/lock.sh

@@ -60,7 +60,19 @@ class PageCall(NamedTuple):
     cursor: str
 
 
-Call: TypeAlias = CommandCall | QueryCall | ReadyCall | PageCall
+class ResumeCall(NamedTuple):
+    """The result of an earlier call that was `Pending`."""
+
+    ticket: int
+
+
+class Pending(NamedTuple):
+    """Not a result yet: ask the same process for it with a `ResumeCall`."""
+
+    ticket: int
+
+
+Call: TypeAlias = CommandCall | QueryCall | ReadyCall | PageCall | ResumeCall
 
 
 class Answered(NamedTuple):

@@ -152,13 +152,17 @@ class AsyncRemoteLogMetadataManager:
         ]
         await self._roles_known().announce(leaders, followers, (), cluster)
 
+    def claim_to_lead(self, topic_id_partition: TopicIdPartition) -> cmd.Claim | None:
+        """The claim under which this broker writes to the partition; none if it may not."""
+        return self._roles_known().claim_to_lead(PartitionKey.of(topic_id_partition))
+
     async def is_ready(self, topic_id_partition: TopicIdPartition) -> bool:
         """Whether this broker's announcement is in force and its replica has caught up.
 
         True once the announcement is durable and the replica that this manager asks has
         applied the head of the log that stood then.
         """
-        return await self._roles_known().is_ready(PartitionKey.of(topic_id_partition))
+        return (await self._roles_known().are_ready([PartitionKey.of(topic_id_partition)]))[0]
 
     async def when_ready(self, partitions: Collection[TopicIdPartition]) -> None:
         """Return once all `partitions` are ready.
@@ -168,10 +172,15 @@ class AsyncRemoteLogMetadataManager:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._deadline_s
-        for tip in partitions:
-            while not await self.is_ready(tip):
-                if loop.time() > deadline:
-                    raise NotReady(f"{tip} was not ready within {self._deadline_s:g} s")
+        waiting = {PartitionKey.of(tip): tip for tip in partitions}
+        while waiting:
+            ready = await self._roles_known().are_ready(list(waiting))
+            items = zip(waiting.items(), ready, strict=True)
+            waiting = {key: tip for (key, tip), is_ready in items if not is_ready}
+            if waiting and loop.time() > deadline:
+                tip = next(iter(waiting.values()))
+                raise NotReady(f"{tip} was not ready within {self._deadline_s:g} s")
+            if waiting:
                 await asyncio.sleep(READY_PAUSE_S)
 
     # Writes.
@@ -242,7 +251,7 @@ class AsyncRemoteLogMetadataManager:
         command = make(claim, Origin(roles.broker_id, self._ids.request_id()))
         router = self._connected()
         position: int = await router.change(key, CommandCall(key, command))
-        self._seen[key] = max(self._seen.get(key, -1), position)
+        self.observe(tip, position)
         return position
 
     # Reads.
@@ -353,7 +362,7 @@ class AsyncRemoteLogMetadataManager:
             role or self._role(key),
             lambda role: QueryCall(key, role, query, position_min, timeout_ms),
         )
-        self._seen[key] = max(position_min, answered.position)
+        self.observe(tip, answered.position)
         return answered
 
     def _role(self, key: PartitionKey) -> str:

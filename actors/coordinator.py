@@ -1,4 +1,4 @@
-"""The coordinator's rules: what notifications lead to, and who serves what.
+"""The coordinator's rules: what notifications lead to. For places see `coordinator_placement`.
 
 It proposes; the partitions' logs decide. Its own state is the fold of its own log, which any
 number of coordinators may append to: each decides on the whole log, and an append that finds
@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from tierledger.actors import coordinator_events as ev
 from tierledger.actors.calls import FOLLOWER, LEADER, CloseCall, PartitionKey, Placement
+from tierledger.actors.coordinator_state import Entry, Leadership
 from tierledger.actors.messages import Assignment
+from tierledger.actors.refusals import give_back
 from tierledger.events.commands import Claim
 from tierledger.events.errors import Fenced, InvalidArgument
 
 if TYPE_CHECKING:
-    from tierledger.actors.coordinator_events import (
-        Announcement,
-        CoordinatorBody,
-        CoordinatorState,
-        Entry,
-    )
+    from tierledger.actors.coordinator_events import Announcement, CoordinatorBody
+    from tierledger.actors.coordinator_state import CoordinatorState
     from tierledger.events.log_events import Event
 
 
@@ -52,7 +50,12 @@ def announce(state: CoordinatorState, given: Announcement) -> list[CoordinatorBo
             f"the newest is {registered}"
         )
     last = state.announced.get(given.broker_id, (0, 0))
-    if (given.incarnation, given.number) < max(last, (registered, 0)):
+    if given.incarnation < registered:
+        raise Fenced(
+            f"broker {given.broker_id} registered anew, as incarnation {registered}; "
+            f"incarnation {given.incarnation} speaks for it no more"
+        )
+    if (given.incarnation, given.number) < last:
         raise Fenced(
             f"broker {given.broker_id} announced {(given.incarnation, given.number)} "
             f"after {last}"
@@ -123,54 +126,25 @@ def _hosts(state: CoordinatorState, broker_id: int, item: ev.Item) -> bool:
     )
 
 
-def place(state: CoordinatorState) -> list[CoordinatorBody]:
-    """Places for every partition that is announced and served nowhere; none without hosts.
-
-    A host serves what it has; the rest goes to the host with the least, followers away from
-    their leaders where there is a choice.
-    """
-    if not state.hosts:
-        return []
-    load = dict.fromkeys(sorted(state.hosts), 0)
-    for entry in state.partitions.values():
-        for host in (entry.leader_host, entry.follower_host):
-            if host in load:
-                load[host] += 1
-    leaders: dict[str, list[tuple[bytes, int, int]]] = {}
-    followers: dict[str, list[tuple[bytes, int]]] = {}
-    number = state.assignment
-    for key, entry in state.partitions.items():
-        led = entry.leadership
-        home = entry.leader_host
-        if led is not None and led.assignment == 0:
-            number += 1
-            home = home or entry.follower_host or min(load, key=lambda host: (load[host], host))
-            load[home] += 1
-            leaders.setdefault(home, []).append((*key, number))
-        if entry.followers and entry.follower_host is None:
-            away = [host for host in load if host != home] or list(load)
-            chosen = min(away, key=lambda host: (load[host], host))
-            load[chosen] += 1
-            followers.setdefault(chosen, []).append(key)
-    return [
-        *(ev.LeadersPlaced(host, tuple(placed)) for host, placed in sorted(leaders.items())),
-        *(
-            ev.FollowersPlaced(host, tuple(placed))
-            for host, placed in sorted(followers.items())
-        ),
-    ]
-
-
-def host_started(state: CoordinatorState, host: str, process: str) -> list[CoordinatorBody]:
-    """A new process serves under the name `host`; what an earlier one served is lost first."""
+def host_started(
+    state: CoordinatorState, host: str, process: str, address: str
+) -> list[CoordinatorBody]:
+    """A new process serves as `host`; what an earlier one served is lost first."""
     if state.hosts.get(host) == process:
         return []
-    return [*host_lost(state, host), ev.HostStarted(host, state.generation + 1, process)]
+    number = address.rpartition("/")[2]
+    generation = max(
+        state.generations.get(host, 0) + 1, int(number) if number.isdecimal() else 0
+    )
+    return [*host_lost(state, host), ev.HostStarted(host, generation, process, address)]
 
 
-def host_lost(state: CoordinatorState, host: str) -> list[CoordinatorBody]:
-    """The process behind `host` is gone."""
-    return [ev.HostLost(host)] if host in state.hosts else []
+def host_lost(
+    state: CoordinatorState, host: str, process: str | None = None
+) -> list[CoordinatorBody]:
+    """The process behind `host` is gone; nothing if by now it is another than `process`."""
+    known = state.hosts.get(host)
+    return [] if known is None or process not in {None, known} else [ev.HostLost(host)]
 
 
 def evolve(state: CoordinatorState, event: Event) -> list[HostWork]:
@@ -188,13 +162,16 @@ def evolve(state: CoordinatorState, event: Event) -> list[HostWork]:
             work = _followers_placed(state, body)
         case ev.LeaderLost():
             _leader_lost(state, body)
+        case ev.LeaderRefused():
+            give_back(state, PartitionKey(body.topic_id, body.partition), body)
         case ev.HostStarted():
             state.hosts[body.host] = body.process
-            state.generation = body.generation
+            state.addresses[body.host] = body.address
+            state.generations[body.host] = body.generation
         case ev.HostLost():
             _host_lost(state, body.host)
         case ev.PartitionForgotten():
-            state.partitions.pop(PartitionKey(body.topic_id, body.partition), None)
+            _forgotten(state, PartitionKey(body.topic_id, body.partition))
     state.next_position = event.position + 1
     return work
 
@@ -206,7 +183,11 @@ def _announced(state: CoordinatorState, body: ev.Announced) -> list[HostWork]:
     for topic_id, partition, topic, leader_epoch, recorded in body.leaders:
         entry = _entry(state, PartitionKey(topic_id, partition), topic)
         entry.followers.pop(body.broker_id, None)
-        entry.leadership = ev.Leadership(claim, leader_epoch, body.import_cluster, recorded, 0)
+        if entry.leadership is not None:
+            entry.formers[entry.leadership.claim.broker_id] = entry.leadership.claim
+        entry.formers.pop(body.broker_id, None)
+        entry.leadership = Leadership(claim, leader_epoch, body.import_cluster, recorded, 0)
+        state.review(PartitionKey(topic_id, partition), entry)
     for topic_id, partition, topic in body.followers:
         key = PartitionKey(topic_id, partition)
         entry = _entry(state, key, topic)
@@ -215,44 +196,52 @@ def _announced(state: CoordinatorState, body: ev.Announced) -> list[HostWork]:
         if entry.follower_host is not None:
             placed = _following(key, entry, claim)
             work.append(HostWork(entry.follower_host, (placed,)))
+        state.review(key, entry)
     for topic_id, partition, topic in body.stopped:
         key = PartitionKey(topic_id, partition)
         entry = _entry(state, key, topic)
         work += _resign(key, entry, body.broker_id)
         entry.followers.pop(body.broker_id, None)
-        work += _release(key, entry)
+        work += _release(state, key, entry)
+        state.review(key, entry)
     return work
 
 
 def _entry(state: CoordinatorState, key: PartitionKey, topic: str) -> Entry:
     entry = state.partitions.get(key)
     if entry is None:
-        entry = state.partitions[key] = ev.Entry(topic)
+        entry = state.partitions[key] = Entry(topic)
     return entry
 
 
 def _resign(key: PartitionKey, entry: Entry, broker_id: int) -> list[HostWork]:
     """The broker leads no more; its own session closes, and no other."""
     led = entry.leadership
-    if led is None or led.claim.broker_id != broker_id:
+    claim = entry.formers.pop(broker_id, None)
+    if led is not None and led.claim.broker_id == broker_id:
+        entry.leadership, claim = None, led.claim
+    if claim is None or entry.leader_host is None:
         return []
-    entry.leadership = None
-    if entry.leader_host is None:
-        return []
-    return [HostWork(entry.leader_host, (), (CloseCall(key, led.claim),))]
+    return [HostWork(entry.leader_host, (), (CloseCall(key, claim),))]
 
 
-def _release(key: PartitionKey, entry: Entry) -> list[HostWork]:
+def _release(state: CoordinatorState, key: PartitionKey, entry: Entry) -> list[HostWork]:
     """Once no broker hosts the partition its actors go; nothing is deleted."""
     if entry.is_hosted:
         return []
-    work = [
-        HostWork(host, (Placement(key, entry.topic, role, None),))
-        for host, role in ((entry.leader_host, LEADER), (entry.follower_host, FOLLOWER))
-        if host is not None
-    ]
-    entry.leader_host = entry.follower_host = None
+    work = []
+    for host, role in ((entry.leader_host, LEADER), (entry.follower_host, FOLLOWER)):
+        if host is not None:
+            work.append(_released(state, key, entry, host, role))
+            state.seat(key, entry, role, None)
     return work
+
+
+def _released(
+    state: CoordinatorState, key: PartitionKey, entry: Entry, host: str, role: str
+) -> HostWork:
+    released = Placement(key, entry.topic, role, None, until=state.assignment)
+    return HostWork(host, (released,))
 
 
 def _following(key: PartitionKey, entry: Entry, claim: Claim) -> Placement:
@@ -281,39 +270,56 @@ def _leaders_placed(state: CoordinatorState, body: ev.LeadersPlaced) -> list[Hos
         entry = state.partitions[key]
         if entry.leadership is None:
             continue  # Resigned in the same batch.
-        entry.leader_host = body.host
+        state.seat(key, entry, LEADER, body.host)
         entry.leadership = entry.leadership._replace(assignment=number)
+        state.review(key, entry)
         placements.append(_leading(key, entry))
     return [HostWork(body.host, tuple(placements))] if placements else []
 
 
 def _followers_placed(state: CoordinatorState, body: ev.FollowersPlaced) -> list[HostWork]:
     placements = []
+    work: list[HostWork] = []
     for topic_id, partition in body.partitions:
         key = PartitionKey(topic_id, partition)
         entry = state.partitions[key]
-        entry.follower_host = body.host
+        former = entry.follower_host
+        if former is not None and former != body.host:
+            work.append(_released(state, key, entry, former, FOLLOWER))
+        state.seat(key, entry, FOLLOWER, body.host)
+        state.review(key, entry)
         placements += [_following(key, entry, claim) for claim in entry.followers.values()]
-    return [HostWork(body.host, tuple(placements))] if placements else []
+    return [*work, HostWork(body.host, tuple(placements))] if placements else work
 
 
 def _leader_lost(state: CoordinatorState, body: ev.LeaderLost) -> None:
-    entry = state.partitions.get(PartitionKey(body.topic_id, body.partition))
+    key = PartitionKey(body.topic_id, body.partition)
+    entry = state.partitions.get(key)
     led = None if entry is None else entry.leadership
     if entry is not None and led is not None and led.assignment == body.assignment:
         entry.leadership = led._replace(assignment=0)
-        entry.leader_host = None
+        state.seat(key, entry, LEADER, None)
+        state.review(key, entry)
 
 
 def _host_lost(state: CoordinatorState, host: str) -> None:
     state.hosts.pop(host, None)
-    for entry in state.partitions.values():
-        if entry.leader_host == host:
-            entry.leader_host = None
-            if entry.leadership is not None:
-                entry.leadership = entry.leadership._replace(assignment=0)
-        if entry.follower_host == host:
-            entry.follower_host = None
+    state.addresses.pop(host, None)
+    for key, role in list(state.seats.get(host, ())):
+        entry = state.partitions[key]
+        state.seat(key, entry, role, None)
+        if role == LEADER and entry.leadership is not None:
+            entry.leadership = entry.leadership._replace(assignment=0)
+        state.review(key, entry)
+    state.seats.pop(host, None)
+
+
+def _forgotten(state: CoordinatorState, key: PartitionKey) -> None:
+    entry = state.partitions.pop(key, None)
+    if entry is not None:
+        for role in (LEADER, FOLLOWER):
+            state.seat(key, entry, role, None)
+        state.review(key, Entry(entry.topic))
 
 
 def leader_lost(
@@ -330,10 +336,10 @@ def leader_lost(
 def standing_work(state: CoordinatorState, host: str) -> HostWork:
     """All that `host` has to serve, for a coordinator that starts anew; repeats do nothing."""
     placements: list[Placement] = []
-    for key, entry in state.partitions.items():
-        led = entry.leadership
-        if entry.leader_host == host and led is not None and led.assignment:
-            placements.append(_leading(key, entry))
-        if entry.follower_host == host:
+    for key, role in state.seats.get(host, ()):
+        entry = state.partitions[key]
+        if role == FOLLOWER:
             placements += [_following(key, entry, claim) for claim in entry.followers.values()]
+        elif entry.leadership is not None and entry.leadership.assignment:
+            placements.append(_leading(key, entry))
     return HostWork(host, tuple(placements))

@@ -1,10 +1,9 @@
-"""What the coordinator knows, as events of its own log and the state they fold to."""
+"""What the coordinator decides, as events of its own log; see `coordinator_state`."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from tierledger.actors.calls import PartitionKey
 from tierledger.events.commands import Claim
 from tierledger.events.event_codec import EventCodec
 
@@ -74,6 +73,8 @@ class HostStarted(NamedTuple):
     generation: int
     process: str
     """What the process calls itself; a restarted one has another name."""
+    address: str
+    """Under what it is found; before version 2 that was the host's name."""
 
 
 class HostLost(NamedTuple):
@@ -88,6 +89,21 @@ class LeaderLost(NamedTuple):
     topic_id: bytes
     partition: int
     assignment: int
+
+
+class LeaderRefused(NamedTuple):
+    """The log refused the claim placed under `assignment`, and holds `holder`'s session."""
+
+    topic_id: bytes
+    partition: int
+    assignment: int
+    holder: Claim | None
+    """None if no session is open."""
+    leader_epoch: int | None
+    import_cluster: str | None
+    recorded_time_ms: int | None
+    is_served: bool
+    """Whether the actor that was to lead leads on for the holder; otherwise it has ended."""
 
 
 class PartitionForgotten(NamedTuple):
@@ -105,6 +121,7 @@ CoordinatorBody: TypeAlias = (
     | HostStarted
     | HostLost
     | LeaderLost
+    | LeaderRefused
     | PartitionForgotten
 )
 
@@ -114,45 +131,18 @@ COORDINATOR_CODEC = EventCodec(
         (2, Announced, 1),
         (3, LeadersPlaced, 1),
         (4, FollowersPlaced, 1),
-        (5, HostStarted, 1),
+        (5, HostStarted, 2),
         (6, HostLost, 1),
         (7, LeaderLost, 1),
         (8, PartitionForgotten, 1),
-    )
+        (9, LeaderRefused, 1),
+    ),
+    {(5, 1): lambda fields: [*fields, fields[0]]},
 )
 
 
-class Leadership(NamedTuple):
-    """Who leads a partition, as announced."""
-
-    claim: Claim
-    leader_epoch: int | None
-    import_cluster: str | None
-    recorded_time_ms: int | None
-    assignment: int
-    """Number of the placement that is to open its session; 0 until it is placed."""
-
-
-class Entry:
-    """One partition as the coordinator knows it."""
-
-    __slots__ = ("follower_host", "followers", "leader_host", "leadership", "topic")
-
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
-        self.leadership: Leadership | None = None
-        self.leader_host: str | None = None
-        """Where the leader actor runs; it stays while nobody leads, to take the next claim."""
-        self.followers: dict[int, Claim] = {}
-        self.follower_host: str | None = None
-
-    @property
-    def is_hosted(self) -> bool:
-        return self.leadership is not None or bool(self.followers)
-
-
 class Route(NamedTuple):
-    """Where a partition is served: host names, and whether it is known at all."""
+    """Where a partition is served (addresses of hosts), and whether it is known at all."""
 
     known: bool
     leader_host: str | None
@@ -160,32 +150,3 @@ class Route(NamedTuple):
     leader: Claim | None
     topic: str = ""
     followers: tuple[Claim, ...] = ()
-
-
-class CoordinatorState:
-    """The fold of the coordinator's log. Only `evolve` changes it."""
-
-    def __init__(self, chain_hash: bytes) -> None:
-        self.next_position = 0
-        self.chain_hash = chain_hash
-        self.incarnations: dict[int, int] = {}
-        self.announced: dict[int, tuple[int, int]] = {}
-        self.partitions: dict[PartitionKey, Entry] = {}
-        self.hosts: dict[str, str] = {}
-        """Host to the process that serves under its name."""
-        self.generation = 0
-        self.assignment = 0
-
-    def route(self, key: PartitionKey) -> Route:
-        entry = self.partitions.get(key)
-        if entry is None:
-            return Route(known=False, leader_host=None, follower_host=None, leader=None)
-        led = entry.leadership
-        return Route(
-            known=True,
-            leader_host=entry.leader_host,
-            follower_host=entry.follower_host,
-            leader=None if led is None else led.claim,
-            topic=entry.topic,
-            followers=tuple(entry.followers.values()),
-        )

@@ -1,48 +1,52 @@
-"""The coordinator at work: takes requests one by one, keeps its log, tells hosts, watches them.
+"""The coordinator at work: takes requests, keeps its log, and has hosts do what it says.
 
-Everything it decides is in `coordinator`; everything it knows is in its log. It may die at any
-line: the next one reads the log, asks which hosts live, and repeats the standing work.
+Everything it decides is in `coordinator` and `coordinator_placement`; everything it knows is in
+its log. It may die at any line: the next one reads the log, asks which hosts live, and repeats
+the standing work.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from tierledger.actors import coordinator as rules
+from tierledger.actors import coordinator_placement as placement
 from tierledger.actors.calls import PartitionKey
-from tierledger.actors.coordinator_events import (
-    COORDINATOR_CODEC,
-    Announcement,
-    CoordinatorBody,
-    CoordinatorState,
-    Route,
-)
+from tierledger.actors.coordinator_events import Announcement, Route
+from tierledger.actors.coordinator_fleet import BACKOFF_MIN_S, Fleet, Running
+from tierledger.actors.coordinator_log import CoordinatorLog
+from tierledger.actors.coordinator_placement import PARTITIONS_PER_HOST, WRITER
+from tierledger.actors.coordinator_report import coordinator_report
+from tierledger.actors.coordinator_requests import Decide, Requests
 from tierledger.actors.hosted_backend import HostedBackend
-from tierledger.events.errors import CorruptLog, NotReady, OutcomeUnknown, RemoteStorageError
-from tierledger.events.event_codec import chain, genesis
-from tierledger.events.log_events import Event
-from tierledger.storage.backend import CreateOutcome
+from tierledger.actors.refusals import Refusal, leader_refused
+from tierledger.events.errors import (
+    NotReady,
+    OutcomeUnknown,
+    RemoteStorageError,
+    RetryableError,
+    StorageUnavailable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tierledger.actors.coordinator import HostWork
+    from tierledger.actors.coordinator_events import CoordinatorBody
+    from tierledger.actors.coordinator_state import CoordinatorState
     from tierledger.actors.ports import Clock, HostHandle, HostLauncher
+    from tierledger.storage.backend import MetadataStorageBackend
     from tierledger.storage.keys import MetadataKeyFactory
     from tierledger.storage.serde import MetadataSerDe
 
-WATCH_INTERVAL_S = 0.2
-"""How often hosts are asked whether they live."""
+START_WAIT_S = 10.0
+"""How long a coordinator that starts waits for all of its hosts; one of them is enough."""
 
-PINGS_MISSED = 10
-"""Unanswered pings (each of a second at most) after which a silent host is replaced."""
-
-PING_TIMEOUT_S = 1.0
-
-BATCHES_PER_READ = 500
+START_PAUSE_S = 0.02
 
 _log = structlog.get_logger("tierledger.coordinator")
 
@@ -50,7 +54,7 @@ _log = structlog.get_logger("tierledger.coordinator")
 class CoordinatorService:
     """Made on a running loop; `start` before anything else."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - What a coordinator is made of, all by name.
         self,
         *,
         cluster_id: str,
@@ -58,62 +62,111 @@ class CoordinatorService:
         serde: MetadataSerDe,
         launcher: HostLauncher,
         clock: Clock,
-        host_names: Sequence[str] = ("host-0",),
+        hosts: int = 1,
+        partitions_per_host: int = PARTITIONS_PER_HOST,
+        identity: bytes | None = None,
+        backend: MetadataStorageBackend | None = None,
+        reader: MetadataStorageBackend | None = None,
+        give_up: Callable[[], None] = lambda: None,
     ) -> None:
-        self._cluster_id = cluster_id
-        self._keys = keys
-        self._serde = serde
+        """What a coordinator is made of; `start` brings it up.
+
+        Args:
+            cluster_id: Whose log it keeps.
+            keys: Names the log's batches.
+            serde: Turns them into bytes.
+            launcher: Starts, finds and ends hosts.
+            clock: For the time in the log.
+            hosts: How many are started, whatever they have to serve.
+            partitions_per_host: Room of each.
+            identity: Tells this coordinator's appends from another's.
+            backend: The store, where many may write; none: `host-0` writes for all.
+            reader: In that case, the store for reading, where it can be opened here.
+            give_up: Ends the process, or what stands for it, after a failure nobody foresaw.
+        """
+        self.give_up = give_up
         self._launcher = launcher
+        self._keys = keys
         self._clock = clock
-        self._host_names = tuple(host_names)
-        self._hosts: dict[str, HostHandle] = {}
-        self._backend = HostedBackend(self._writer)
-        self._state = CoordinatorState(genesis(cluster_id, b"coordinator", 0))
-        self._untold: dict[str, list[HostWork]] = {}
-        self._next_batch = 0
-        self._turn = asyncio.Lock()  # One request at a time: each decides on all before it.
-        self._watch: asyncio.Task[None] | None = None
+        self._hosts_wanted = hosts
+        self._partitions_per_host = partitions_per_host
+        self._backend = backend or HostedBackend(self._writer, reader)
+        self._can_read = backend is not None or reader is not None
+        self._log = CoordinatorLog(cluster_id, keys, serde, clock, self._backend, identity)
+        self._requests = Requests(self._log)
+        self._fleet = Fleet(launcher, self, WRITER if backend is None else None)
+        self._heard_ms: dict[str, int] = {}
+        self._behind: dict[str, tuple[PartitionKey, ...]] = {}
+        self._has_room = True
+        self._adopting: dict[str, str] = {}
+        """Host to the process that somebody else started, or this coordinator found."""
+        self._given_up: dict[str, str] = {}
+        self._losing: list[str] = []
+        """Processes whose end is being noted."""
+
+    @property
+    def _state(self) -> CoordinatorState:
+        return self._log.state
 
     async def start(self) -> None:
-        """Start the hosts, read the log, and let everybody take up what they had."""
-        for name in self._host_names:
-            self._hosts[name] = await self._launcher.launch(name)
-        async with self._turn:
-            await self._read_log()  # What it led to is repeated as standing work.
-            for name, host in self._hosts.items():
-                await self._host_joined(name, host)
-            await self._place()
-        self._watch = asyncio.get_running_loop().create_task(self._watch_hosts())
+        """Start the hosts, read the log, and let everybody take up what they had.
+
+        Raises:
+            StoreRefused: The store cannot be opened.
+        """
+        if self._can_read:
+            await self._log.read_on()
+        writer = await self._writer_found() if self._fleet.writer else None
+        await self._log.read_on()
+        self._log.take_work()  # What it led to is repeated as standing work.
+        self._fleet.spawn(self._work())
+        names = [name for name in self._state.hosts if writer is None or name != writer.name]
+        if writer is not None:
+            await self._take_on(writer)
+        await asyncio.gather(*(self._adopt(name) for name in names))
+        self._requests.nudge()  # To place what finds its hosts gone, and to start others.
+        self._supply()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(START_WAIT_S):
+                while len(self._state.hosts) < self._hosts_wanted:  # noqa: ASYNC110
+                    await asyncio.sleep(START_PAUSE_S)
 
     async def close(self) -> None:
         """Stop watching; hosts are left to whoever launched them."""
-        if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.gather(self._watch, return_exceptions=True)
+        await self._fleet.close()
+        self._requests.abandon(NotReady("the coordinator is being closed"))
 
-    def _writer(self) -> HostHandle:
-        if not self._hosts:
-            raise NotReady("no host is running")
-        return self._hosts[self._host_names[0]]
+    async def _writer(self) -> HostHandle:
+        running = self._fleet.running.get(WRITER)
+        if running is None:
+            raise StorageUnavailable("the host that writes is being replaced")
+        return running.handle
 
     # Requests.
 
     async def register(self, broker_id: int) -> int:
         """A new incarnation for `broker_id`, greater than all before; durable."""
-        await self._request(lambda: rules.register(self._state, broker_id))
-        return self._state.incarnations[broker_id]
+        given: list[int] = []
+
+        def decide(state: CoordinatorState) -> list[CoordinatorBody]:
+            given[:] = [state.incarnations.get(broker_id, 0) + 1]
+            return rules.register(state, broker_id)
+
+        await self._requests.put(decide)
+        return given[0]
 
     async def announce(self, announcement: Announcement) -> None:
-        """Take an announcement: durable, and told to the hosts, when this returns.
+        """Take an announcement: durable when this returns; hosts hear of it soon after.
 
         Raises:
             Fenced: The broker has registered or announced something newer; nothing changed.
+            Overloaded: Too much waits; nothing changed.
         """
         given = Announcement(*announcement)
         for item in rules.outranked(self._state, given):
             tip = PartitionKey(item[0], item[1]).named(item[2])
             _log.warning("alarm", kind="Fenced", partition=str(tip), broker=given.broker_id)
-        await self._request(lambda: rules.announce(self._state, given))
+        await self._requests.put(lambda state: rules.announce(state, given))
 
     async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
         """Where each partition is served now; a partition with a log is known for ever."""
@@ -128,189 +181,195 @@ class CoordinatorService:
             routes.append(route)
         return routes
 
+    async def hosts(self) -> dict[str, str]:
+        """The hosts that are believed to live, and where each is found."""
+        running = self._fleet.running
+        return {name: running[name].address for name in sorted(running)}
+
     async def status(self) -> dict[str, Any]:
         """Hosts, partitions and brokers as the coordinator knows them."""
-        return {
-            "position": self._state.next_position - 1,
-            "hosts": dict(self._state.hosts),
-            "brokers": {
-                broker: {"incarnation": number, "announced": self._state.announced.get(broker)}
-                for broker, number in sorted(self._state.incarnations.items())
-            },
-            "partitions": len(self._state.partitions),
-        }
+        now_ms, starting = self._clock.now_ms(), list(self._fleet.starting)
+        return coordinator_report(self._state, self._heard_ms, now_ms, starting)
 
-    async def _request(self, decide: Callable[[], list[CoordinatorBody]]) -> None:
-        async with self._turn:
-            while True:
-                refusal: RemoteStorageError | None = None
-                bodies: list[CoordinatorBody] = []
-                try:
-                    bodies = decide()
-                except RemoteStorageError as error:
-                    refusal = error
-                if bodies and await self._append(bodies):
-                    break
-                # What appends nothing is a read: it may be said at the end of the log only.
-                if not bodies and not await self._reads_on():
-                    if refusal is not None:
-                        raise refusal
-                    return
-            await self._place()
+    async def _work(self) -> None:
+        while True:
+            requests = await self._requests.take()
+            await self._requests.carry_out(requests)
+            self._tell()
+            try:
+                await self._place()
+            except RemoteStorageError as error:
+                # The next ping of any host comes back to it.
+                _log.warning("nothing was placed", error=str(error))
+            for request in requests:
+                request.settle()
 
     async def _place(self) -> None:
-        while bodies := rules.place(self._state):
-            if await self._append(bodies):
-                return
+        behind = {key for keys in self._behind.values() for key in keys}
+        while bodies := placement.place(self._state, self._partitions_per_host, behind):
+            placed = await self._log.append(bodies)
+            self._tell()
+            if placed:
+                break
+        self._supply()
 
-    # The log.
-
-    async def _reads_on(self) -> bool:
-        """Whether another coordinator has written meanwhile; that is taken over then."""
-        known = self._next_batch
-        await self._tell(await self._read_log())
-        return self._next_batch > known
-
-    async def _read_log(self) -> list[HostWork]:
-        """Read on to the end of the log; what hosts have to be told because of it."""
-        prefix, key_of = self._keys.coordinator_log(), self._keys.coordinator_batch
-        works: list[HostWork] = []
-        while True:
-            number = self._next_batch
-            after = key_of(number - 1) if number else None
-            found = await self._backend.get_like(prefix, after=after, limit=BATCHES_PER_READ)
-            for expected, (key, value) in enumerate(found, number):
-                if key != key_of(expected):
-                    raise CorruptLog(f"coordinator: expected batch {expected}, got {key}")
-                works += self._evolve(value)
-            if len(found) < BATCHES_PER_READ:
-                return works
-
-    def _evolve(self, value: bytes) -> list[HostWork]:
-        state = self._state
-        first, _, stored = self._serde.deserialize("batch", value)
-        events, state.chain_hash = COORDINATOR_CODEC.decode(
-            stored, state.next_position, state.chain_hash
-        )
-        if first != events[0].position:
-            raise CorruptLog(f"coordinator: batch {self._next_batch} starts at {first}")
-        self._next_batch += 1
-        return [work for event in events for work in rules.evolve(state, event)]
-
-    async def _append(self, bodies: list[CoordinatorBody]) -> bool:
-        """Make `bodies` durable and act on them; false if another coordinator was first."""
-        value = self._encode(bodies)
-        key = self._keys.coordinator_batch(self._next_batch)
-        try:
-            (outcome,) = await self._backend.create_each([(key, value)])
-        except OutcomeUnknown:
-            outcome = CreateOutcome.EXISTS
-        if outcome is CreateOutcome.EXISTS:
-            stored = await self._read_slot(key)
-            if stored is None:
-                return await self._append(bodies)
-            if stored != value:
-                await self._reads_on()  # Who wrote it may have died before telling anybody.
-                return False
-        await self._tell(self._evolve(value))
-        return True
-
-    async def _read_slot(self, key: str) -> bytes | None:
-        while True:
-            try:
-                return await self._backend.get(key)
-            except (OutcomeUnknown, NotReady):
-                await self._revive_writer()
-
-    def _encode(self, bodies: list[CoordinatorBody]) -> bytes:
-        position, previous = self._state.next_position, self._state.chain_hash
-        stored = []
-        for offset, body in enumerate(bodies):
-            event = Event(position + offset, 0, self._clock.now_ms(), -1, None, body)  # type: ignore[arg-type]
-            stored.append(COORDINATOR_CODEC.encode(event, previous))
-            previous = chain(stored[-1])
-        return self._serde.serialize("batch", [position, len(stored), stored])
+    def _tell(self) -> None:
+        works = self._log.take_work()
+        for name in list(self._state.hosts):
+            self._follow_the_log(name)
+        self._fleet.tell(works)
 
     # Hosts.
 
-    async def _tell(self, works: list[HostWork]) -> None:
-        for work in works:
-            host = self._hosts.get(work.host)
-            if host is None:
-                continue
-            try:
-                if work.closes:
-                    await host.close_sessions(work.closes)
-                if work.placements:
-                    await host.place(work.placements)
-            except RemoteStorageError as error:
-                # The watch finds out whether it lives; a living one is told again then.
-                self._untold.setdefault(work.host, []).append(work)
-                _log.warning("a host was not told", host=work.host, error=str(error))
+    async def _writer_found(self) -> Running:
+        """The writing host, running; started if it does not."""
+        former = self._state.hosts.get(WRITER)
+        running = await self._find(WRITER)
+        if running is None:
+            address = self._state.addresses.get(WRITER)
+            if address is not None:
+                await self._launcher.end(address, former)
+            running = await self._fleet.launch(
+                WRITER, placement.next_address(self._state, WRITER)
+            )
+        self._fleet.add(running)
+        return running
 
-    async def _host_joined(self, name: str, host: HostHandle) -> None:
-        said = await host.ping()
-        self._untold.pop(name, None)
-        while bodies := rules.host_started(self._state, name, said["process"]):
-            if await self._append(bodies):
-                break
+    async def _find(self, name: str) -> Running | None:
+        address = self._state.addresses.get(name)
+        if address is None:
+            return None
+        return await self._fleet.find(name, address, self._state.hosts[name])
+
+    async def _take_on(self, running: Running) -> None:
+        """Let a host that lived before this coordinator take up, or go on with, its work."""
+        if self._fleet.running.get(running.name) is not running:
+            self._fleet.add(running)
+        if self._state.hosts.get(running.name) == running.process:
+            self._fleet.tell([rules.standing_work(self._state, running.name)])
         else:
-            await self._tell([rules.standing_work(self._state, name)])
+            await self.joined(running)
 
-    async def _watch_hosts(self) -> None:
-        missed = dict.fromkeys(self._host_names, 0)
-        while True:
-            await asyncio.sleep(WATCH_INTERVAL_S)
-            for name in self._host_names:
-                try:
-                    missed[name] = await self._look_at(name, missed[name])
-                except RemoteStorageError as error:
-                    # Whatever it was, the next round meets it again; the watch must not end.
-                    _log.warning("a look at a host failed", host=name, error=str(error))
+    def _follow_the_log(self, name: str) -> None:
+        """Another coordinator may have replaced a host; use what it started."""
+        running = self._fleet.running.get(name)
+        process = self._state.hosts[name]
+        if running is not None and running.process != process and self._is_older(running):
+            self._fleet.drop(running)
+            running = None
+        if running is not None or name in self._fleet.starting:
+            return
+        if process == self._given_up.get(name):
+            # That it had started came to the log after its end.
+            self._fleet.spawn(self._give_up(name, process))
+        elif process != self._adopting.get(name):
+            self._fleet.spawn(self._adopt(name))
 
-    async def _look_at(self, name: str, missed: int) -> int:
-        """How many pings in a row the host has missed now."""
+    def _is_older(self, running: Running) -> bool:
+        """Whether the log knows a later process of that host."""
+        address = self._state.addresses.get(running.name)
+        return address is not None and _number(address) > _number(running.address)
+
+    async def _adopt(self, name: str) -> None:
+        """Take over a host that this coordinator did not start, or note that it is gone."""
+        if name not in self._state.hosts:
+            return  # Another coordinator noted its end meanwhile.
+        process, address = self._state.hosts[name], self._state.addresses[name]
+        self._adopting[name] = process
         try:
-            async with asyncio.timeout(PING_TIMEOUT_S):
-                said = await self._hosts[name].ping()
-        except TimeoutError:
-            if missed + 1 < PINGS_MISSED:
-                return missed + 1
-            await self._replace(name)
-        except RemoteStorageError:
-            await self._replace(name)
+            running = await self._find(name)
+        finally:
+            self._adopting.pop(name, None)  # Another look at the same host was faster.
+        if self._state.hosts.get(name) != process or name in self._fleet.running:
+            return
+        if running is not None:
+            await self._take_on(running)
         else:
-            await self._heard_from(name, said)
-        return 0
+            self._given_up[name] = process
+            self._fleet.spawn(self._fleet.end(address, process))
+            await self._lost(name, process)
 
-    async def _heard_from(self, name: str, said: dict[str, Any]) -> None:
-        async with self._turn:
-            if self._state.hosts.get(name) != said["process"]:
-                await self._host_joined(name, self._hosts[name])
-            await self._tell(self._untold.pop(name, []))
-            for key, assignment in said["lost"]:
-                while bodies := rules.leader_lost(self._state, PartitionKey(*key), assignment):
-                    if await self._append(bodies):
-                        break
-            await self._place()
+    def _supply(self) -> None:
+        """Start the hosts that should be there and are not."""
+        busy = [*self._fleet.starting, *self._fleet.running]
+        starting = [name for name in busy if name not in self._state.hosts]
+        for name in placement.hosts_wanted(
+            self._state, self._hosts_wanted, self._partitions_per_host, starting
+        ):
+            self._fleet.start(name)
+        has_room = len(self._state.hosts) + len(starting) < placement.HOSTS_MAX
+        if self._has_room and not has_room and self._state.unplaced:
+            count = len(self._state.unplaced)
+            _log.error("alarm", kind="NoRoom", hosts=placement.HOSTS_MAX, unplaced=count)
+        self._has_room = has_room
 
-    async def _replace(self, name: str) -> None:
-        """End what is left of a host, start another under its name, and give it the work."""
-        _log.warning("host is gone; starting another", host=name)
-        async with self._turn:
-            await self._restart(name)
-            await self._host_joined(name, self._hosts[name])
-            await self._place()
+    async def _lost(self, name: str, process: str) -> None:
+        await self._note(lambda state: rules.host_lost(state, name, process))
 
-    async def _revive_writer(self) -> None:
-        """The host that writes for us is gone: without another nothing can be written."""
-        name = self._host_names[0]
+    async def _note(self, decide: Decide) -> None:
+        """Take note of what a host's word comes to; what fails comes again with the next."""
+        if not decide(self._state):
+            return  # As nearly always: known already.
         try:
-            async with asyncio.timeout(PING_TIMEOUT_S):
-                await self._hosts[name].ping()
-        except (RemoteStorageError, TimeoutError):
-            await self._restart(name)
+            await self._requests.put(decide)
+        except (RetryableError, OutcomeUnknown) as error:
+            _log.warning("a host's word is not noted yet", error=str(error))
 
-    async def _restart(self, name: str) -> None:
-        await self._launcher.end(name)
-        self._hosts[name] = await self._launcher.launch(name)
+    # What the fleet tells.
+
+    def address_for(self, name: str, failures: int) -> str:
+        return placement.next_address(self._state, name, failures)
+
+    async def joined(self, running: Running) -> None:
+        name, process, address = running.name, running.process, running.address
+        await self._note(lambda state: rules.host_started(state, name, process, address))
+
+    async def heard(self, running: Running, said: dict[str, Any]) -> None:
+        name = running.name
+        self._heard_ms[name] = self._clock.now_ms()
+        self._behind[name] = tuple(PartitionKey(*key) for key in said.get("behind", ()))
+        if self._state.hosts.get(name) != running.process:
+            if self._is_older(running):
+                self._fleet.drop(running)
+                return
+            await self.joined(running)
+        for key, assignment in said["lost"]:
+            await self._note(partial(_lost_leader, PartitionKey(*key), assignment))
+        for key, refusal in said.get("refused", ()):
+            await self._note(partial(_refused_leader, PartitionKey(*key), Refusal(*refusal)))
+        if self._state.unplaced or (self._state.together and len(self._state.hosts) > 1):
+            self._requests.nudge()
+
+    async def gone(self, running: Running) -> None:
+        await self._give_up(running.name, running.process)
+
+    async def _give_up(self, name: str, process: str) -> None:
+        """Note that a process is gone, for as long as that takes."""
+        self._given_up[name] = process
+        if process in self._losing:
+            return
+        self._losing.append(process)
+        try:
+            while self._state.hosts.get(name) == process:
+                await self._lost(name, process)
+                if self._state.hosts.get(name) == process:
+                    await asyncio.sleep(BACKOFF_MIN_S)
+        finally:
+            self._losing.remove(process)
+
+
+def _lost_leader(
+    key: PartitionKey, assignment: int, state: CoordinatorState
+) -> list[CoordinatorBody]:
+    return rules.leader_lost(state, key, assignment)
+
+
+def _refused_leader(
+    key: PartitionKey, refusal: Refusal, state: CoordinatorState
+) -> list[CoordinatorBody]:
+    return leader_refused(state, key, refusal)
+
+
+def _number(address: str) -> int:
+    number = address.rpartition("/")[2]
+    return int(number) if number.isdecimal() else 0

@@ -83,7 +83,7 @@ class Follower:
                 return self._stop(stimulus)
             case msg.AppendAnswered() | msg.AppendRefused() | msg.SlotRead():
                 return []
-            case msg.ProbeFailed() | msg.CheckpointDone():
+            case msg.ProbeFailed() | msg.CheckpointDone() | msg.OracleAnswered():
                 return []
             case _:
                 assert_never(stimulus)
@@ -92,6 +92,11 @@ class Follower:
     def position(self) -> int:
         """The last position that is applied; -1 before the first."""
         return -1 if self.state is None else self.state.next_position - 1
+
+    @property
+    def waiting(self) -> int:
+        """Reads that wait for a position."""
+        return len(self._waiting)
 
     def is_ready_for(self, claim: Claim) -> bool:
         """Whether the head that stood when `claim` was announced is applied."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -27,18 +26,23 @@ from tierledger.actors.calls import (
     Placement,
     QueryCall,
     ReadyCall,
+    ResumeCall,
 )
 from tierledger.actors.follower import Follower, Phase
+from tierledger.actors.host_report import HostReport
 from tierledger.actors.leader import Leader
+from tierledger.actors.oracle import NoOracle
 from tierledger.actors.partition_shell import PartitionShell
+from tierledger.actors.refusals import Refusal
 from tierledger.actors.store_queues import Committer, PendingSlot, Slices, SlotReader
+from tierledger.actors.submissions import Submissions
 from tierledger.events import commands as cmd
 from tierledger.events.errors import InvalidArgument, NotLeader, NotReady, RemoteStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
-    from tierledger.actors.ports import Clock
+    from tierledger.actors.ports import Clock, LeaderOracle
     from tierledger.events.decide import Limits
     from tierledger.events.identifiers import TopicIdPartition
     from tierledger.storage.backend import MetadataStorageBackend
@@ -83,6 +87,7 @@ class Host:
         limits: Limits,
         clock: Clock,
         give_up: Callable[[], None],
+        oracle: LeaderOracle | None = None,
     ) -> None:
         """`give_up` ends the process, or what stands for it, after a failure nobody foresaw."""
         self.name = name
@@ -93,11 +98,13 @@ class Host:
         self.serde = serde
         self.lists = OpenLists(process)
         self.committer = Committer(backend)
+        self.oracle = oracle or NoOracle()
         self.is_closing = False
         self._limits = limits
         self._clock = clock
         self._give_up = give_up
         self._slots = SlotReader(backend)
+        self._submissions = Submissions()
         self._shells: dict[tuple[PartitionKey, str], PartitionShell] = {}
         self._replies: dict[int, asyncio.Future[Any]] = {}
         self._reply_ids = itertools.count(1)
@@ -105,7 +112,9 @@ class Host:
         self._loads = asyncio.Semaphore(LOADS_AT_ONCE)
         self._lost: dict[PartitionKey, int] = {}
         """Leaders that ended here and were not assigned anew, with their last assignment."""
-        self._alarms: dict[str, int] = {}
+        self._refused: dict[PartitionKey, Refusal] = {}
+        """Claims that did not get to lead here, until the next is placed."""
+        self._report = HostReport(name, process, self.committer, self._shells)
 
     def start(self) -> None:
         """Begin to commit, read and poll."""
@@ -138,15 +147,15 @@ class Host:
     # Calls.
 
     async def submit(self, calls: Sequence[Call]) -> list[Any]:
-        """One result per call, in order; an error comes as a value, so none hides another."""
+        """One result per call, in order: a value, an error as a value, or a `Pending`."""
         slices = Slices()
-        futures: list[Awaitable[Any]] = []
+        futures: list[asyncio.Future[Any]] = []
         for call in calls:
             futures.append(self._dispatch(call))
             await slices.breathe()
-        return await asyncio.gather(*futures, return_exceptions=True)
+        return await self._submissions.results(calls, futures)
 
-    def _dispatch(self, call: Call) -> Awaitable[Any]:
+    def _dispatch(self, call: Call) -> asyncio.Future[Any]:
         match call:
             case CommandCall():
                 return self._command(call)
@@ -155,9 +164,11 @@ class Host:
             case ReadyCall():
                 return self._settled(self._is_ready(call))
             case PageCall():
-                return self.lists.next_page(call.cursor)
+                return asyncio.ensure_future(self.lists.next_page(call.cursor))
+            case ResumeCall():
+                return self._submissions.resume(call.ticket)
 
-    def _command(self, call: CommandCall) -> Awaitable[Any]:
+    def _command(self, call: CommandCall) -> asyncio.Future[Any]:
         shell = self._shells.get((call.key, LEADER))
         if shell is None:
             return self._settled(NotLeader(f"{self.name} does not lead {_text(call.key)}"))
@@ -165,7 +176,7 @@ class Host:
         shell.feed(msg.CommandArrived(reply_to, call.command, self._clock.now_ms()))
         return future
 
-    def _query(self, call: QueryCall) -> Awaitable[Any]:
+    def _query(self, call: QueryCall) -> asyncio.Future[Any]:
         shell = self._shells.get((call.key, call.role))
         reply_to, future = self._expect()
         if call.role == STORAGE:
@@ -240,12 +251,15 @@ class Host:
     def _place(self, placement: Placement) -> None:
         shell = self._shells.get((placement.key, placement.role))
         if placement.assignment is None:
-            if shell is not None:
+            # A late word of another coordinator releases nothing that was placed after it.
+            if shell is not None and shell.assignment <= placement.until:
                 shell.feed(msg.StopArrived(None, self._clock.now_ms()))
             return
         known = shell.assignment if shell is not None and placement.role == LEADER else -1
         if placement.assignment.number <= known:
             return
+        if placement.role == LEADER:
+            self._refused.pop(placement.key, None)
         assigned = msg.Assigned(placement.assignment, None, self._clock.now_ms())
         if shell is None:
             tip = placement.key.named(placement.topic)
@@ -306,14 +320,21 @@ class Host:
             asyncio.get_running_loop().call_soon(follower.feed, msg.HintArrived(position))
 
     def alarm(self, topic_id_partition: TopicIdPartition, kind: str, message: str) -> None:
-        self._alarms[kind] = self._alarms.get(kind, 0) + 1
-        _log.warning("alarm", kind=kind, partition=str(topic_id_partition), message=message)
+        self._report.alarm(topic_id_partition, kind, message)
+
+    def refused(self, shell: PartitionShell, refused: msg.ClaimRefused) -> None:
+        """A claim does not lead: the coordinator hears of it, and who does."""
+        self._refused[shell.key] = Refusal.of(refused)
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
 
     def forget(self, shell: PartitionShell, reason: str) -> None:
         """A machine is finished; if it was not told to stop, the coordinator hears of it."""
         if self._shells.get((shell.key, shell.role)) is shell:
             del self._shells[(shell.key, shell.role)]
-        if shell.role == LEADER and reason != "stopped":
+        if shell.role == LEADER and reason not in {msg.STOPPED, msg.REFUSED}:
+            self._refused.pop(shell.key, None)
             self._lost[shell.key] = shell.assignment
 
     # Standing work.
@@ -346,17 +367,17 @@ class Host:
 
     async def ping(self) -> dict[str, Any]:
         """What this host says of itself; also tells that it lives."""
-        return {
-            "host": self.name,
-            "process": self.process,
-            "pid": os.getpid(),
-            "leaders": sum(role == LEADER for _, role in self._shells),
-            "followers": sum(role == FOLLOWER for _, role in self._shells),
-            "commits": self.committer.commits,
-            "batches": self.committer.batches,
-            "alarms": dict(self._alarms),
-            "lost": list(self._lost.items()),
-        }
+        lost, refused = list(self._lost.items()), list(self._refused.items())
+        said = {"lost": lost, "refused": refused, "behind": self._behind()}
+        return {**self._report.counts(), **said}
+
+    def _behind(self) -> list[PartitionKey]:
+        """Partitions that are followed here and have not been read to their end yet."""
+        return [
+            key
+            for (key, role), shell in self._shells.items()
+            if role == FOLLOWER and shell.machine.phase is Phase.LOADING
+        ]
 
     async def store(
         self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]
@@ -367,27 +388,8 @@ class Host:
         return await getattr(self.backend, method)(*arguments, **named)
 
     async def partitions(self) -> list[dict[str, Any]]:
-        """Role, phase and position of everything that runs here."""
-        return [
-            {
-                "topic": shell.topic_id_partition.topic,
-                "topic_id": str(shell.topic_id_partition.topic_id),
-                "partition": key.partition,
-                "role": role,
-                "phase": shell.machine.phase.value,
-                "position": shell.machine.position,
-                "session": _session(shell),
-            }
-            for (key, role), shell in self._shells.items()
-        ]
-
-
-def _session(shell: PartitionShell) -> dict[str, Any] | None:
-    state = shell.machine.state
-    session = None if state is None else state.session
-    if session is None:
-        return None
-    return {**session._asdict(), "log_time_ms": state.log_time_ms if state else 0}
+        """Role, phase, position and session of everything that runs here."""
+        return await self._report.partitions()
 
 
 def _text(key: PartitionKey) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from tierledger.actors.coordinator_placement import HOSTS_MAX, PARTITIONS_PER_HOST
 from tierledger.events.decide import Limits
 from tierledger.events.errors import InvalidArgument
 from tierledger.storage.connector import (
@@ -37,11 +38,26 @@ class ServiceSettings:
         cluster_id: The Kafka cluster's id; every key in the store begins with it.
         storage: The settings of the storage connector and serializer, without prefix.
         limits: What leaders enforce.
+        hosts: How many host processes are started, whatever they have to serve, 1 to 1000.
+            More of them use more cores, and lose less at a time.
+        partitions_per_host: How many leaders and followers a host runs, at least 1. When all
+            hosts are full, further ones are started. With 1 each has a process of its own,
+            which costs about 50 MB and a second to start.
     """
 
     cluster_id: str
-    storage: Mapping[str, str] = field(hash=False)
+    storage: Mapping[str, str] = field(hash=False, repr=False)
     limits: Limits = field(default_factory=Limits)
+    hosts: int = 1
+    partitions_per_host: int = PARTITIONS_PER_HOST
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.hosts <= HOSTS_MAX:
+            raise InvalidArgument(f"expected 1 to {HOSTS_MAX} hosts, got {self.hosts}")
+        if self.partitions_per_host < 1:
+            raise InvalidArgument(
+                f"expected at least 1 partition per host, got {self.partitions_per_host}"
+            )
 
     def connector(self) -> MetadataStorageConnector:
         """The configured connector (`metadata.storage.connector.class`)."""

@@ -9,23 +9,41 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from tierledger.events.errors import OutcomeUnknown
 from tierledger.storage.backend import MetadataStorageBackend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from tierledger.actors.ports import HostHandle
     from tierledger.storage.backend import CreateOutcome, Operation
 
 
 class HostedBackend(MetadataStorageBackend):
-    """Forwards every call to whichever host `current` names at that moment."""
+    """Forwards every change to whichever host `current` finds at that moment.
 
-    def __init__(self, current: Callable[[], HostHandle]) -> None:
+    Reads go to `reader` where there is one: the same store, opened for reading here. They need
+    no call, and go on while the writing host is being replaced.
+    """
+
+    def __init__(
+        self,
+        current: Callable[[], Awaitable[HostHandle]],
+        reader: MetadataStorageBackend | None = None,
+        lost: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`lost` hears of calls that were lost, so that `current` looks again."""
         self._current = current
+        self._reader = reader
+        self._lost = lost
 
     async def _ask(self, method: str, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401
-        return await self._current().store(method, arguments, named)
+        host = await self._current()
+        try:
+            return await host.store(method, arguments, named)
+        except OutcomeUnknown:
+            self._lost()
+            raise
 
     @override
     async def create(self, key: str, value: bytes) -> None:
@@ -37,11 +55,15 @@ class HostedBackend(MetadataStorageBackend):
 
     @override
     async def get(self, key: str) -> bytes | None:
+        if self._reader is not None:
+            return await self._reader.get(key)
         found: bytes | None = await self._ask("get", key)
         return found
 
     @override
     async def get_each(self, keys: Sequence[str]) -> list[bytes | None]:
+        if self._reader is not None:
+            return await self._reader.get_each(keys)
         found: list[bytes | None] = await self._ask("get_each", list(keys))
         return found
 
@@ -49,6 +71,8 @@ class HostedBackend(MetadataStorageBackend):
     async def get_like(
         self, prefix: str, *, after: str | None = None, limit: int = 1000
     ) -> list[tuple[str, bytes]]:
+        if self._reader is not None:
+            return await self._reader.get_like(prefix, after=after, limit=limit)
         found: list[tuple[str, bytes]] = await self._ask(
             "get_like", prefix, after=after, limit=limit
         )
@@ -70,4 +94,6 @@ class HostedBackend(MetadataStorageBackend):
 
     @override
     async def close(self) -> None:
-        """Nothing is held here; the host closes its store when it ends."""
+        """Let go of the reader; the host closes its store when it ends."""
+        if self._reader is not None:
+            await self._reader.close()

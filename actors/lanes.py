@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tierledger.actors.calls import Pending, ResumeCall
 from tierledger.events.errors import OutcomeUnknown, Overloaded, RemoteStorageError
 
 if TYPE_CHECKING:
@@ -32,7 +34,11 @@ class Lane:
     def __init__(self, host: HostHandle) -> None:
         self._host = host
         self._waiting: deque[tuple[Call, asyncio.Future[Any]]] = deque()
-        self._in_flight: set[asyncio.Task[None]] = set()
+        self._pending: list[tuple[Call, asyncio.Future[Any]]] = []
+        """Calls that are under way there, with the ticket for each result."""
+        self._in_flight: dict[int, asyncio.Task[None]] = {}
+        self._resuming: asyncio.Task[None] | None = None
+        self._count = 0
 
     async def call(self, call: Call) -> Any:  # noqa: ANN401 - Whatever the call results in.
         """The result of `call`.
@@ -57,12 +63,14 @@ class Lane:
             taken = [waiting for waiting in taken if not waiting[1].done()]
             if not taken:
                 continue  # Their callers gave up before they were sent.
+            self._count += 1
+            number = self._count
             task = asyncio.get_running_loop().create_task(self._submit(taken))
-            self._in_flight.add(task)
-            task.add_done_callback(self._sent)
+            self._in_flight[number] = task
+            task.add_done_callback(partial(self._sent, number))
 
-    def _sent(self, task: asyncio.Task[None]) -> None:
-        self._in_flight.discard(task)
+    def _sent(self, number: int, _task: asyncio.Task[None]) -> None:
+        self._in_flight.pop(number, None)
         self._send()
 
     async def _submit(self, taken: list[tuple[Call, asyncio.Future[Any]]]) -> None:
@@ -74,11 +82,31 @@ class Lane:
         except asyncio.CancelledError:
             results = [OutcomeUnknown("the client was closed")] * len(taken)
         for (_, future), result in zip(taken, results, strict=True):
-            if not future.done():
+            if future.done():
+                continue
+            if isinstance(result, Pending):
+                self._pending.append((ResumeCall(result.ticket), future))
+            else:
                 future.set_result(result)
+        if self._pending and self._resuming is None:
+            self._resuming = asyncio.get_running_loop().create_task(self._resume())
+
+    async def _resume(self) -> None:
+        """Ask for what takes long, beside everything else, until all of it is there."""
+        try:
+            while self._pending:
+                taken, self._pending = self._pending, []
+                taken = [one for one in taken if not one[1].done()]
+                if taken:
+                    await self._submit(taken)
+        finally:
+            self._resuming = None
 
     async def close(self) -> None:
         """Give up on what is under way."""
-        for task in list(self._in_flight):
+        tasks = list(self._in_flight.values())
+        if self._resuming is not None:
+            tasks.append(self._resuming)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._in_flight, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.coordinator_service import CoordinatorService
 from tierledger.actors.host import Host
+from tierledger.actors.ports import HostGone
 from tierledger.actors.wall_clock import RandomIds
 from tierledger.events.errors import OutcomeUnknown
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from tierledger.actors.calls import Call, CloseCall, Placement
     from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.actors.ports import Clock
+    from tierledger.actors.ports import Clock, LeaderOracle
     from tierledger.storage.backend import MetadataStorageBackend
 
 
@@ -40,7 +41,7 @@ class LocalHost:
         try:
             await asyncio.wait({task, dead}, return_when=asyncio.FIRST_COMPLETED)
             if self._is_dead.is_set():
-                raise OutcomeUnknown(f"{self.host.name} died during the call")
+                raise HostGone(f"{self.host.name} died during the call")
             return await task
         finally:
             task.cancel()
@@ -88,40 +89,66 @@ class LocalConnection:
 class LocalService:
     """A service in this process: a coordinator, its hosts, and the connection to them."""
 
-    def __init__(self, settings: ServiceSettings, clock: Clock, host_count: int = 1) -> None:
-        """`start` brings it up on the running loop."""
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        clock: Clock,
+        host_count: int | None = None,
+        oracle: LeaderOracle | None = None,
+    ) -> None:
+        """`start` brings it up on the running loop; `host_count` goes before the settings."""
         self._settings = settings
         self._clock = clock
+        self._oracle = oracle
         self.connector = settings.connector()
         self._keys = self.connector.key_factory(settings.cluster_id)
         self._backend: MetadataStorageBackend | None = None
         self._hosts: dict[str, LocalHost] = {}
-        self.coordinator = CoordinatorService(
-            cluster_id=settings.cluster_id,
-            keys=self._keys,
-            serde=settings.serde(),
-            launcher=self,
-            clock=clock,
-            host_names=[f"host-{number}" for number in range(host_count)],
-        )
+        """By address; those that run."""
+        self._host_count = settings.hosts if host_count is None else host_count
+        self._coordinator: CoordinatorService | None = None
+
+    @property
+    def coordinator(self) -> CoordinatorService:
+        assert self._coordinator is not None, "the service was started"
+        return self._coordinator
 
     async def start(self) -> None:
         self._backend = await self.connector.backend(read_only=False)
-        await self.coordinator.start()
+        self._coordinator = CoordinatorService(
+            cluster_id=self._settings.cluster_id,
+            keys=self._keys,
+            serde=self._settings.serde(),
+            launcher=self,
+            clock=self._clock,
+            hosts=self._host_count,
+            partitions_per_host=self._settings.partitions_per_host,
+            identity=RandomIds().request_id(),
+            reader=self._backend,
+        )
+        await self._coordinator.start()
 
     async def close(self) -> None:
         """Drain and stop everything, then close the store."""
         await self.coordinator.close()
-        for handle in self._hosts.values():
+        for handle in list(self._hosts.values()):
             await handle.host.close()
         if self._backend is not None:
             await self._backend.close()
 
     def host(self, name: str) -> LocalHost:
+        """The host at an address, or the newest of that name."""
+        if "/" not in name:
+            name = self._newest(name)
         found = self._hosts.get(name)
         if found is None:
             raise OutcomeUnknown(f"{name} is not running")
         return found
+
+    def _newest(self, name: str) -> str:
+        """The address of the process that was started last as `name`."""
+        ours = [one for one in self._hosts if one.rpartition("/")[0] == name]
+        return ours[-1] if ours else name
 
     async def connect(self, _settings: ServiceSettings) -> LocalConnection:
         """The way to this service, as `AsyncRemoteLogMetadataManager` wants it."""
@@ -129,38 +156,42 @@ class LocalService:
 
     async def kill_host(self, name: str) -> None:
         """Take a host away in the middle of whatever it does."""
-        handle = self._hosts.pop(name, None)
-        if handle is not None:
-            handle.die()
-            await handle.host.abandon()
+        await self.end(name if "/" in name else self._newest(name), None)
 
     # What the coordinator asks of a launcher.
 
-    async def launch(self, name: str) -> LocalHost:
-        running = self._hosts.get(name)
+    async def launch(self, address: str) -> LocalHost:
+        running = self._hosts.get(address)
         if running is not None:
             return running
+        name, _, _ = address.rpartition("/")
         assert self._backend is not None, "the service was started"
         host = Host(
             name,
-            process=f"{name}/{RandomIds().request_id().hex()}",
+            process=f"{address}/{RandomIds().request_id().hex()}",
             cluster_id=self._settings.cluster_id,
             backend=self._backend,
             keys=self._keys,
             serde=self._settings.serde(),
             limits=self._settings.limits,
             clock=self._clock,
-            give_up=lambda: self._give_up(name),
+            give_up=lambda: self._give_up(address),
+            oracle=self._oracle,
         )
         host.start()
-        self._hosts[name] = LocalHost(host)
-        return self._hosts[name]
+        self._hosts[address] = LocalHost(host)
+        return self._hosts[address]
 
-    async def end(self, name: str) -> None:
-        if name in self._hosts:
-            await self.kill_host(name)
+    async def find(self, address: str) -> LocalHost | None:
+        return self._hosts.get(address)
 
-    def _give_up(self, name: str) -> None:
-        handle = self._hosts.pop(name, None)
+    async def end(self, address: str, process: str | None) -> None:  # noqa: ARG002
+        handle = self._hosts.pop(address, None)
+        if handle is not None:
+            handle.die()
+            await handle.host.abandon()
+
+    def _give_up(self, address: str) -> None:
+        handle = self._hosts.pop(address, None)
         if handle is not None:
             handle.die()

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tierledger.events.errors import OutcomeUnknown
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierledger.actors.calls import Call, CloseCall, PartitionKey, Placement
     from tierledger.actors.coordinator_events import Announcement, Route
+    from tierledger.events.commands import LeaderVerdict
+    from tierledger.events.identifiers import TopicIdPartition
 
 
 class Clock(Protocol):
@@ -27,8 +31,27 @@ class IdSource(Protocol):
         ...
 
 
+class LeaderOracle(Protocol):
+    """Knows from outside, as from Kafka itself, which broker leads a partition."""
+
+    async def leader_of(self, topic_id_partition: TopicIdPartition) -> LeaderVerdict | None:
+        """The partition's leader as of now; none if it does not know.
+
+        Any error, and no answer within `oracle.ORACLE_DEADLINE_S`, count as not knowing.
+        """
+        ...
+
+
+class HostGone(OutcomeUnknown):
+    """The process behind a handle has ended; no later call on it will be answered either."""
+
+
 class HostHandle(Protocol):
-    """One host, wherever it runs. Every call may raise `OutcomeUnknown` when it is lost."""
+    """One process that serves as a host, wherever it runs.
+
+    Every call may raise `OutcomeUnknown` when it is lost, and `HostGone` when it is lost for
+    good.
+    """
 
     async def submit(self, calls: Sequence[Call]) -> list[Any]:
         """One result per call, in order: a value, or the error as a value."""
@@ -58,14 +81,33 @@ class HostHandle(Protocol):
 
 
 class HostLauncher(Protocol):
-    """Starts and ends hosts."""
+    """Starts, finds and ends the processes that serve as hosts.
 
-    async def launch(self, name: str) -> HostHandle:
-        """The running host of that name, or a new one, whose store is open."""
+    An address is the host's name, a slash and a number: `host-3/7` is the seventh process that
+    serves as `host-3`. Each process has an address of its own.
+    """
+
+    async def launch(self, address: str) -> HostHandle:
+        """The process at `address`, or a new one, whose store is open.
+
+        Raises:
+            RemoteStorageError: It does not start; nothing of it is left.
+        """
         ...
 
-    async def end(self, name: str) -> None:
-        """Make sure that the host of that name runs no more."""
+    async def find(self, address: str) -> HostHandle | None:
+        """The process at `address`; none if it has ended. Never starts one."""
+        ...
+
+    async def end(self, address: str, process: str | None) -> None:
+        """End the process at `address`, which calls itself `process` where that is known.
+
+        Certain on return where the store has one writer and this is it; elsewhere the best
+        that can be done within a short time.
+
+        Raises:
+            RetryableError: It may still run.
+        """
         ...
 
 
@@ -84,6 +126,10 @@ class CoordinatorHandle(Protocol):
         """Where each partition is served now."""
         ...
 
+    async def hosts(self) -> dict[str, str]:
+        """The hosts that are believed to live, and the address of each."""
+        ...
+
     async def status(self) -> dict[str, Any]:
         """Hosts, partitions and brokers as the coordinator knows them."""
         ...
@@ -98,7 +144,11 @@ class ServiceConnection(Protocol):
         ...
 
     def host(self, name: str) -> HostHandle:
-        """The host of that name; a new handle after the old one's process was lost."""
+        """The process at an address (`host-3/7`), or the newest that serves as `host-3`.
+
+        Raises:
+            OutcomeUnknown: There is none.
+        """
         ...
 
     async def close(self) -> None:

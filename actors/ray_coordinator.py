@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.coordinator_service import CoordinatorService
-from tierledger.actors.ray_cluster import NAMESPACE, ray
-from tierledger.actors.ray_handles import RayLauncher
-from tierledger.actors.wall_clock import WallClock
+from tierledger.actors.ray_cluster import on_node, own_node, ray
+from tierledger.actors.ray_handles import namespace_of
+from tierledger.actors.ray_launcher import RayLauncher
+from tierledger.actors.wall_clock import RandomIds, WallClock
+from tierledger.events.errors import StoreRefused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,37 +19,67 @@ if TYPE_CHECKING:
     from tierledger.actors.calls import PartitionKey
     from tierledger.actors.coordinator_events import Announcement, Route
     from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.storage.backend import MetadataStorageBackend
+    from tierledger.storage.connector import MetadataStorageConnector
 
 COORDINATOR = "coordinator"
+WATCHED = "watched"
 
 
 class CoordinatorShell:
     """Whoever misses the coordinator makes it; it reads its log and takes up the work."""
 
-    def __init__(self, settings: ServiceSettings) -> None:
+    def __init__(self, settings: ServiceSettings, home: str) -> None:
         self._settings = settings
+        self._home = home
         self._service: CoordinatorService | None = None
         self._starting = asyncio.Lock()
+        self._process = f"{COORDINATOR}/{RandomIds().request_id().hex()}"
 
     async def start(self) -> None:
-        """Start hosts and read the log; a repeat does nothing."""
+        """Read the log and start what is missing; a repeat does nothing.
+
+        Raises:
+            StoreRefused: The store cannot be opened.
+        """
         async with self._starting:
-            if self._service is not None:
-                return
-            settings = self._settings
-            service = CoordinatorService(
-                cluster_id=settings.cluster_id,
-                keys=settings.connector().key_factory(settings.cluster_id),
-                serde=settings.serde(),
-                launcher=RayLauncher(settings),
-                clock=WallClock(),
-            )
+            if self._service is None:
+                self._service = await self._started_service()
+
+    async def _started_service(self) -> CoordinatorService:
+        settings = self._settings
+        connector = settings.connector()
+        one_writer = connector.has_one_writer
+        service = CoordinatorService(
+            cluster_id=settings.cluster_id,
+            keys=connector.key_factory(settings.cluster_id),
+            serde=settings.serde(),
+            launcher=RayLauncher(settings, self._home),
+            clock=WallClock(),
+            hosts=settings.hosts,
+            partitions_per_host=settings.partitions_per_host,
+            identity=RandomIds().request_id(),
+            backend=None if one_writer else await connector.backend(read_only=False),
+            reader=await readable(connector) if one_writer else None,
+            give_up=lambda: os._exit(70),  # Whoever misses it makes another.
+        )
+        try:
             await service.start()
-            self._service = service
+        except BaseException:
+            await service.close()
+            raise
+        return service
 
     def _started(self) -> CoordinatorService:
         assert self._service is not None, "handles start a coordinator before they use it"
         return self._service
+
+    # In a group with a loop and a thread of its own: whoever watches is answered while ten
+    # thousand requests wait, and not once the process is frozen.
+    @ray.method(concurrency_group=WATCHED)
+    async def process(self) -> str:
+        """What this process calls itself, ending with its node and its pid."""
+        return f"{self._process}/{own_node()}/{os.getpid()}"
 
     async def register(self, broker_id: int) -> int:
         return await self._started().register(broker_id)
@@ -56,6 +89,9 @@ class CoordinatorShell:
 
     async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
         return await self._started().route(keys)
+
+    async def hosts(self) -> dict[str, str]:
+        return await self._started().hosts()
 
     async def status(self) -> dict[str, Any]:
         return await self._started().status()
@@ -67,12 +103,38 @@ class CoordinatorShell:
 
 # See `ray_host` for the options; a coordinator that dies is made anew by whoever misses it.
 _CoordinatorActor: Any = ray.remote(  # type: ignore[call-overload]  # They lack an option.
-    max_restarts=0, max_task_retries=0, max_concurrency=10_000, num_cpus=0
+    max_restarts=0,
+    max_task_retries=0,
+    max_concurrency=10_000,
+    concurrency_groups={WATCHED: 10},
+    num_cpus=0,
 )(CoordinatorShell)
 
 
-def create_coordinator(settings: ServiceSettings) -> Any:
-    """The handle of the coordinator, made if there is none."""
+def create_coordinator(settings: ServiceSettings, home: str) -> Any:
+    """The handle of the coordinator, made if there is none.
+
+    On the node `home` if the store is a file there; else wherever Ray likes.
+    """
+    one_writer = settings.connector().has_one_writer
     return _CoordinatorActor.options(
-        name=COORDINATOR, namespace=NAMESPACE, lifetime="detached", get_if_exists=True
-    ).remote(settings)
+        name=COORDINATOR,
+        namespace=namespace_of(settings),
+        lifetime="detached",
+        get_if_exists=True,
+        scheduling_strategy=on_node(home) if one_writer else "DEFAULT",
+    ).remote(settings, home)
+
+
+async def readable(connector: MetadataStorageConnector) -> MetadataStorageBackend:
+    """The store for reading, made if there is none.
+
+    Raises:
+        StoreRefused: It is not ours, or cannot be made.
+    """
+    try:
+        return await connector.backend(read_only=True)
+    except StoreRefused:
+        # There is none: whoever opens it for writing makes it. Else this says why not.
+        await (await connector.backend(read_only=False)).close()
+        return await connector.backend(read_only=True)

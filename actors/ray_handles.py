@@ -6,14 +6,15 @@ A call that ends with its actor may or may not have happened: `OutcomeUnknown`, 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import signal
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from tierledger.actors.ray_cluster import find_actor, process_of, ray
-from tierledger.actors.ray_host import create_host
+from tierledger.actors.host_settings import with_absolute_store
+from tierledger.actors.ports import HostGone
+from tierledger.actors.ray_cluster import actor_names, find_actor, ray
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError, StorageUnavailable
+from tierledger.storage.connector import URL_SETTING, setting
+from tierledger.storage.locate import public_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,15 +26,21 @@ if TYPE_CHECKING:
 CALL_TIMEOUT_S = 60.0
 """Longest wait for one call; callers with a deadline of their own give up earlier."""
 
-END_TIMEOUT_S = 15.0
-"""How long an ended process may take to be gone."""
+
+def namespace_of(settings: ServiceSettings) -> str:
+    """The Ray namespace of the service on this store, whoever asks and with what password."""
+    known = with_absolute_store(settings)
+    url = public_url(setting(known.storage, URL_SETTING) or "")
+    digest = blake2b(f"{known.cluster_id}\0{url}".encode(), digest_size=8)
+    return f"tierledger-{digest.hexdigest()}"
 
 
 async def call(actor: Any, method: str, *arguments: Any) -> Any:
     """The result of one actor call.
 
     Raises:
-        RemoteStorageError: What the actor raised, or `OutcomeUnknown` if it did not answer.
+        RemoteStorageError: What the actor raised, `HostGone` if it is dead, or
+            `OutcomeUnknown` if it did not answer.
     """
     try:
         async with asyncio.timeout(CALL_TIMEOUT_S):
@@ -45,12 +52,16 @@ async def call(actor: Any, method: str, *arguments: Any) -> Any:
         if isinstance(cause, RemoteStorageError):
             raise cause from None
         raise OutcomeUnknown(f"{method} failed: {cause!r}") from error
+    except ray.exceptions.ActorUnavailableError as error:
+        raise OutcomeUnknown(f"{method}: the actor cannot be reached") from error
+    except ray.exceptions.RayActorError as error:
+        raise HostGone(f"{method}: {type(error).__name__}") from error
     except ray.exceptions.RayError as error:
         raise OutcomeUnknown(f"{method}: {type(error).__name__}") from error
 
 
 class RayHost:
-    """A handle on a host in the cluster."""
+    """A handle on a process that serves as a host."""
 
     def __init__(self, actor: Any) -> None:
         self.actor = actor
@@ -83,81 +94,48 @@ class RayHost:
         await call(self.actor, "close")
 
 
-class RayLauncher:
-    """Starts and ends hosts of the cluster this process is in."""
-
-    def __init__(self, settings: ServiceSettings) -> None:
-        self._settings = settings
-        self._pids: dict[str, int] = {}
-
-    async def launch(self, name: str) -> RayHost:
-        """The running host of that name, or a new one, whose store is open.
-
-        Raises:
-            StoreRefused: The store cannot be opened; no host is left behind.
-        """
-        host = RayHost(create_host(name, self._settings))
-        try:
-            await call(host.actor, "open")
-        except OutcomeUnknown:
-            raise
-        except RemoteStorageError:
-            ray.kill(host.actor, no_restart=True)
-            raise
-        self._pids[name] = process_of((await host.ping())["process"])
-        return host
-
-    async def end(self, name: str) -> None:
-        """Kill what runs under `name`, and return once its process is gone.
-
-        `ray.kill` comes back before the process is gone, and a frozen one would outlive it
-        with the store's lock: so the process is ended by its pid, too.
-        """
-        actor = find_actor(name)
-        if actor is not None:
-            ray.kill(actor, no_restart=True)
-        pid = self._pids.pop(name, None)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + END_TIMEOUT_S
-        while (pid is not None and _lives(pid)) or find_actor(name) is not None:
-            if pid is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            if loop.time() > deadline:
-                raise StorageUnavailable(f"{name} (pid {pid}) does not end")
-            await asyncio.sleep(0.02)
+def addresses_of(name: str, namespace: str) -> list[str]:
+    """Where processes that serve as `name` are found, the newest last."""
+    found = [one for one in actor_names(namespace) if one.rpartition("/")[0] == name]
+    return sorted(found, key=lambda one: int(one.rpartition("/")[2]))
 
 
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+def host_at(name: str, namespace: str) -> RayHost:
+    """The process at an address, or the newest that serves as the host `name`.
+
+    Raises:
+        OutcomeUnknown: There is none.
+    """
+    address = name if "/" in name else (addresses_of(name, namespace) or [name])[-1]
+    actor = find_actor(address, namespace)
+    if actor is None:
+        raise OutcomeUnknown(f"{name} is not running")
+    return RayHost(actor)
 
 
 class RayCoordinator:
-    """A handle on the coordinator; finds its successor when it is lost."""
+    """A handle on the coordinator; finds or makes its successor when it is lost."""
 
-    def __init__(self, settings: ServiceSettings) -> None:
+    def __init__(self, settings: ServiceSettings, home: str) -> None:
+        """`home`: the Ray node whose machine has the store's file, if it is one."""
         self._settings = settings
+        self._home = home
         self._actor: Any = None
 
     async def _call(self, method: str, *arguments: Any) -> Any:
         from tierledger.actors.ray_coordinator import create_coordinator  # noqa: PLC0415
 
         for attempt in (1, 2):
-            if self._actor is None:
-                self._actor = create_coordinator(self._settings)
-                await call(self._actor, "start")
             try:
+                if self._actor is None:
+                    actor = create_coordinator(self._settings, self._home)
+                    await call(actor, "start")
+                    self._actor = actor
                 return await call(self._actor, method, *arguments)
             except OutcomeUnknown as error:
                 # Requests to the coordinator can be repeated: it decides on what its log says.
                 self._actor = None
-                if attempt == 2 or not isinstance(
-                    error.__cause__, ray.exceptions.RayActorError
-                ):
+                if attempt == 2 or not isinstance(error, HostGone):
                     raise
         raise AssertionError("the last attempt returns or raises")
 
@@ -172,6 +150,45 @@ class RayCoordinator:
         routes: list[Route] = await self._call("route", list(keys))
         return routes
 
+    async def hosts(self) -> dict[str, str]:
+        addresses: dict[str, str] = await self._call("hosts")
+        return addresses
+
     async def status(self) -> dict[str, Any]:
         said: dict[str, Any] = await self._call("status")
         return said
+
+    async def process(self) -> str:
+        """What the coordinator calls its process."""
+        process: str = await self._call("process")
+        return process
+
+
+class WritingHost:
+    """Finds the host that writes for all, and finds it again when it has moved."""
+
+    def __init__(self, settings: ServiceSettings, home: str, name: str) -> None:
+        self._coordinator = RayCoordinator(settings, home)
+        self._namespace = namespace_of(settings)
+        self._name = name
+        self._host: RayHost | None = None
+
+    async def current(self) -> RayHost:
+        """The host that writes.
+
+        Raises:
+            StorageUnavailable: None does at the moment; nothing was sent anywhere.
+        """
+        if self._host is None:
+            try:
+                address = (await self._coordinator.hosts()).get(self._name)
+                self._host = None if address is None else host_at(address, self._namespace)
+            except OutcomeUnknown as error:
+                raise StorageUnavailable(f"nobody knows who writes: {error}") from error
+        if self._host is None:
+            raise StorageUnavailable(f"{self._name}, which writes for all, is being replaced")
+        return self._host
+
+    def forget(self) -> None:
+        """A call on it was lost: look again before the next."""
+        self._host = None

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
+from tierledger.actors.coordinator_placement import WRITER
 from tierledger.actors.host import Host
-from tierledger.actors.ray_cluster import NAMESPACE, ray
+from tierledger.actors.hosted_backend import HostedBackend
+from tierledger.actors.ray_cluster import own_node, ray
+from tierledger.actors.ray_handles import WritingHost, namespace_of
 from tierledger.actors.wall_clock import RandomIds, WallClock
 
 if TYPE_CHECKING:
@@ -17,28 +21,42 @@ if TYPE_CHECKING:
 
 
 class HostShell:
-    """One process; a restart is another one, with another name for itself."""
+    """One process; a restart is another one, at another address."""
 
-    def __init__(self, name: str, settings: ServiceSettings) -> None:
-        self._name = name
+    def __init__(self, address: str, settings: ServiceSettings, home: str) -> None:
+        self._address = address
         self._settings = settings
+        self._home = home
         self._host: Host | None = None
+        self._opening = asyncio.Lock()
 
     async def open(self) -> None:
-        """Open the store for writing and begin to serve; a repeat does nothing.
+        """Open the store and begin to serve; a repeat does nothing.
 
         Raises:
             StoreRefused: Another process writes to it, or it is not a store of ours.
         """
-        if self._host is not None:
-            return
+        async with self._opening:
+            if self._host is None:
+                self._host = await self._made()
+                self._host.start()
+
+    async def _made(self) -> Host:
         settings = self._settings
         connector = settings.connector()
-        backend = await connector.backend(read_only=False)
-        self._host = Host(
-            self._name,
-            # A pid comes again, in a container at the next start already.
-            process=f"{self._name}/{RandomIds().request_id().hex()}/{os.getpid()}",
+        name = self._address.rpartition("/")[0]
+        node = own_node()
+        if name == WRITER or not connector.has_one_writer:
+            backend = await connector.backend(read_only=False)
+        else:
+            reader = await connector.backend(read_only=True) if node == self._home else None
+            writer = WritingHost(settings, self._home, WRITER)
+            backend = HostedBackend(writer.current, reader, writer.forget)
+        return Host(
+            name,
+            # A pid comes again, in a container at the next start already. Node and pid tell
+            # whoever is on the same node what to end.
+            process=f"{self._address}/{RandomIds().request_id().hex()}/{node}/{os.getpid()}",
             cluster_id=settings.cluster_id,
             backend=backend,
             keys=connector.key_factory(settings.cluster_id),
@@ -48,7 +66,6 @@ class HostShell:
             # Ends the process: a successor replays the logs.
             give_up=lambda: os._exit(70),
         )
-        self._host.start()
 
     def _opened(self) -> Host:
         assert self._host is not None, "the launcher opens a host before anybody knows it"
@@ -90,8 +107,15 @@ _HostActor: Any = ray.remote(  # type: ignore[call-overload]  # They lack an opt
 )(HostShell)
 
 
-def create_host(name: str, settings: ServiceSettings) -> Any:
-    """The handle of the detached actor `name`, made if there is none."""
+def create_host(address: str, settings: ServiceSettings, home: str, strategy: Any) -> Any:
+    """The handle of the detached actor at `address`, made if there is none.
+
+    `strategy` says on which node.
+    """
     return _HostActor.options(
-        name=name, namespace=NAMESPACE, lifetime="detached", get_if_exists=True
-    ).remote(name, settings)
+        name=address,
+        namespace=namespace_of(settings),
+        lifetime="detached",
+        get_if_exists=True,
+        scheduling_strategy=strategy,
+    ).remote(address, settings, home)

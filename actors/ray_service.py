@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
+import structlog
+
 from tierledger.actors import ray_cluster
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.coordinator_placement import WRITER
 from tierledger.actors.host_settings import with_absolute_store
-from tierledger.actors.ray_coordinator import create_coordinator
-from tierledger.actors.ray_handles import RayCoordinator, RayHost, call
+from tierledger.actors.ray_coordinator import COORDINATOR
+from tierledger.actors.ray_handles import (
+    RayCoordinator,
+    RayHost,
+    addresses_of,
+    call,
+    host_at,
+    namespace_of,
+)
+from tierledger.actors.ray_launcher import end_process
 from tierledger.actors.service_record import (
     ServiceRecord,
     live_record,
@@ -18,23 +31,46 @@ from tierledger.actors.service_record import (
     record_of,
 )
 from tierledger.actors.wall_clock import RandomIds, WallClock
-from tierledger.events.errors import InvalidArgument, OutcomeUnknown, StoreRefused
+from tierledger.events.errors import (
+    InvalidArgument,
+    NotReady,
+    OutcomeUnknown,
+    RemoteStorageError,
+    StoreRefused,
+)
 
 if TYPE_CHECKING:
     from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.storage.backend import Operation
+
+WATCH_INTERVAL_S = 1.0
+"""How often whoever serves looks after the coordinator."""
+
+COORDINATOR_TIMEOUT_S = 4.0
+"""How long the coordinator may take for a word."""
+
+SILENCES = 3
+"""Words in a row that it may miss before it is ended."""
+
+LATE_S = 0.5
+"""How late a timer of this process may be before its own loop counts as what was too busy."""
+
+CLOSE_TIMEOUT_S = 20.0
+"""How long a host may take to drain; what it has not checkpointed is read from the log."""
+
+_log = structlog.get_logger("tierledger.service")
 
 
 class RayConnection:
     """A client's way to the service, in the cluster that this process joined."""
 
-    def __init__(self, settings: ServiceSettings) -> None:
-        self.coordinator = RayCoordinator(settings)
+    def __init__(self, settings: ServiceSettings, home: str | None = None) -> None:
+        """`home`: the Ray node whose machine has the store's file; else this process's."""
+        self.coordinator = RayCoordinator(settings, home or ray_cluster.own_node())
+        self._namespace = namespace_of(settings)
 
     def host(self, name: str) -> RayHost:
-        actor = ray_cluster.find_actor(name)
-        if actor is None:
-            raise OutcomeUnknown(f"{name} is not running")
-        return RayHost(actor)
+        return host_at(name, self._namespace)
 
     async def close(self) -> None:
         """The cluster stays joined: a process joins one only."""
@@ -49,7 +85,12 @@ async def connect(settings: ServiceSettings) -> RayConnection:
     """
     record = await live_record(settings)
     ray_cluster.join_cluster(record.address)
-    return RayConnection(record.settings_of(settings.cluster_id))
+    if record.cluster not in {None, ray_cluster.own_cluster()}:
+        raise NotReady(
+            f"another Ray cluster is at {record.address} by now; "
+            "start the service again with: tierledger serve"
+        )
+    return RayConnection(record.settings_of(settings), record.node)
 
 
 def remote_log_metadata_manager() -> AsyncRemoteLogMetadataManager:
@@ -58,12 +99,29 @@ def remote_log_metadata_manager() -> AsyncRemoteLogMetadataManager:
 
 
 class RayService:
-    """A service that this process runs: a Ray cluster, the coordinator, and its hosts."""
+    """A service that this process runs: the coordinator and its hosts, on a Ray cluster.
 
-    def __init__(self, settings: ServiceSettings) -> None:
+    On a cluster of its own, or on one that runs already: there they live on if this process
+    dies, and `close` ends them.
+    """
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        metrics: str | None = None,
+        address: str | None = None,
+    ) -> None:
+        """`metrics`: where the service's metrics are, for its record.
+
+        `address`: of the cluster to use; none: a new one, which ends with this process.
+        """
         self.settings = with_absolute_store(settings)
         self.record: ServiceRecord | None = None
+        self._metrics = metrics
+        self._address = address
+        self._namespace = namespace_of(settings)
         self._connection: RayConnection | None = None
+        self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> ServiceRecord:
         """Start everything and publish where it is.
@@ -71,20 +129,29 @@ class RayService:
         Raises:
             StoreRefused: A live service is named, or the store cannot be opened for writing.
             InvalidArgument: The store is one that a second process could not see.
+            NotReady: The cluster cannot be joined.
         """
         await self._refuse_second()
-        address = ray_cluster.start_cluster()
+        if self._address is None:
+            address = ray_cluster.start_cluster()
+        else:
+            address = ray_cluster.join_cluster(self._address)
         try:
             connection = RayConnection(self.settings)
             await connection.coordinator.status()
             now_ms = WallClock().now_ms()
-            self.record = record_of(self.settings, address, os.getpid(), now_ms)
-            change = record_change(self.settings, self.record)
-            await connection.host("host-0").store("execute_atomically", [[change]], {})
+            self.record = record_of(self.settings, address, os.getpid(), now_ms)._replace(
+                metrics=self._metrics,
+                node=ray_cluster.own_node(),
+                cluster=ray_cluster.own_cluster(),
+            )
+            await self._publish(self.record)
         except BaseException:
+            await self._end_actors()
             ray_cluster.leave_cluster()
             raise
         self._connection = connection
+        self._watch = asyncio.get_running_loop().create_task(self._look_after())
         return self.record
 
     async def _refuse_second(self) -> None:
@@ -98,28 +165,123 @@ class RayService:
             if "no such store" in str(error):
                 return
             raise
-        if record is not None and record.is_live:
-            raise StoreRefused(
-                f"a service runs on this store already: pid {record.pid}, at {record.address}"
-            )
+        if record is None or not record.is_live:
+            return
+        # Something listens there; it need not be the cluster that the record means.
+        found = await ray_cluster.cluster_at(record.address)
+        if found is None or record.cluster not in {None, found} or self._takes_over(record):
+            return
+        raise StoreRefused(
+            f"a service runs on this store already: pid {record.pid}, at {record.address}"
+        )
+
+    def _takes_over(self, record: ServiceRecord) -> bool:
+        """Whether it lives on in a cluster of others, but who looked after it is gone."""
+        if self._address is None:
+            return False
+        ray_cluster.join_cluster(self._address)
+        here = (ray_cluster.own_cluster(), ray_cluster.own_node())
+        return (record.cluster, record.node) == here and not _lives(record.pid)
+
+    async def _publish(self, record: ServiceRecord | None) -> None:
+        """Say in the store where the service is, or that there is none."""
+        change: Operation = record_change(self.settings, record)
+        connector = self.settings.connector()
+        if connector.has_one_writer:
+            writer = host_at(WRITER, self._namespace)
+            await writer.store("execute_atomically", [[change]], {})
+            return
+        backend = await connector.backend(read_only=False)
+        try:
+            await backend.execute_atomically([change])
+        finally:
+            await backend.close()
+
+    async def _look_after(self) -> None:
+        """Make the coordinator anew when it is gone, and end it when it is silent."""
+        coordinator = RayCoordinator(self.settings, ray_cluster.own_node())
+        loop = asyncio.get_running_loop()
+        process: str | None = None
+        silences = 0
+        while True:
+            deadline = loop.time() + COORDINATOR_TIMEOUT_S
+            try:
+                async with asyncio.timeout_at(deadline):
+                    process = await coordinator.process()
+                silences = 0
+            except TimeoutError:
+                silences += loop.time() - deadline < LATE_S
+                if silences >= SILENCES:
+                    _log.warning("the coordinator is silent; starting another")
+                    await self._end_coordinator(process)
+                    silences = 0
+            except RemoteStorageError as error:
+                # Whatever it was, the next round meets it again; the watch must not end.
+                _log.warning("a look at the coordinator failed", error=str(error))
+            await asyncio.sleep(WATCH_INTERVAL_S)
+
+    async def _end_coordinator(self, process: str | None) -> None:
+        kill_actor(COORDINATOR, self._namespace)
+        if process is not None:
+            await end_process(process)
 
     async def close(self) -> None:
-        """Drain and stop all partitions, withdraw the record, end the cluster."""
+        """Drain and stop all partitions, withdraw the record, end the actors."""
+        if self._watch is not None and not self._watch.done():
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
         connection, self._connection = self._connection, None
         if connection is not None:
-            try:
-                await call(create_coordinator(self.settings), "close")
-                host = connection.host("host-0")
-                change = record_change(self.settings, None)
-                await host.store("execute_atomically", [[change]], {})
-                await host.close()
-            except OutcomeUnknown:
-                pass  # Whoever is gone already has nothing left to drain; the log has it all.
+            # Whoever is gone already has nothing left to drain; the log has it all.
+            with contextlib.suppress(RemoteStorageError, TimeoutError):
+                await self._drain()
+            await self._end_actors()
         ray_cluster.leave_cluster()
 
+    async def _drain(self) -> None:
+        coordinator = ray_cluster.find_actor(COORDINATOR, self._namespace)
+        if coordinator is not None:
+            with contextlib.suppress(OutcomeUnknown):
+                await call(coordinator, "close")
+        names = ray_cluster.actor_names(self._namespace)
+        writer = addresses_of(WRITER, self._namespace)
+        others = [name for name in names if name not in {COORDINATOR, *writer}]
+        # The others commit through the one that writes.
+        await asyncio.gather(*(self._close_host(name) for name in others))
+        await self._publish(None)
+        await asyncio.gather(*(self._close_host(name) for name in writer))
 
-def kill_host(name: str) -> None:
-    """Kill a host's process in the middle of whatever it does (for drills and tests)."""
-    actor = ray_cluster.find_actor(name)
+    async def _close_host(self, address: str) -> None:
+        with contextlib.suppress(RemoteStorageError, TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await host_at(address, self._namespace).close()
+
+    async def _end_actors(self) -> None:
+        names = ray_cluster.actor_names(self._namespace)
+        # The coordinator last: a host that misses it would make another.
+        for name in sorted(names, key=lambda one: one == COORDINATOR):
+            kill_actor(name, self._namespace)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def kill_actor(name: str, namespace: str) -> None:
+    """End a named actor at once, if it runs."""
+    actor = ray_cluster.find_actor(name, namespace)
     if actor is not None:
         ray_cluster.ray.kill(actor, no_restart=True)
+
+
+def kill_host(name: str, settings: ServiceSettings) -> None:
+    """Kill a host's process in the middle of whatever it does (for drills and tests)."""
+    namespace = namespace_of(settings)
+    for address in addresses_of(name, namespace)[-1:]:
+        kill_actor(address, namespace)

@@ -10,7 +10,7 @@ from tierledger.actors.coordinator_events import Announcement
 from tierledger.events.errors import OutcomeUnknown, RetryableError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from tierledger.actors.coordinator_events import LeaderItem, Route
     from tierledger.actors.router import Router
@@ -91,18 +91,28 @@ class Roles:
                 if claim is not None and claim.broker_id == self.broker_id:
                     self._claims[key] = (role, claim)
 
-    async def is_ready(self, key: PartitionKey) -> bool:
-        """Whether the announcement is in force, and the replica asked has caught up."""
-        role, claim = self._claims.get(key, (None, None))
-        if role is None or claim is None:
-            return False
-        connection = self._router.connection
+    async def are_ready(self, keys: Sequence[PartitionKey]) -> list[bool]:
+        """Of each: whether its announcement is in force, and the replica asked has caught up.
+
+        One question to the coordinator, and one to each host.
+        """
+        known = {key: self._claims[key] for key in keys if key in self._claims}
         try:
-            (route,) = await connection.coordinator.route([key])
-            name = route.leader_host if role == LEADER else route.follower_host
-            if name is None:
-                return False
-            (ready,) = await connection.host(name).submit([ReadyCall(key, role, claim)])
+            routes = await self._router.connection.coordinator.route([*known]) if known else []
         except (RetryableError, OutcomeUnknown):
-            return False
-        return ready is True
+            return [False] * len(keys)
+        by_host: dict[str, list[ReadyCall]] = {}
+        for (key, (role, claim)), route in zip(known.items(), routes, strict=True):
+            address = route.leader_host if role == LEADER else route.follower_host
+            if address is not None:
+                by_host.setdefault(address, []).append(ReadyCall(key, role, claim))
+        asked = await asyncio.gather(*(self._ready(*one) for one in by_host.items()))
+        ready = {key for keys_ready in asked for key in keys_ready}
+        return [key in ready for key in keys]
+
+    async def _ready(self, address: str, calls: list[ReadyCall]) -> list[PartitionKey]:
+        try:
+            said = await self._router.connection.host(address).submit(calls)
+        except (RetryableError, OutcomeUnknown):
+            return []
+        return [call.key for call, one in zip(calls, said, strict=True) if one is True]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tierledger.actors.calls import LEADER, STORAGE, PageCall, PartitionKey
 from tierledger.actors.lanes import Lane
 from tierledger.events.errors import (
+    DataError,
+    Fenced,
     NotReady,
     OutcomeUnknown,
     RemoteResourceNotFound,
@@ -106,6 +108,9 @@ class Router:
                 if self._is_closed or loop.time() + pause > deadline:
                     raise (doubt or error) from None
                 await asyncio.sleep(pause)
+            except (Fenced, DataError) as error:
+                # Said of this attempt, by somebody who may never have seen the one before.
+                raise (doubt or error) from None
 
     async def next_page(self, key: PartitionKey, role: str, cursor: str) -> Answered:
         """The next page of a list that `role` opened; never retried: one host has the list."""
@@ -137,8 +142,9 @@ class Router:
         self._routes.pop(key, None)
         if route.leader is None and role != LEADER:
             # Released: known, served by nobody; any host can read it from storage.
-            (name, *_) = sorted((await self.connection.coordinator.status())["hosts"])
-            return name, STORAGE
+            addresses = (await self.connection.coordinator.hosts()).values()
+            for address in addresses:
+                return address, STORAGE
         raise NotReady(f"{key.named('?')} has no {role} at the moment")
 
     def _lane(self, name: str) -> Lane:

@@ -9,12 +9,22 @@ from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.decide import Limits
 from tierledger.events.errors import NotReady
 from tierledger.storage.backend import Put, Remove
+from tierledger.storage.connector import URL_SETTING, setting
+from tierledger.storage.locate import public_url, with_secrets_of
 
 if TYPE_CHECKING:
     from tierledger.storage.backend import Operation
 
 CONNECT_TIMEOUT_S = 1.0
 """How long a service may take to accept a connection before it counts as gone."""
+
+
+HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+"""What a gRPC client says first (RFC 9113, 3.4), with no settings of its own."""
+
+HTTP2_HEADER_BYTES = 9
+HTTP2_SETTINGS = b"\x04"
+"""The kind of frame with which every server answers, the fourth byte of its header."""
 
 
 class ServiceRecord(NamedTuple):
@@ -27,28 +37,54 @@ class ServiceRecord(NamedTuple):
     settings: list[Any]
     """What the service was started with: whoever has to revive a part of it uses these, not
     the settings it was found with."""
+    metrics: str | None = None
+    """Where its metrics are; none if it serves none."""
+    node: str | None = None
+    """The Ray node on whose machine it was started: there is the store's file, if it is one."""
+    cluster: str | None = None
+    """The id of the Ray cluster; another one may be found at the address later."""
 
-    def settings_of(self, cluster_id: str) -> ServiceSettings:
-        """The settings under which this service runs."""
-        storage, *limits = self.settings
-        return ServiceSettings(cluster_id, dict(storage), Limits(*limits))
+    def settings_of(self, found_with: ServiceSettings) -> ServiceSettings:
+        """The settings under which this service runs.
+
+        A password is in no record; it is that of the URL which the service was found with.
+        """
+        storage, custom_metadata_bytes_max, tombstone_retention_ms, *placement = self.settings
+        known = setting(found_with.storage, URL_SETTING) or ""
+        whole = {
+            key: with_secrets_of(known, value) if key.endswith(URL_SETTING) else value
+            for key, value in storage
+        }
+        limits = Limits(custom_metadata_bytes_max, tombstone_retention_ms)
+        # Older records say nothing of hosts: there was one.
+        return ServiceSettings(found_with.cluster_id, whole, limits, *placement)
 
     @property
     def is_live(self) -> bool:
-        """Whether something accepts connections there."""
+        """Whether something listens there that speaks as a Ray cluster's control store does.
+
+        That tells a program which has taken the port from Ray, not one cluster from another:
+        `cluster` does.
+        """
         host, _, port = self.address.rpartition(":")
         try:
-            with socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S):
-                return True
+            with socket.create_connection((host, int(port)), CONNECT_TIMEOUT_S) as connection:
+                connection.sendall(HTTP2_GREETING)
+                answer = connection.recv(HTTP2_HEADER_BYTES)
         except OSError:
             return False
+        return answer[3:4] == HTTP2_SETTINGS
 
 
 def record_of(settings: ServiceSettings, address: str, pid: int, now_ms: int) -> ServiceRecord:
-    """The record of a service that was just started with `settings`."""
-    storage = [[key, value] for key, value in sorted(settings.storage.items())]
+    """The record of a service that was just started with `settings`; no password is in it."""
+    storage = [
+        [key, public_url(value) if key.endswith(URL_SETTING) else value]
+        for key, value in sorted(settings.storage.items())
+    ]
     limits = settings.limits
-    known = [storage, limits.custom_metadata_bytes_max, limits.tombstone_retention_ms]
+    bounds = [limits.custom_metadata_bytes_max, limits.tombstone_retention_ms]
+    known = [storage, *bounds, settings.hosts, settings.partitions_per_host]
     return ServiceRecord(address, pid, now_ms, known)
 
 

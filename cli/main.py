@@ -22,6 +22,7 @@ from tierledger.cli import (
     replay_command,
     segments_command,
     serve_command,
+    simulate_command,
     status_command,
     verify_command,
 )
@@ -64,6 +65,7 @@ for commands in (
     serve_command,
     status_command,
     replay_command,
+    simulate_command,
 ):
     commands.register(app)
 

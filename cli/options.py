@@ -14,7 +14,8 @@ StoreOption = Annotated[
     typer.Option(
         "--store",
         metavar="URL",
-        help="Where the data is: sqlite:FILE. Else $TIERLEDGER_STORE, else your own store.",
+        help="Where the data is: sqlite:FILE or postgresql://USER@HOST/DATABASE. "
+        "Else $TIERLEDGER_STORE, else your own store.",
     ),
 ]
 ClusterOption = Annotated[

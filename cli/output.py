@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from rich.table import Table
+
 PLAIN_WIDTH = 10_000
 """Columns of a table that is not shown on a terminal: nothing is cut for a pipe."""
 
@@ -71,8 +73,15 @@ def _print_plain(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> N
 
 
 def _print_styled(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> None:
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
+
+    console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
+    console.print(styled_table(columns, cells))
+
+
+def styled_table(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> Table:
+    """A table for rich to show; numbers stand to the right."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
@@ -82,8 +91,7 @@ def _print_styled(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> 
         table.add_column(column, justify="right" if numbers else "left", overflow="fold")
     for row in cells:
         table.add_row(*(Text("" if one is None else escaped(str(one))) for one in row))
-    console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
-    console.print(table)
+    return table
 
 
 def print_note(message: str) -> None:

@@ -52,7 +52,7 @@ class _RayService:
     async def kill_host(self, name: str) -> None:
         from tierledger.actors.ray_service import kill_host
 
-        kill_host(name)
+        kill_host(name, self.settings)
 
     async def readable_backend(self) -> MetadataStorageBackend:
         return await self.settings.connector().backend(read_only=True)

@@ -1,121 +1,210 @@
-"""`tierledger status`: whether a service runs on a store, and what it serves."""
+"""`tierledger status`: whether a service runs on a store, and how it stands."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.cli.options import ClusterOption, JsonOption, StoreOption
-from tierledger.cli.output import print_json, print_pairs, print_table, time_text
+from tierledger.cli.output import print_json, print_pairs
+from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tierledger.actors.service_record import ServiceRecord
+    from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.cli.status_report import ServiceStatus
+    from tierledger.cli.status_view import Page, ServiceIdentity
+
+LIMIT = 20
+"""Partitions that are shown unless more are asked for: a screen."""
+
+INTERVAL_S = 2.0
+
+COUNT_MAX = 10_000
+"""Partitions of a store that are counted without a service: half a second."""
+
+
+class StatusOptions(NamedTuple):
+    """What the user wants to see, and how."""
+
+    store: StoreOptions
+    partition: str | None = None
+    host: str | None = None
+    limit: int | None = LIMIT
+    json: bool = False
+
+
+class Look(NamedTuple):
+    """What one look found."""
+
+    cluster: str
+    service: tuple[ServiceIdentity, ServiceStatus] | None
+    stored: tuple[int, bool] | None = None
+    """Without a service: partitions in the store, and whether these are all."""
 
 
 def status_command(
-    store: StoreOption = None, cluster: ClusterOption = None, json: JsonOption = False
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    partition: Annotated[
+        str | None,
+        typer.Option("--partition", metavar="TOPIC-N", help="Only this partition: orders-3."),
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", help="Only this host, and what it serves.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", min=0, help="How many partitions are shown, worst first.")
+    ] = LIMIT,
+    everything: Annotated[bool, typer.Option("--all", help="Show all partitions.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Look again and again; Ctrl-C ends it.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.1, help="Seconds between two looks.")
+    ] = INTERVAL_S,
+    json: JsonOption = False,
 ) -> None:
-    """Show the service on a store: where it is, its hosts, what they lead and follow.
+    """Show the service on a store: its hosts, what they lead and follow, and what is not well.
 
-    Exit status 1: no service runs there.
+    JSON has all partitions, whatever the limit. Exit status 1: no service runs there; with
+    --watch it is 0 when you end it.
     """
     log_to_stderr()
-    if not asyncio.run(_status(StoreOptions(store, cluster), json=json)):
+    if partition is not None and not partition.rpartition("-")[2].isdecimal():
+        raise InvalidArgument(f"--partition: expected TOPIC-NUMBER, got {partition!r}")
+    shown = None if everything else limit
+    options = StatusOptions(StoreOptions(store, cluster), partition, host, shown, json)
+    if watch:
+        from tierledger.cli.status_watch import watch_status
+
+        watch_status(options, interval)
+    elif not asyncio.run(_status(options)):
         raise typer.Exit(1)
 
 
-async def _status(options: StoreOptions, *, json: bool) -> bool:
+async def _status(options: StatusOptions) -> bool:
+    look = await take_look(options)
+    print_look(options, look)
+    return look.service is not None
+
+
+async def take_look(options: StatusOptions, former: Look | None = None) -> Look:
+    """How the service stands now, or that there is none.
+
+    If it is not the one of the `former` look, that one's Ray cluster is left: a process can be
+    in one only.
+
+    Raises:
+        StoreRefused: There is no such store.
+        NotReady: Its cluster cannot be joined.
+    """
     from tierledger.actors.service_record import read_record
     from tierledger.cli.service_settings import service_settings
 
-    settings = await service_settings(options)
+    settings = await service_settings(options.store)
     record = await read_record(settings)
-    if record is None or not record.is_live:
-        said = {"cluster": settings.cluster_id, "service": "none runs on this store"}
-        if json:
-            print_json({"cluster": settings.cluster_id, "service": None})
-        else:
-            print_pairs(said.items())
-        return False
+    is_live = record is not None and record.is_live
+    if former is not None and former.service is not None:
+        address = record.address if record is not None and is_live else None
+        if former.service[0].address != address:
+            from tierledger.actors.ray_cluster import leave_cluster
+
+            leave_cluster()
+    if record is None or not is_live:
+        return Look(settings.cluster_id, None, await _count_stored(settings))
 
     from tierledger.actors.ray_service import connect
+    from tierledger.cli.status_reading import read_service
+    from tierledger.cli.status_report import status_of
+    from tierledger.cli.status_view import ServiceIdentity
+    from tierledger.storage.locate import public_url
 
     connection = await connect(settings)
-    status = await connection.coordinator.status()
-    hosts = {name: await connection.host(name).ping() for name in sorted(status["hosts"])}
-    partitions = [
-        {"host": name, **one}
-        for name in hosts
-        for one in await connection.host(name).partitions()
-    ]
-    if json:
-        print_json(
-            {"service": record._asdict(), **status, "hosts": hosts, "served": partitions}
-        )
+    status = status_of(await read_service(connection))
+    identity = ServiceIdentity(
+        settings.cluster_id,
+        public_url(settings.storage["metadata.storage.url"]),
+        record.address,
+        record.pid,
+        record.started_ms,
+        record.metrics,
+    )
+    return Look(
+        settings.cluster_id, (identity, status.narrowed(options.partition, options.host))
+    )
+
+
+async def _count_stored(settings: ServiceSettings) -> tuple[int, bool] | None:
+    """Partitions in the store, which costs one read each; none if it cannot be told."""
+    from tierledger.events.errors import RemoteStorageError
+    from tierledger.storage.catalog import Catalog
+
+    connector = settings.connector()
+    keys = connector.key_factory(settings.cluster_id)
+    backend = await connector.backend(read_only=True)
+    count = 0
+    try:
+        catalog = Catalog(backend, keys, settings.serde(), settings.cluster_id)
+        async for entry in catalog.partitions():
+            count += not entry.is_forgotten
+            if count == COUNT_MAX:
+                return count, False
+    except RemoteStorageError:
+        return None  # `verify` says what is wrong with it.
+    finally:
+        await backend.close()
+    return count, True
+
+
+def print_look(options: StatusOptions, look: Look) -> None:
+    """Print what was found to standard output."""
+    from tierledger.cli.status_view import print_page
+
+    if options.json:
+        print_json(_plain(look))
+    elif look.service is None:
+        print_pairs(page_without_service(look).pairs)
     else:
-        _print(settings.cluster_id, record, status, hosts, partitions)
-    return True
+        print_page(page_with_service(options, look))
 
 
-def _print(
-    cluster_id: str,
-    record: ServiceRecord,
-    status: dict[str, Any],
-    hosts: dict[str, dict[str, Any]],
-    partitions: list[dict[str, Any]],
-) -> None:
-    print_pairs(
+def page_with_service(options: StatusOptions, look: Look) -> Page:
+    from tierledger.cli.status_view import page_of
+
+    assert look.service is not None, "the caller has looked"
+    # One partition is asked for by name; whatever is found is shown.
+    limit = None if options.partition is not None else options.limit
+    return page_of(*look.service, limit)
+
+
+def page_without_service(look: Look) -> Page:
+    from tierledger.cli.status_view import Page
+
+    stored = None
+    if look.stored is not None:
+        count, are_all = look.stored
+        stored = f"{count}{'' if are_all else ' or more'}; tierledger ls lists them"
+    return Page(
         [
-            ("cluster", cluster_id),
-            ("service", f"{record.address}, pid {record.pid}"),
-            ("since", time_text(record.started_ms)),
-            ("partitions known", status["partitions"]),
-            ("brokers", len(status["brokers"])),
-        ]
-    )
-    print_table(
-        ["host", "pid", "leaders", "followers", "commits", "batches", "alarms"],
-        [
-            [
-                name,
-                said["pid"],
-                said["leaders"],
-                said["followers"],
-                said["commits"],
-                said["batches"],
-                sum(said["alarms"].values()),
-            ]
-            for name, said in hosts.items()
+            ("cluster", look.cluster),
+            ("service", "none runs on this store; start one with: tierledger serve"),
+            ("partitions stored", stored),
         ],
+        [],
     )
-    if partitions:
-        print_table(
-            ["topic", "partition", "role", "phase", "position", "led by", "session", "host"],
-            [_row(one) for one in sorted(partitions, key=_order)],
-        )
 
 
-def _order(one: dict[str, Any]) -> tuple[str, int, str]:
-    return one["topic"], one["partition"], one["role"]
-
-
-def _row(one: dict[str, Any]) -> list[object]:
-    session = one["session"] or {}
-    led_by = session.get("broker_id") if session.get("is_open") else None
-    return [
-        one["topic"],
-        one["partition"],
-        one["role"],
-        one["phase"],
-        one["position"],
-        "nobody" if led_by is None else f"broker {led_by}",
-        session.get("number"),
-        one["host"],
-    ]
+def _plain(look: Look) -> dict[str, object]:
+    if look.service is None:
+        count, are_all = look.stored or (None, False)
+        stored = {"partitions": count, "is_complete": are_all}
+        return {"cluster": look.cluster, "service": None, "stored": stored}
+    identity, status = look.service
+    return {"cluster": look.cluster, "service": identity._asdict(), **status.plain()}
 
 
 def register(app: typer.Typer) -> None:

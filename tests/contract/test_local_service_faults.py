@@ -25,7 +25,7 @@ from tierledger.actors.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.leader import CHECKPOINT_EVENTS
 from tierledger.actors.messages import Query
 from tierledger.events.errors import (
-    Fenced,
+    NotLeader,
     NotReady,
     OutcomeUnknown,
     Quarantined,
@@ -213,7 +213,7 @@ async def test_a_zombie_writes_neither_event_nor_checkpoint(tmp_path: Path) -> N
     await new.restart()
     before = dict(faulty_store.values(name))
     faults.thaw()
-    with pytest.raises((Fenced, OutcomeUnknown, NotReady)):
+    with pytest.raises((NotLeader, OutcomeUnknown, NotReady)):
         await late
     await old.stop()
 

@@ -12,6 +12,7 @@ from tests.models.stored_partitions import TIME_MS, StoredPartition, finished, u
 from tierledger.cli.main import app
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.log_events import PartitionDeleteUpdated
+from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.sqlite import SqliteBackend
 
 ORDERS, OLD_ORDERS, EMPTY, GONE = (Uuid(bytes([one]) * 16) for one in (9, 3, 5, 7))
@@ -32,7 +33,7 @@ def write(path: Path, *steps: Write) -> None:
     asyncio.run(run())
 
 
-async def orders(backend: SqliteBackend) -> None:
+async def orders(backend: MetadataStorageBackend) -> None:
     partition = StoredPartition(backend, TopicIdPartition(ORDERS, 1, "orders"))
     await partition.open()
     for number in range(20):
@@ -41,7 +42,7 @@ async def orders(backend: SqliteBackend) -> None:
     await partition.append([updated(0, 2), updated(1, 2), updated(1, 3)], step_ms=1000)
 
 
-async def others(backend: SqliteBackend) -> None:
+async def others(backend: MetadataStorageBackend) -> None:
     old = StoredPartition(backend, TopicIdPartition(OLD_ORDERS, 0, "orders"))
     await old.open(time_ms=TIME_MS - 1000)
     empty = StoredPartition(backend, TopicIdPartition(EMPTY, 0, HOSTILE))

@@ -10,6 +10,7 @@ from tierledger.actors.calls import LEADER, PartitionKey, ReadyCall
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.host_settings import ServiceSettings, limits_of
 from tierledger.actors.local_service import LocalService
+from tierledger.actors.ports import Clock, LeaderOracle
 from tierledger.actors.router import Router
 from tierledger.events.commands import Claim
 from tierledger.events.event_codec import genesis
@@ -44,8 +45,8 @@ DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 class TickingClock:
     """A clock that moves on with every look."""
 
-    def __init__(self) -> None:
-        self._ticks = count(1_700_000_000_000)
+    def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
+        self._ticks = count(start_ms)
 
     def now_ms(self) -> int:
         return next(self._ticks)
@@ -67,9 +68,18 @@ class CountedIds:
 class LocalWorld:
     """One store, and at most one service on it at a time."""
 
-    def __init__(self, storage: Mapping[str, str], hosts: int = 1) -> None:
+    def __init__(
+        self,
+        storage: Mapping[str, str],
+        hosts: int = 1,
+        *,
+        clock: Clock | None = None,
+        oracle: LeaderOracle | None = None,
+    ) -> None:
         self.storage = dict(storage)
         self.hosts = hosts
+        self.clock = clock or TickingClock()
+        self.oracle = oracle
         self._service: LocalService | None = None
         self._opened = AsyncExitStack()
 
@@ -80,7 +90,7 @@ class LocalWorld:
 
     async def start(self) -> None:
         settings = ServiceSettings(CLUSTER, self.storage, limits_of(self.storage))
-        self._service = LocalService(settings, TickingClock(), self.hosts)
+        self._service = LocalService(settings, self.clock, self.hosts, self.oracle)
         await self._service.start()
 
     async def stop(self) -> None:

@@ -14,7 +14,7 @@ from typing_extensions import override
 from tests.models.driven_partition import DrivenPartition, command_of, open_session
 from tests.models.slow_model import COPY_FINISHED, DELETE_FINISHED, DELETE_STARTED, Add, Update
 from tierledger.events import commands as cmd
-from tierledger.events.decide import Accepted, Rejected
+from tierledger.events.decide import Accepted, Rejected, Undecided
 from tierledger.events.errors import Fenced, NotLeader
 from tierledger.events.invariants import check
 from tierledger.events.log_events import (
@@ -153,10 +153,11 @@ class SessionMachine(RuleBasedStateMachine):
     def deliver_open(self, at: int) -> None:
         command = self.wire.opens[at]
         claim, session = command.claim, self.partition.state.session
-        decision = self.partition.apply(command)
+        decision = self.partition.claim(command)
         if isinstance(decision, Rejected):
             assert isinstance(decision.error, Fenced)
             return
+        assert isinstance(decision, Accepted)
         pair = (claim.incarnation, claim.announcement)
         assert pair >= self.newest.get(claim.broker_id, (0, 0)), "an older announcement won"
         assert session is None or command.assignment > session.assignment
@@ -191,6 +192,7 @@ class SessionMachine(RuleBasedStateMachine):
             assert isinstance(decision, Rejected), "a write without the session was accepted"
             wanted = NotLeader if self.holder is None else Fenced
             assert isinstance(decision.error, wanted)
+        assert not isinstance(decision, Undecided), "only a claim can be"
         if isinstance(decision, Accepted):
             assert len(self.partition.stored) == before + len(decision.events)
             self.remember(command.origin, decision)

@@ -40,6 +40,7 @@ from tierledger.events.log_events import Event, Origin, SessionOpened
 LEADERS_AT_ONCE = 3
 WHICH = st.integers(0, LEADERS_AT_ONCE - 1)
 BROKER = st.integers(1, 2)
+EPOCH = st.none() | st.integers(1, 9)
 STATES = st.sampled_from([None, None, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED])
 
 APPEND_FAULTS = ("none", "own-exists", "reply-lost", "append-lost", "delayed", "refused")
@@ -95,20 +96,29 @@ class LeaderMachine(RuleBasedStateMachine):
         return cmd.Claim(broker, 1, self.announcements[broker])
 
     @precondition(lambda self: len(self.running) < LEADERS_AT_ONCE)
-    @rule(broker=BROKER)
-    def a_leader_starts(self, broker: int) -> None:
+    @rule(broker=BROKER, epoch=EPOCH)
+    def a_leader_starts(self, broker: int, epoch: int | None) -> None:
         claim = self.claim(broker)
-        contender = Contender(new_leader(self.store, self.assignment, claim), [claim])
+        harness = new_leader(self.store, self.assignment, claim, leader_epoch=epoch)
+        contender = Contender(harness, [claim])
         self.running.append(contender)
         self.all.append(contender)
         contender.harness.load()
 
     @precondition(lambda self: self.running)
-    @rule(which=WHICH, broker=BROKER)
-    def a_leader_is_assigned_anew(self, which: int, broker: int) -> None:
+    @rule(which=WHICH, broker=BROKER, epoch=EPOCH)
+    def a_leader_is_assigned_anew(self, which: int, broker: int, epoch: int | None) -> None:
         contender, claim = self.pick(which), self.claim(broker)
         contender.claims.append(claim)
-        contender.harness.feed(assigned(self.assignment, claim))
+        contender.harness.feed(assigned(self.assignment, claim, epoch))
+
+    @precondition(lambda self: any(one.harness.questions for one in self.running))
+    @rule(which=WHICH, named=st.none() | BROKER, late_ms=st.integers(0, 10_000))
+    def the_oracle_answers(self, which: int, named: int | None, late_ms: int) -> None:
+        asking = [one for one in self.running if one.harness.questions]
+        verdict = None if named is None else cmd.LeaderVerdict(named)
+        harness = asking[which % len(asking)].harness
+        harness.oracle_says(verdict, now_ms=NOW_MS + late_ms)
 
     @precondition(lambda self: self.running)
     @rule(which=WHICH, is_released=st.booleans())

@@ -91,3 +91,19 @@ def test_a_limit_of_0_refuses_all_custom_metadata(tmp_path: Path) -> None:
     assert json.loads(strict.stdout)["records refused"] > 0
     segments = [json.loads(line) for line in found.stdout.splitlines()]
     assert [one["custom_metadata_hex"] for one in segments if one["custom_metadata_hex"]] == []
+
+
+def test_a_process_for_each_leader_and_each_follower_answers_as_kafka_did(
+    tmp_path: Path,
+) -> None:
+    store = f"sqlite:{tmp_path / 'store.sqlite'}"
+    with served(store, "--hosts", 2, "--partitions-per-host", 1):
+        replayed = run(
+            "replay", TRACES / "tier", "--store", store, "--check", "--churn", 2, "--json"
+        )
+        status = json.loads(run("status", "--store", store, "--json").stdout)
+
+    assert replayed.returncode == 0, replayed.stderr
+    partitions = json.loads(replayed.stdout)["partitions"]
+    assert partitions > 1
+    assert len(status["hosts"]) >= 2 * partitions

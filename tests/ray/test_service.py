@@ -8,10 +8,12 @@ import pytest
 from tests.models.local_world import copy, listed, moved, segment
 from tests.models.partition_logs import TRACES, folded, imported, topic_id_partition
 from tests.models.ray_brokers import Brokers
+from tests.ray.conftest import PACKED
 from tierledger.actors import ray_cluster
 from tierledger.actors.calls import FOLLOWER
 from tierledger.actors.messages import Query
 from tierledger.actors.ray_coordinator import COORDINATOR
+from tierledger.actors.ray_handles import namespace_of
 from tierledger.actors.ray_service import RayService, kill_host
 from tierledger.actors.service_record import read_record
 from tierledger.actors.sync_client import RemoteLogMetadataManager
@@ -28,6 +30,10 @@ from tierledger.events.errors import (
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.kafka_codec import decode
 
+pytestmark = pytest.mark.parametrize(
+    "service", [1, PACKED], indirect=True, scope="module", ids="{} per host".format
+)
+
 _partitions = count()
 
 
@@ -37,7 +43,9 @@ def tip() -> TopicIdPartition:
     return TopicIdPartition(Uuid(b"ray tests' topic"), next(_partitions), "orders")
 
 
-async def test_a_recorded_history_survives_the_death_of_its_host(brokers: Brokers) -> None:
+async def test_a_recorded_history_survives_the_death_of_its_host(
+    brokers: Brokers, service: RayService
+) -> None:
     recorded: dict[TopicIdPartition, list[cmd.ImportedRecord]] = {}
     for record in read_records(TRACES / "one-broker"):
         known = decode(record.value or b"")
@@ -54,7 +62,7 @@ async def test_a_recorded_history_survives_the_death_of_its_host(brokers: Broker
             position = await importer.import_records(tip, items[start : start + 20])
             reader.observe(tip, position)
         if number == 0:
-            kill_host("host-0")
+            kill_host("host-0", service.settings)
 
     for history in imported("one-broker"):
         tip, expected = history.topic_id_partition, folded(history).rows
@@ -66,27 +74,27 @@ async def test_a_recorded_history_survives_the_death_of_its_host(brokers: Broker
 
 
 async def test_nothing_acknowledged_is_lost_with_a_host(
-    brokers: Brokers, tip: TopicIdPartition
+    brokers: Brokers, service: RayService, tip: TopicIdPartition
 ) -> None:
     manager = await brokers.manager(1)
     await manager.on_partition_leadership_changes([tip], [])
     writes = asyncio.ensure_future(copy(manager, *(segment(n, tip) for n in range(40))))
     while await manager.highest_offset_for_epoch(tip, 0) is None:
         pass  # Each look is a round trip, during which the writes go on.
-    kill_host("host-0")
+    kill_host("host-0", service.settings)
     await writes
 
     assert await listed(manager, tip) == list(range(40))
 
 
 async def test_a_coordinator_that_died_is_made_anew_and_knows_all(
-    brokers: Brokers, tip: TopicIdPartition
+    brokers: Brokers, service: RayService, tip: TopicIdPartition
 ) -> None:
     manager, other = await brokers.manager(1), await brokers.manager(2)
     await manager.on_partition_leadership_changes([tip], [])
     await manager.when_ready([tip])
     await copy(manager, segment(0, tip))
-    former = ray_cluster.find_actor(COORDINATOR)
+    former = ray_cluster.find_actor(COORDINATOR, namespace_of(service.settings))
     ray_cluster.ray.kill(former, no_restart=True)
 
     await other.on_partition_leadership_changes([], [tip])

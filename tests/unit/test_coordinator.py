@@ -1,101 +1,26 @@
 """The coordinator's rules: what events lead to, and what hosts are told because of them."""
 
+import json
+from pathlib import Path
+
 import pytest
 
+from tests.models.coordinated import (
+    GENESIS,
+    Coordinated,
+    announcement,
+    closes,
+    key,
+    placements,
+)
 from tierledger.actors import coordinator as rules
 from tierledger.actors import coordinator_events as ev
-from tierledger.actors.calls import FOLLOWER, LEADER, CloseCall, PartitionKey, Placement
-from tierledger.actors.coordinator import HostWork
+from tierledger.actors.calls import FOLLOWER, LEADER, CloseCall
+from tierledger.actors.coordinator_state import CoordinatorState
 from tierledger.events.commands import Claim
 from tierledger.events.errors import Fenced, InvalidArgument
-from tierledger.events.event_codec import chain, genesis
-from tierledger.events.log_events import Event
 
-TOPIC_ID = bytes(range(16))
-GENESIS = genesis("cluster", b"coordinator", 0)
-
-
-class Coordinated:
-    """A coordinator without a log: what is decided is evolved at once, through bytes."""
-
-    def __init__(self, *hosts: str) -> None:
-        self.state = ev.CoordinatorState(GENESIS)
-        self.events: list[Event] = []
-        self.announcements: dict[int, int] = {}
-        for host in hosts:
-            self.apply(rules.host_started(self.state, host, f"{host}/1"))
-
-    def apply(self, bodies: list[ev.CoordinatorBody]) -> list[HostWork]:
-        """What hosts are told because of `bodies`, and of the placements that follow."""
-        works: list[HostWork] = []
-        while bodies:
-            for body in bodies:
-                event = Event(self.state.next_position, 0, 5, -1, None, body)  # type: ignore[arg-type] # A codec of its own.
-                stored = ev.COORDINATOR_CODEC.encode(event, self.state.chain_hash)
-                (decoded,), _ = ev.COORDINATOR_CODEC.decode(
-                    [stored], event.position, self.state.chain_hash
-                )
-                assert decoded == event
-                self.state.chain_hash = chain(stored)
-                works += rules.evolve(self.state, decoded)
-                self.events.append(decoded)
-            bodies = rules.place(self.state)
-        return works
-
-    def register(self, broker: int) -> None:
-        self.apply(rules.register(self.state, broker))
-
-    def announce(
-        self,
-        broker: int,
-        leads: list[int] | None = None,
-        follows: list[int] | None = None,
-        stops: list[int] | None = None,
-        epoch: int | None = None,
-    ) -> list[HostWork]:
-        """Announce partitions by number; what hosts are told."""
-        if broker not in self.state.incarnations:
-            self.register(broker)
-        self.announcements[broker] = self.announcements.get(broker, 0) + 1
-        given = announcement(broker, self.announcements[broker], leads, follows, stops, epoch)
-        return self.apply(rules.announce(self.state, given))
-
-    def entry(self, number: int = 0) -> ev.Entry:
-        return self.state.partitions[key(number)]
-
-    def leader_of(self, number: int = 0) -> Claim | None:
-        return self.state.route(key(number)).leader
-
-
-def announcement(
-    broker: int,
-    number: int,
-    leads: list[int] | None = None,
-    follows: list[int] | None = None,
-    stops: list[int] | None = None,
-    epoch: int | None = None,
-    incarnation: int = 1,
-) -> ev.Announcement:
-    return ev.Announcement(
-        broker,
-        incarnation,
-        number,
-        tuple((TOPIC_ID, one, "orders", epoch, None) for one in leads or ()),
-        tuple((TOPIC_ID, one, "orders") for one in follows or ()),
-        tuple((TOPIC_ID, one, "orders") for one in stops or ()),
-    )
-
-
-def key(number: int = 0) -> PartitionKey:
-    return PartitionKey(TOPIC_ID, number)
-
-
-def placements(works: list[HostWork]) -> list[Placement]:
-    return [placement for work in works for placement in work.placements]
-
-
-def closes(works: list[HostWork]) -> list[CloseCall]:
-    return [close for work in works for close in work.closes]
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 # Who speaks for a broker.
@@ -142,7 +67,7 @@ def test_what_is_announced_before_there_are_hosts_is_placed_with_the_first() -> 
     one = Coordinated()
     assert one.announce(1, leads=[0]) == []
 
-    works = one.apply(rules.host_started(one.state, "a", "a/1"))
+    works = one.start("a")
 
     assert [(place.key, place.role) for place in placements(works)] == [(key(), LEADER)]
 
@@ -335,13 +260,13 @@ def test_a_host_that_was_restarted_gets_its_work_anew() -> None:
     one = Coordinated("a")
     one.announce(1, leads=[0])
     before = one.entry().leadership
-    works = one.apply(rules.host_started(one.state, "a", "a/2"))
+    works = one.start("a", 2)
 
     (placed,) = placements(works)
     assert before is not None
     assert placed.assignment is not None
     assert placed.assignment.number > before.assignment
-    assert rules.host_started(one.state, "a", "a/2") == []
+    assert one.start("a", 2) == []
 
 
 def test_a_leader_that_ended_is_placed_again_and_an_old_word_of_it_is_ignored() -> None:
@@ -376,7 +301,7 @@ def test_another_coordinator_that_reads_the_events_knows_the_same() -> None:
     one.announce(2, leads=[3], follows=[0], epoch=4)
     one.apply(rules.host_lost(one.state, "b"))
     one.announce(1, stops=[1])
-    other = ev.CoordinatorState(GENESIS)
+    other = CoordinatorState(GENESIS)
     for event in one.events:
         rules.evolve(other, event)
 
@@ -392,3 +317,32 @@ def test_an_unknown_partition_is_said_to_be_unknown() -> None:
 
     assert not route.known
     assert route.followers == ()
+
+
+# What older versions wrote.
+
+
+def test_a_log_of_the_first_version_still_says_what_it_said() -> None:
+    golden = json.loads((GOLDEN / "coordinator-v1.json").read_text(encoding="utf-8"))
+    state = CoordinatorState(bytes.fromhex(golden["genesis"]))
+    stored = [bytes.fromhex(one["stored"]) for one in golden["events"]]
+    events, last = ev.COORDINATOR_CODEC.decode(stored, 0, state.chain_hash)
+    for event in events:
+        rules.evolve(state, event)
+
+    assert last.hex() == golden["events"][-1]["hash"]
+    assert state.hosts == golden["hosts"]
+    assert state.addresses == {"host-0": "host-0"}
+    assert not state.unplaced
+    for number, said in golden["partitions"].items():
+        entry = state.partitions[key(int(number))]
+        led = entry.leadership
+        assert led is not None
+        assert [*led.claim] == said["claim"]
+        assert led.assignment == said["assignment"]
+        assert (entry.leader_host, entry.follower_host) == (
+            said["leader_host"],
+            said["follower_host"],
+        )
+        assert sorted(entry.followers) == said["followers"]
+    assert set(state.partitions) == {key(int(number)) for number in golden["partitions"]}

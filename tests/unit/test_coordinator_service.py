@@ -10,9 +10,12 @@ from tests.models.actor_harness import SERDE
 from tests.models.local_world import CLUSTER, KEYS, TickingClock, eventually
 from tierledger.actors.calls import Call, CloseCall, PartitionKey, Placement
 from tierledger.actors.coordinator_events import Announcement
-from tierledger.actors.coordinator_service import BATCHES_PER_READ, CoordinatorService
+from tierledger.actors.coordinator_log import BATCHES_PER_READ
+from tierledger.actors.coordinator_requests import REQUESTS_PER_BATCH, WAITING_MAX
+from tierledger.actors.coordinator_service import CoordinatorService
+from tierledger.actors.ports import Clock
 from tierledger.events.commands import Claim
-from tierledger.events.errors import CorruptLog, OutcomeUnknown
+from tierledger.events.errors import CorruptLog, OutcomeUnknown, Overloaded
 from tierledger.storage.memory import MemoryBackend
 
 KEY = PartitionKey(bytes(16), 0)
@@ -27,6 +30,7 @@ class DeafHost:
         self.deaf = 0
         self.pinged = 0
         self.answers_to_lose = 0
+        self.appends = 0
         self.placed: list[Placement] = []
         self.closed: list[CloseCall] = []
         self.lost: list[tuple[PartitionKey, int]] = []
@@ -50,6 +54,7 @@ class DeafHost:
     async def store(
         self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]
     ) -> object:
+        self.appends += method == "create_each"
         result: object = await getattr(self.backend, method)(*arguments, **named)
         if method == "create_each" and self.answers_to_lose:
             self.answers_to_lose -= 1
@@ -70,10 +75,13 @@ class Launched:
     def __init__(self, host: DeafHost) -> None:
         self.host = host
 
-    async def launch(self, name: str) -> DeafHost:
+    async def launch(self, address: str) -> DeafHost:
         return self.host
 
-    async def end(self, name: str) -> None: ...
+    async def find(self, address: str) -> DeafHost:
+        return self.host
+
+    async def end(self, address: str, process: str | None) -> None: ...
 
 
 @pytest.fixture
@@ -81,13 +89,13 @@ def host() -> DeafHost:
     return DeafHost(MemoryBackend(), "host-0/1")
 
 
-async def started(host: DeafHost) -> CoordinatorService:
+async def started(host: DeafHost, clock: Clock | None = None) -> CoordinatorService:
     service = CoordinatorService(
         cluster_id=CLUSTER,
         keys=KEYS,
         serde=SERDE,
         launcher=Launched(host),
-        clock=TickingClock(),
+        clock=clock or TickingClock(),
     )
     await service.start()
     return service
@@ -221,3 +229,87 @@ async def test_calls_are_taken_one_by_one(host: DeafHost) -> None:
     await service.close()
 
     assert incarnations == list(range(1, 21))
+
+
+# Many at once.
+
+
+async def test_what_waits_together_is_one_step_and_each_hears_what_became_of_it(
+    host: DeafHost,
+) -> None:
+    service = await started(host)
+    for _ in range(2):
+        await service.register(1)
+    before = host.appends
+    newest = Announcement(*leads(1, 7)._replace(incarnation=2))
+    words = [newest._replace(number=number) for number in range(1, 400)]
+
+    results = await asyncio.gather(*map(service.announce, words), return_exceptions=True)
+    await service.close()
+
+    # The first changes something; those behind it, in the same step, repeat it.
+    assert results == [None] * len(words)
+    assert host.appends - before == 2  # The announcement, and its place.
+
+
+async def test_ten_thousand_announcements_at_once_take_a_few_steps(host: DeafHost) -> None:
+    service = await started(host)
+    brokers = range(1, 5)
+    for broker in brokers:
+        await service.register(broker)
+    before = host.appends
+    words = [
+        leads(broker, number, partition=number * len(brokers) + broker)
+        for number in range(1, 2501)
+        for broker in brokers
+    ]
+
+    assert await asyncio.gather(*map(service.announce, words)) == [None] * len(words)
+    keys = [PartitionKey(bytes(16), one.leaders[0][1]) for one in words]
+    routes = await service.route(keys)
+    await eventually(lambda: len(claims(host)) == len(words))
+    await service.close()
+
+    assert host.appends - before <= 2 * -(-len(words) // REQUESTS_PER_BATCH) + 2
+    assert [one.leader for one in routes] == [one.claim for one in words]
+
+
+async def test_more_than_may_wait_are_refused_at_once(host: DeafHost) -> None:
+    service = await started(host)
+    await service.register(1)
+    many = [service.announce(leads(1, number + 1)) for number in range(WAITING_MAX + 3)]
+
+    results = await asyncio.gather(*many, return_exceptions=True)
+    await service.close()
+
+    refused = [one for one in results if one is not None]
+    assert {type(one) for one in refused} == {Overloaded}
+    assert 1 <= len(refused) <= 3
+
+
+async def test_two_coordinators_that_say_the_same_at_once_do_not_share_an_incarnation(
+    host: DeafHost,
+) -> None:
+    class Stopped:
+        def now_ms(self) -> int:
+            return 5
+
+    one, other = await started(host, Stopped()), await started(host, Stopped())
+    given = await asyncio.gather(one.register(1), other.register(1))
+    for service in (one, other):
+        await service.close()
+
+    assert sorted(given) == [1, 2]
+
+
+async def test_a_host_that_is_told_slowly_holds_up_nobody(host: DeafHost) -> None:
+    service = await started(host)
+    await service.register(1)
+    host.deaf = 1000
+    for number in range(1, 20):
+        await service.announce(leads(1, number, partition=number))
+    assert host.placed == []
+    host.deaf = 0
+
+    await eventually(lambda: len(claims(host)) == 19)
+    await service.close()

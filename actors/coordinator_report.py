@@ -1,0 +1,44 @@
+"""What the coordinator says of itself: who it knows, and how much it has placed where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tierledger.actors.coordinator_state import CoordinatorState
+
+
+def coordinator_report(
+    state: CoordinatorState,
+    heard_ms: Mapping[str, int],
+    now_ms: int,
+    starting: Iterable[str] = (),
+) -> dict[str, Any]:
+    """Position, hosts, brokers and placements, as the log says and the watch has heard.
+
+    `starting`: hosts for which a process is being started.
+    """
+    placed = {name: {"leaders": 0, "followers": 0} for name in state.hosts}
+    for entry in state.partitions.values():
+        if entry.leader_host in placed:
+            placed[entry.leader_host]["leaders"] += 1
+        if entry.follower_host in placed:
+            placed[entry.follower_host]["followers"] += 1
+    return {
+        "position": state.next_position - 1,
+        "hosts": dict(state.hosts),
+        "addresses": dict(state.addresses),
+        "starting": [name for name in starting if name not in state.hosts],
+        "heard_ms_ago": {
+            name: max(0, now_ms - heard_ms[name]) for name in state.hosts if name in heard_ms
+        },
+        "placed": placed,
+        "brokers": {
+            broker: {"incarnation": number, "announced": state.announced.get(broker)}
+            for broker, number in sorted(state.incarnations.items())
+        },
+        "partitions": len(state.partitions),
+        "unplaced": len(state.unplaced),
+    }

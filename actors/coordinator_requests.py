@@ -1,0 +1,126 @@
+"""What waits for a decision: taken together, decided one by one, appended in one step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, TypeAlias
+
+from tierledger.actors import coordinator as rules
+from tierledger.events.errors import Overloaded, RemoteStorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tierledger.actors.coordinator_events import CoordinatorBody
+    from tierledger.actors.coordinator_log import CoordinatorLog
+    from tierledger.actors.coordinator_state import CoordinatorState
+
+Decide: TypeAlias = "Callable[[CoordinatorState], list[CoordinatorBody]]"
+"""What a request comes to, on top of everything before it."""
+
+WAITING_MAX = 20_000
+"""Requests that may wait; the next is refused at once."""
+
+REQUESTS_PER_BATCH = 1000
+
+BODIES_PER_SLICE = 50
+"""Requests that are decided before others may run."""
+
+
+class Request:
+    """Something to decide, and who waits for it."""
+
+    def __init__(self, decide: Decide) -> None:
+        self.decide = decide
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.refusal: RemoteStorageError | None = None
+
+    def settle(self) -> None:
+        """Tell who waits."""
+        if self.future.done():
+            return
+        if self.refusal is None:
+            self.future.set_result(None)
+        else:
+            self.future.set_exception(self.refusal)
+
+
+class Requests:
+    """A bounded queue of requests, and how they are carried out."""
+
+    def __init__(self, log: CoordinatorLog) -> None:
+        self._log = log
+        self._waiting: deque[Request] = deque()
+        self._wake = asyncio.Event()
+        self._is_nudged = False
+
+    async def put(self, decide: Decide) -> None:
+        """Return once what `decide` calls for is durable; it may be asked several times.
+
+        Raises:
+            RemoteStorageError: What `decide` raised, at the end of the log.
+            Overloaded: Too many wait; nothing was queued.
+            OutcomeUnknown: The store did not answer.
+        """
+        if len(self._waiting) >= WAITING_MAX:
+            raise Overloaded(f"{WAITING_MAX} requests wait for the coordinator; try later")
+        request = Request(decide)
+        self._waiting.append(request)
+        self._wake.set()
+        await request.future
+
+    def nudge(self) -> None:
+        """Let whoever takes requests look around, although nothing may wait."""
+        self._is_nudged = True
+        self._wake.set()
+
+    async def take(self) -> list[Request]:
+        """All that wait now, up to a batch; none only after a nudge."""
+        while not self._waiting and not self._is_nudged:
+            self._wake.clear()
+            await self._wake.wait()
+        self._is_nudged = False
+        count = min(len(self._waiting), REQUESTS_PER_BATCH)
+        return [self._waiting.popleft() for _ in range(count)]
+
+    def abandon(self, error: RemoteStorageError) -> None:
+        """Let nobody wait any longer."""
+        while self._waiting:
+            request = self._waiting.popleft()
+            request.refusal = error
+            request.settle()
+
+    async def carry_out(self, requests: list[Request]) -> None:
+        """Decide each on all before it, and make that durable; who waits is not told yet.
+
+        A refusal, or a word that changes nothing, is a read: it is said only at the end of
+        the log, together with an append or after a look.
+        """
+        try:
+            while True:
+                bodies = await self._decide(requests)
+                if bodies and await self._log.append(bodies):
+                    break
+                if not bodies and not await self._log.read_on():
+                    break
+        except RemoteStorageError as error:
+            for request in requests:
+                request.refusal = error
+
+    async def _decide(self, requests: list[Request]) -> list[CoordinatorBody]:
+        draft = self._log.state.draft()
+        decided: list[CoordinatorBody] = []
+        for count, request in enumerate(requests, 1):
+            request.refusal = None
+            try:
+                bodies = request.decide(draft)
+            except RemoteStorageError as error:
+                request.refusal = error
+                continue
+            for event in self._log.events_of(bodies, draft.next_position):
+                rules.evolve(draft, event)
+            decided += bodies
+            if count % BODIES_PER_SLICE == 0:
+                await asyncio.sleep(0)
+        return decided

@@ -1,0 +1,150 @@
+"""Starts, finds and ends the Ray actors that are hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from tierledger.actors.coordinator_placement import WRITER
+from tierledger.actors.ray_cluster import find_actor, live_nodes, on_node, own_node, ray
+from tierledger.actors.ray_handles import RayHost, call, namespace_of
+from tierledger.actors.ray_host import create_host
+from tierledger.events.errors import OutcomeUnknown, RemoteStorageError, StorageUnavailable
+
+if TYPE_CHECKING:
+    from tierledger.actors.host_settings import ServiceSettings
+
+END_TIMEOUT_S = 15.0
+"""How long an ended process on this node may take to be gone."""
+
+END_PAUSE_S = 0.02
+
+
+class RayLauncher:
+    """Starts and ends hosts of the cluster that this process is in."""
+
+    def __init__(self, settings: ServiceSettings, home: str) -> None:
+        """`home`: the Ray node whose machine has the store's file, if it is one."""
+        self._settings = settings
+        self._home = home
+        self._namespace = namespace_of(settings)
+        self._has_one_writer = settings.connector().has_one_writer
+        self._nodes: dict[str, str] = {}
+        """Host to the node on which it runs, or is to run."""
+        self._failures: Counter[str] = Counter()
+
+    async def launch(self, address: str) -> RayHost:
+        """The process at `address`, or a new one, whose store is open.
+
+        Where the store has one writer, that host runs on the node of the file; all others are
+        spread over the nodes.
+
+        Raises:
+            RemoteStorageError: The store cannot be opened; no process is left behind.
+        """
+        name = address.rpartition("/")[0]
+        if self._has_one_writer and name == WRITER:
+            self._nodes[name] = self._home
+            strategy = on_node(self._home)
+        else:
+            strategy = on_node(self._emptiest(name))
+        actor = create_host(address, self._settings, self._home, strategy)
+        host = _LocatedHost(actor, name, self._nodes)
+        try:
+            await call(host.actor, "open")
+        except (OutcomeUnknown, asyncio.CancelledError):
+            # Ray may believe in a node that is gone: the next try goes elsewhere.
+            self._failures[self._nodes.get(name, "")] += 1
+            raise
+        except RemoteStorageError:
+            ray.kill(host.actor, no_restart=True)
+            raise
+        return host
+
+    async def find(self, address: str) -> RayHost | None:
+        """The process at `address`; none if Ray knows none there."""
+        actor = find_actor(address, self._namespace)
+        if actor is None:
+            return None
+        return _LocatedHost(actor, address.rpartition("/")[0], self._nodes)
+
+    def _emptiest(self, name: str) -> str:
+        """The node with the fewest hosts, taken for `name`.
+
+        Ray's own strategy of spreading was seen to put two of three on one node.
+        """
+        self._nodes.pop(name, None)
+        taken = Counter(self._nodes.values())
+        node = min(live_nodes(), key=lambda one: (self._failures[one], taken[one], one))
+        self._nodes[name] = node
+        return node
+
+    async def end(self, address: str, process: str | None) -> None:
+        """Kill what runs at `address`.
+
+        `ray.kill` comes back before the process is gone, and a frozen one outlives it, with
+        the store's lock: so a process on this node is ended by its pid, too. One on another
+        node is left to Ray, which may not reach it: its log fences it.
+
+        Raises:
+            StorageUnavailable: A process on this node does not end.
+        """
+        actor = find_actor(address, self._namespace)
+        if actor is not None:
+            ray.kill(actor, no_restart=True)
+        if process is not None:
+            await end_process(process)
+
+
+class _LocatedHost(RayHost):
+    """A handle that notes on which node the host runs."""
+
+    def __init__(self, actor: Any, name: str, nodes: dict[str, str]) -> None:
+        super().__init__(actor)
+        self._name = name
+        self._nodes = nodes
+
+    @override
+    async def ping(self) -> dict[str, Any]:
+        said = await super().ping()
+        self._nodes[self._name] = node_of(said["process"])
+        return said
+
+
+def node_of(process: str) -> str:
+    """The Ray node in what a host calls its process."""
+    return process.rsplit("/", 2)[1]
+
+
+async def end_process(process: str) -> None:
+    """End a process of this node by its pid, and return once it is gone; leave others alone.
+
+    Raises:
+        StorageUnavailable: It does not end.
+    """
+    _, node, pid_text = process.rsplit("/", 2)
+    if node != own_node():
+        return
+    pid = int(pid_text)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + END_TIMEOUT_S
+    while _lives(pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        if loop.time() > deadline:
+            raise StorageUnavailable(f"{process} does not end")
+        await asyncio.sleep(END_PAUSE_S)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,164 @@
+"""What `tierledger status` prints, and what it says without a service."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.models.command_line import orders, others, run, write
+from tests.models.service_words import host, reading, served, session, silent
+from tierledger.cli.status_report import Reading, status_of
+from tierledger.cli.status_view import Page, ServiceIdentity, page_of, print_page
+
+IDENTITY = ServiceIdentity("c1", "sqlite:/x", "127.0.0.1:1", 7, 0, None)
+
+
+def table(page: Page, first_column: str) -> list[dict[str, object]]:
+    """The rows of the table whose first column is called so."""
+    (found,) = [one for one in page.tables if one.columns[0] == first_column]
+    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+
+
+def page(given: Reading, limit: int | None = 20) -> Page:
+    return page_of(IDENTITY, status_of(given), limit)
+
+
+def test_many_partitions_do_not_flood_a_terminal_and_the_worst_is_first() -> None:
+    bad = served(999, phase="quarantined", reason="a checksum is wrong")
+    many = reading({"host-0": host(*(served(number) for number in range(500)), bad)})
+
+    found = page(many)
+
+    rows = table(found, "topic")
+    assert len(rows) == 20
+    assert (rows[0]["partition"], rows[0]["trouble"]) == (
+        999,
+        "quarantined: a checksum is wrong",
+    )
+    assert found.remark == "481 more partitions, none of them worse; --all shows them"
+    assert dict(found.pairs)["not well"] == "quarantined 1"
+    assert len(table(page(many, None), "topic")) == 501
+    assert page(many, None).remark is None
+
+
+def test_a_partition_is_shown_with_its_session_and_followers() -> None:
+    led = served(
+        0,
+        session={**session(4), "leader_epoch": 8},
+        disputes=3,
+        disputes_in_a_row=1,
+        last_dispute_ms=1_700_000_000_000,
+    )
+    hosts = {"host-0": host(led), "host-1": host(served(0, "follower", position=8))}
+
+    (row,) = table(page(reading(hosts)), "topic")
+
+    assert row == {
+        "topic": "orders",
+        "partition": 0,
+        "leader": "host-0, leading",
+        "position": 10,
+        "session": "4: broker 1, 2/3, epoch 8",
+        "followers": "host-1 at 8, 2 behind",
+        "disputes": "3, last 2023-11-14T22:13:20.000Z",
+    }
+
+
+def test_hosts_are_shown_with_their_counts_and_silent_ones_with_what_they_should_do() -> None:
+    busy = host(
+        served(0),
+        alarms={"quarantined": 1, "Fenced": 3},
+        process="host-0/1/abc/0123456789ab/17",
+    )
+
+    found = page(reading({"host-0": busy, "host-1": silent()}))
+
+    first, second = table(found, "host")
+    assert first == {
+        "host": "host-0",
+        "process": "pid 17",
+        "node": "01234567",
+        "leaders": 1,
+        "followers": 0,
+        "commits": 4,
+        "batches/commit": "2.5",
+        "alarms": "Fenced 3, quarantined 1",
+        "heard": "0.1 s ago",
+    }
+    assert (second["process"], second["leaders"]) == ("silent: no answer within 2 s", "(2)")
+    assert dict(found.pairs)["not well"] == "silent hosts 1 (with 2 leaders)"
+
+
+def test_all_well_is_said_in_a_word() -> None:
+    found = page(reading({"host-0": host(served(0))}))
+
+    assert dict(found.pairs)["not well"] == "nothing"
+    assert table(found, "broker") == [
+        {"broker": 1, "incarnation": 2, "last announcement": "2/3"}
+    ]
+
+
+def test_a_silent_coordinator_is_said() -> None:
+    found = page(Reading(None, {}, {}))
+
+    assert dict(found.pairs)["coordinator"].startswith("does not answer")  # type: ignore[attr-defined]
+    assert found.tables == []
+
+
+def test_names_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    print_page(page(reading({"host-0": host(served(0, topic="evil\x1b[2J"))})))
+
+    shown = capsys.readouterr().out
+    assert "evil\\x1b[2J" in shown
+    assert "\x1b" not in shown
+
+
+def test_json_has_all_of_it_in_a_fixed_order() -> None:
+    status = status_of(reading({"host-0": host(served(0)), "host-1": silent()}))
+
+    plain = json.loads(json.dumps(status.plain()))
+
+    assert list(plain) == ["coordinator", "brokers", "hosts", "totals", "partitions"]
+    assert list(plain["partitions"][0]) == [
+        "topic",
+        "topic_id",
+        "partition",
+        "trouble",
+        "leader",
+        "placed_on",
+        "followers",
+        "session",
+        "disputes",
+        "disputes_in_a_row",
+        "last_dispute_ms",
+        "position",
+    ]
+    assert plain["hosts"][1]["silence"] == "no answer within 2 s"
+    assert plain["totals"]["partitions_led"] == 1
+
+
+# Without a service.
+
+
+def test_without_a_service_the_store_says_what_it_knows(tmp_path: Path) -> None:
+    store = tmp_path / "store.sqlite"
+    write(store, orders, others)
+
+    shown = run(store, "status")
+    said = run(store, "status", "--json")
+
+    assert (shown.exit_code, said.exit_code) == (1, 1)
+    assert "none runs on this store; start one with: tierledger serve" in shown.stdout
+    assert "partitions stored  4; tierledger ls lists them" in shown.stdout
+    assert json.loads(said.stdout)["service"] is None
+    assert json.loads(said.stdout)["stored"] == {"partitions": 4, "is_complete": True}
+
+
+@pytest.mark.parametrize("wrong", ["orders", "orders-", "orders-x", "-"])
+def test_a_partition_is_named_by_topic_and_number(tmp_path: Path, wrong: str) -> None:
+    write(tmp_path / "store.sqlite", orders)
+
+    result = run(tmp_path / "store.sqlite", "status", f"--partition={wrong}")
+
+    assert result.exit_code == 2
+    assert f"expected TOPIC-NUMBER, got {wrong!r}" in result.stderr

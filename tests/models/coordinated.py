@@ -1,0 +1,110 @@
+"""A coordinator without a log: what is decided is evolved at once, through bytes."""
+
+from tierledger.actors import coordinator as rules
+from tierledger.actors import coordinator_events as ev
+from tierledger.actors.calls import CloseCall, PartitionKey, Placement
+from tierledger.actors.coordinator import HostWork
+from tierledger.actors.coordinator_placement import place
+from tierledger.actors.coordinator_state import CoordinatorState, Entry
+from tierledger.events.commands import Claim
+from tierledger.events.event_codec import chain, genesis
+from tierledger.events.log_events import Event
+
+TOPIC_ID = bytes(range(16))
+GENESIS = genesis("cluster", b"coordinator", 0)
+
+
+class Coordinated:
+    """A coordinator without a log: what is decided is evolved at once, through bytes."""
+
+    def __init__(self, *hosts: str, per_host: int = 4096) -> None:
+        self.per_host = per_host
+        self.state = CoordinatorState(GENESIS)
+        self.events: list[Event] = []
+        self.announcements: dict[int, int] = {}
+        for host in hosts:
+            self.start(host)
+
+    def event(self, body: ev.CoordinatorBody) -> Event:
+        return Event(self.state.next_position, 0, 5, -1, None, body)  # type: ignore[arg-type] # A codec of its own.
+
+    def evolve(self, body: ev.CoordinatorBody) -> list[HostWork]:
+        """What hosts are told because of `body`, which goes through bytes."""
+        event = self.event(body)
+        stored = ev.COORDINATOR_CODEC.encode(event, self.state.chain_hash)
+        (decoded,), _ = ev.COORDINATOR_CODEC.decode(
+            [stored], event.position, self.state.chain_hash
+        )
+        assert decoded == event
+        self.state.chain_hash = chain(stored)
+        self.events.append(decoded)
+        return rules.evolve(self.state, decoded)
+
+    def apply(self, bodies: list[ev.CoordinatorBody]) -> list[HostWork]:
+        """What hosts are told because of `bodies`, and of the placements that follow."""
+        works: list[HostWork] = []
+        while bodies:
+            for body in bodies:
+                works += self.evolve(body)
+            bodies = place(self.state, self.per_host)
+        return works
+
+    def start(self, host: str, number: int = 1) -> list[HostWork]:
+        """A process of that host starts; what hosts are told."""
+        address = f"{host}/{number}"
+        return self.apply(rules.host_started(self.state, host, f"{address}/pid", address))
+
+    def register(self, broker: int) -> None:
+        self.apply(rules.register(self.state, broker))
+
+    def announce(
+        self,
+        broker: int,
+        leads: list[int] | None = None,
+        follows: list[int] | None = None,
+        stops: list[int] | None = None,
+        epoch: int | None = None,
+    ) -> list[HostWork]:
+        """Announce partitions by number; what hosts are told."""
+        if broker not in self.state.incarnations:
+            self.register(broker)
+        self.announcements[broker] = self.announcements.get(broker, 0) + 1
+        given = announcement(broker, self.announcements[broker], leads, follows, stops, epoch)
+        return self.apply(rules.announce(self.state, given))
+
+    def entry(self, number: int = 0) -> Entry:
+        return self.state.partitions[key(number)]
+
+    def leader_of(self, number: int = 0) -> Claim | None:
+        return self.state.route(key(number)).leader
+
+
+def announcement(
+    broker: int,
+    number: int,
+    leads: list[int] | None = None,
+    follows: list[int] | None = None,
+    stops: list[int] | None = None,
+    epoch: int | None = None,
+    incarnation: int = 1,
+) -> ev.Announcement:
+    return ev.Announcement(
+        broker,
+        incarnation,
+        number,
+        tuple((TOPIC_ID, one, "orders", epoch, None) for one in leads or ()),
+        tuple((TOPIC_ID, one, "orders") for one in follows or ()),
+        tuple((TOPIC_ID, one, "orders") for one in stops or ()),
+    )
+
+
+def key(number: int = 0) -> PartitionKey:
+    return PartitionKey(TOPIC_ID, number)
+
+
+def placements(works: list[HostWork]) -> list[Placement]:
+    return [placement for work in works for placement in work.placements]
+
+
+def closes(works: list[HostWork]) -> list[CloseCall]:
+    return [close for work in works for close in work.closes]

@@ -1,0 +1,185 @@
+"""Several hosts of one service: they die, they fall silent, and the others go on."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.models.local_world import copy, listed, partition, segment
+from tests.models.ray_brokers import Brokers, settings_for
+from tierledger.actors import ray_cluster
+from tierledger.actors.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.coordinator_placement import WRITER
+from tierledger.actors.ray_coordinator import COORDINATOR
+from tierledger.actors.ray_handles import RayCoordinator, host_at, namespace_of
+from tierledger.actors.ray_service import RayService, kill_actor, kill_host
+from tierledger.events.errors import OutcomeUnknown
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.simulation.postgres_server import PostgresServer
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+HOSTS = 3
+SILENT_S = 1
+LOOK_S = 0.05
+"""Between two looks at what nobody announces; the test's own timeout is the limit."""
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module", params=["sqlite", "postgresql"])
+async def service(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[RayService]:
+    """A service of three hosts, looked after in this loop."""
+    settings = settings_for(tmp_path_factory.mktemp("hosts") / "store.sqlite")
+    if request.param == "postgresql":
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        settings = replace(settings, storage={"metadata.storage.url": server.place()})
+    service = RayService(replace(settings, hosts=HOSTS))
+    await service.start()
+    yield service
+    await service.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def manager(service: RayService) -> AsyncIterator[AsyncRemoteLogMetadataManager]:
+    brokers = Brokers(service.settings)
+    yield await brokers.manager(1)
+    for one in brokers.managers:
+        await one.close()
+
+
+async def said(service: RayService) -> dict[str, dict[str, Any]]:
+    """What each host that lives says of itself."""
+    coordinator = RayCoordinator(service.settings, ray_cluster.own_node())
+    found = {}
+    for name, address in (await coordinator.hosts()).items():
+        with contextlib.suppress(OutcomeUnknown, TimeoutError):
+            async with asyncio.timeout(SILENT_S):
+                found[name] = await host_at(address, namespace_of(service.settings)).ping()
+    return found
+
+
+async def all_serve(service: RayService, but: str = "") -> dict[str, dict[str, Any]]:
+    """What the hosts say, once all run and none is the process `but`."""
+    while True:
+        hosts = await said(service)
+        if len(hosts) == HOSTS and but not in {one["process"] for one in hosts.values()}:
+            return hosts
+        await asyncio.sleep(LOOK_S)
+
+
+async def led(
+    manager: AsyncRemoteLogMetadataManager, topic: int, count: int = 9
+) -> list[TopicIdPartition]:
+    tips = [partition(100 * topic + number) for number in range(count)]
+    await manager.on_partition_leadership_changes(tips, [])
+    await manager.when_ready(tips)
+    await asyncio.gather(*(copy(manager, segment(0, tip)) for tip in tips))
+    return tips
+
+
+async def write_on(
+    manager: AsyncRemoteLogMetadataManager, tips: list[TopicIdPartition]
+) -> None:
+    """One more segment in each, and nothing that was acknowledged is gone."""
+    await asyncio.gather(*(copy(manager, segment(1, tip)) for tip in tips))
+    for tip in tips:
+        assert await listed(manager, tip) == [0, 1]
+
+
+async def test_leaders_are_spread_over_processes(
+    service: RayService, manager: AsyncRemoteLogMetadataManager
+) -> None:
+    await led(manager, 1)
+    hosts = await all_serve(service)
+
+    assert len({one["pid"] for one in hosts.values()}) == HOSTS
+    assert min(one["leaders"] for one in hosts.values()) >= 2
+
+
+@pytest.mark.parametrize("victim", ["host-1", WRITER])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=lambda one: one.name)
+async def test_what_a_host_led_is_led_elsewhere(
+    number: signal.Signals,
+    victim: str,
+    service: RayService,
+    manager: AsyncRemoteLogMetadataManager,
+) -> None:
+    before = (await all_serve(service))[victim]
+    tips = await led(manager, 2 + 2 * (victim == WRITER) + (number == signal.SIGKILL))
+
+    os.kill(before["pid"], number)
+    await write_on(manager, tips)
+
+    hosts = await all_serve(service, but=before["process"])
+    assert victim in hosts
+
+
+async def test_followers_move_away_from_leaders_once_there_is_a_choice(
+    service: RayService, manager: AsyncRemoteLogMetadataManager
+) -> None:
+    follower = await Brokers(service.settings).manager(2)
+    tips = await led(manager, 7)
+    await follower.on_partition_leadership_changes([], tips)
+    await follower.when_ready(tips)
+    for name in ("host-1", "host-2"):
+        kill_host(name, service.settings)
+    await write_on(manager, tips)
+    await all_serve(service)
+
+    coordinator = RayCoordinator(service.settings, ray_cluster.own_node())
+    keys = [(bytes(tip.topic_id), tip.partition) for tip in tips]
+    while True:
+        routes = await coordinator.route(keys)  # type: ignore[arg-type] # As it travels.
+        if all(one.follower_host not in {None, one.leader_host} for one in routes):
+            break
+        await asyncio.sleep(LOOK_S)
+    await follower.when_ready(tips)
+    await follower.close()
+
+
+async def test_a_coordinator_that_nobody_asks_for_comes_back(
+    service: RayService, manager: AsyncRemoteLogMetadataManager
+) -> None:
+    tips = await led(manager, 8)
+    namespace = namespace_of(service.settings)
+    hosts = await all_serve(service)
+    kill_actor(COORDINATOR, namespace)
+    os.kill(hosts["host-2"]["pid"], signal.SIGKILL)  # Which nobody watches now.
+
+    while ray_cluster.find_actor(COORDINATOR, namespace) is None:  # noqa: ASYNC110 - Ray's.
+        await asyncio.sleep(LOOK_S)
+    await write_on(manager, tips)
+    await all_serve(service, but=hosts["host-2"]["process"])
+
+
+async def test_a_silent_coordinator_is_replaced(
+    service: RayService, manager: AsyncRemoteLogMetadataManager
+) -> None:
+    coordinator = RayCoordinator(service.settings, ray_cluster.own_node())
+    before = await coordinator.process()
+    os.kill(int(before.rpartition("/")[2]), signal.SIGSTOP)
+
+    while await process_of_coordinator(service) in {"", before}:  # noqa: ASYNC110 - It has none.
+        await asyncio.sleep(LOOK_S)
+    await write_on(manager, await led(manager, 9))
+
+
+async def process_of_coordinator(service: RayService) -> str:
+    """What the coordinator calls its process; nothing if it does not say so soon."""
+    actor = ray_cluster.find_actor(COORDINATOR, namespace_of(service.settings))
+    if actor is None:
+        return ""
+    try:
+        async with asyncio.timeout(1):
+            process: str = await actor.process.remote()
+            return process
+    except (TimeoutError, ray_cluster.ray.exceptions.RayError):
+        return ""

@@ -1,0 +1,73 @@
+"""Metrics and status of a service that runs as a process of its own."""
+
+import asyncio
+import json
+import os
+import signal
+import urllib.error
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_metrics import get, value
+from tests.models.local_world import CLUSTER, copy, partition, segment
+from tests.models.ray_brokers import Brokers, settings_for
+from tests.ray.test_serve import COMMAND, served
+from tierledger.actors.ray_cluster import leave_cluster
+
+
+@pytest.fixture
+async def brokers(tmp_path: Path) -> AsyncIterator[Brokers]:
+    """Brokers of a service that another process runs."""
+    brokers = Brokers(settings_for(tmp_path / "store.sqlite"))
+    yield brokers
+    leave_cluster()
+
+
+async def test_scrapes_and_looks_see_what_a_service_does(brokers: Brokers) -> None:
+    store = brokers.settings.storage["metadata.storage.url"]
+    tips = [partition(number) for number in range(3)]
+    with served(store, "--cluster", CLUSTER, "--metrics-port", 0) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[-1]
+        before = await get(address)
+        options = ("--store", store, "--watch", "--interval", "0.2", "--json")
+        watch = await asyncio.create_subprocess_exec(
+            *COMMAND, "status", *options, stdout=asyncio.subprocess.PIPE
+        )
+        assert watch.stdout is not None
+        first = json.loads(await watch.stdout.readline())
+        leader, follower = await brokers.manager(1), await brokers.manager(2)
+        await leader.on_partition_leadership_changes(tips, [])
+        await follower.on_partition_leadership_changes([], tips[:2])
+        await leader.when_ready(tips)
+        await follower.when_ready(tips[:2])
+        positions = [await copy(leader, segment(0, tip), segment(1, tip)) for tip in tips]
+        after = await get(address)
+        while value(after, "led_events") != sum(positions) + 3:  # Of a second ago, at first.
+            after = await get(address)
+        last, seen = first, list[int]()
+        while seen != positions or last["totals"]["lag_events_max"]:
+            last = json.loads(await watch.stdout.readline())
+            seen = [one["position"] for one in last["partitions"]]
+        for manager in brokers.managers:
+            await manager.close()
+        watch.send_signal(signal.SIGINT)
+        await watch.communicate()
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(60) == 0
+
+    assert value(before, "host_up", host="host-0") == 1
+    assert value(before, "known_partitions") == 0
+    assert first["service"]["metrics"] == address
+    assert watch.returncode == 0
+    assert last["totals"]["partitions_led"] == value(after, "led_partitions") == 3
+    assert last["totals"]["followers"] == value(after, "host_followers", host="host-0") == 2
+    assert [one["trouble"] for one in last["partitions"]] == [None] * 3
+    assert value(after, "open_sessions") == 3
+    assert value(after, "broker_incarnation", broker="2") == 1
+    assert value(after, "host_commits_total", host="host-0")
+    assert value(after, "coordinator_position") == last["coordinator"]["position"]
+    with pytest.raises(urllib.error.URLError, match="refused"):
+        await get(address)
