@@ -1,0 +1,324 @@
+"""The service's processes in a world: hosts, coordinators, and the ways to them.
+
+Everything that has a rule is the service's own code: `Host`, `CoordinatorService`, the client.
+What stands here is what Ray is to a real service: it starts processes, names them, carries
+calls, and now and then believes that somebody is dead who is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors.calls import LEADER
+from tierledger.actors.coordinator_placement import WRITER
+from tierledger.actors.coordinator_service import CoordinatorService
+from tierledger.actors.host import Host
+from tierledger.actors.hosted_backend import HostedBackend
+from tierledger.events.errors import NotReady, OutcomeUnknown
+from tierledger.simulation.virtual_loop import Process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from random import Random
+
+    from tierledger.actors.calls import Call, CloseCall, PartitionKey, Placement
+    from tierledger.actors.coordinator_events import Announcement, Route
+    from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.actors.ports import LeaderOracle
+    from tierledger.simulation.lying_store import LyingStore
+    from tierledger.simulation.network import Network
+    from tierledger.simulation.plan import WorldPlan
+    from tierledger.simulation.trace import Trace
+    from tierledger.simulation.virtual_loop import VirtualLoop
+    from tierledger.storage.backend import MetadataStorageBackend
+    from tierledger.storage.keys import MetadataKeyFactory
+
+WALL_MS = 1_700_000_000_000
+"""What clocks say when a world begins."""
+
+
+class SkewedClock:
+    """A process's own clock: `offset_ms` beside the world's time."""
+
+    def __init__(self, loop: VirtualLoop, offset_ms: int) -> None:
+        self._loop = loop
+        self._offset_ms = WALL_MS + offset_ms
+
+    def now_ms(self) -> int:
+        return self._offset_ms + int(self._loop.time() * 1000)
+
+
+class HostProcess(Process):
+    """A process that runs one host."""
+
+    def __init__(self, name: str, serves_as: str) -> None:
+        super().__init__(name)
+        self.serves_as = serves_as
+        self.host: Host | None = None
+        self.writes = True
+        """Opens the store for writing itself."""
+
+
+class CoordinatorProcess(Process):
+    """A process that runs one coordinator."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.service: CoordinatorService | None = None
+        self.is_started = False
+        self.starting = asyncio.Lock()
+
+
+class HostWay:
+    """A handle on a host's process."""
+
+    def __init__(self, cluster: Cluster, process: HostProcess) -> None:
+        self.process = process
+        self._cluster = cluster
+
+    def _host(self) -> Host:
+        assert self.process.host is not None, "the launcher makes it before anybody knows it"
+        return self.process.host
+
+    async def _call(self, work: Callable[[], Coroutine[Any, Any, Any]], what: str) -> Any:  # noqa: ANN401
+        return await self._cluster.network.call(self.process, work, what)
+
+    async def submit(self, calls: Sequence[Call]) -> list[Any]:
+        results: list[Any] = await self._call(lambda: self._host().submit(calls), "submit")
+        return results
+
+    async def place(self, placements: Sequence[Placement]) -> None:
+        self._cluster.placed += [
+            one for one in placements if one.role == LEADER and one.assignment is not None
+        ]
+        await self._call(lambda: self._host().place(placements), "place")
+
+    async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
+        await self._call(lambda: self._host().close_sessions(closes), "close_sessions")
+
+    async def store(
+        self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]
+    ) -> Any:  # noqa: ANN401
+        return await self._call(lambda: self._host().store(method, arguments, named), "store")
+
+    async def ping(self) -> dict[str, Any]:
+        said: dict[str, Any] = await self._call(lambda: self._host().ping(), "ping")
+        return said
+
+    async def partitions(self) -> list[dict[str, Any]]:
+        said: list[dict[str, Any]] = await self._call(
+            lambda: self._host().partitions(), "partitions"
+        )
+        return said
+
+
+class CoordinatorWay:
+    """A handle on the coordinator; finds or makes its successor when it is lost."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._process: CoordinatorProcess | None = None
+
+    async def _call(
+        self, work: Callable[[CoordinatorService], Coroutine[Any, Any, Any]], what: str
+    ) -> Any:  # noqa: ANN401
+        for attempt in (1, 2):
+            process = self._process = self._process or self._cluster.coordinator_process()
+            assert process.service is not None, "made with its process"
+            try:
+                await self._cluster.start_coordinator(process)
+                asked = partial(work, process.service)
+                return await self._cluster.network.call(process, asked, what)
+            except OutcomeUnknown:
+                is_lost = not process.is_reachable
+                self._process = None
+                if attempt == 2 or not is_lost:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    async def register(self, broker_id: int) -> int:
+        incarnation: int = await self._call(lambda one: one.register(broker_id), "register")
+        return incarnation
+
+    async def announce(self, announcement: Announcement) -> None:
+        await self._call(lambda one: one.announce(announcement), "announce")
+
+    async def hosts(self) -> dict[str, str]:
+        addresses: dict[str, str] = await self._call(lambda one: one.hosts(), "hosts")
+        return addresses
+
+    async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
+        routes: list[Route] = await self._call(lambda one: one.route(keys), "route")
+        return routes
+
+    async def status(self) -> dict[str, Any]:
+        said: dict[str, Any] = await self._call(lambda one: one.status(), "status")
+        return said
+
+
+class Connection:
+    """A client's way to the service."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.coordinator = CoordinatorWay(cluster)
+        self._cluster = cluster
+
+    def host(self, name: str) -> HostWay:
+        return self._cluster.host(name)
+
+    async def close(self) -> None:
+        """The service goes on."""
+
+
+class Cluster:
+    """Who runs under which name. Also the launcher that coordinators use."""
+
+    def __init__(  # noqa: PLR0913 - What a cluster is made of, all by name.
+        self,
+        *,
+        settings: ServiceSettings,
+        keys: MetadataKeyFactory,
+        plan: WorldPlan,
+        loop: VirtualLoop,
+        network: Network,
+        store: LyingStore,
+        random: Random,
+        trace: Trace,
+        oracle: LeaderOracle,
+    ) -> None:
+        self.network = network
+        self.coordinator: CoordinatorProcess | None = None
+        self.hosts: dict[str, HostProcess] = {}
+        """By address; also those that are gone."""
+        self.placed: list[Placement] = []
+        """Every word to a host that it is to lead a partition."""
+        self.processes: list[Process] = []
+        """All that ever ran; kept, so that nothing of theirs is finalized in between."""
+        self._settings = settings
+        self._keys = keys
+        self._plan = plan
+        self._loop = loop
+        self._store = store
+        self._random = random
+        self._trace = trace
+        self._oracle = oracle
+        self._serde = settings.serde()
+
+    def clock(self) -> SkewedClock:
+        """A clock for a new process, as wrong as the plan allows."""
+        spread = int(self._plan.clock_spread_s * 1000)
+        return SkewedClock(self._loop, self._random.randint(-spread, spread))
+
+    async def connect(self, _settings: ServiceSettings) -> Connection:
+        """The way to the service, as clients want it."""
+        return Connection(self)
+
+    # Coordinators.
+
+    def coordinator_process(self) -> CoordinatorProcess:
+        """The running coordinator, or a new one that is not started yet."""
+        current = self.coordinator
+        if current is not None and current.is_reachable:
+            return current
+        process = CoordinatorProcess(f"coordinator/{len(self.processes)}")
+        self.processes.append(process)
+        store = self._store.backend(process)
+        process.service = CoordinatorService(
+            cluster_id=self._settings.cluster_id,
+            keys=self._keys,
+            serde=self._serde,
+            launcher=self,
+            clock=self.clock(),
+            hosts=self._plan.hosts,
+            partitions_per_host=self._plan.partitions_per_host,
+            identity=process.name.encode(),
+            backend=None if self._plan.one_writer else store,
+            reader=store if self._plan.one_writer else None,
+            give_up=lambda: self._give_up(process),
+        )
+        self.coordinator = process
+        return process
+
+    async def start_coordinator(self, process: CoordinatorProcess) -> None:
+        """Let it take up its work, once; whoever comes meanwhile waits as long."""
+        service = process.service
+        assert service is not None, "made with its process"
+
+        async def start() -> None:
+            async with process.starting:
+                if not process.is_started:
+                    await service.start()
+                    process.is_started = True
+
+        if not process.is_started:
+            await self.network.call(process, start, "start")
+
+    # Hosts, as the coordinator's launcher.
+
+    async def launch(self, address: str) -> HostWay:
+        running = self.hosts.get(address)
+        if running is not None and running.is_reachable:
+            return HostWay(self, running)
+        name = address.rpartition("/")[0]
+        process = HostProcess(f"{address}/{len(self.processes)}", name)
+        process.writes = not self._plan.one_writer or name == WRITER
+        self.processes.append(process)
+        process.host = Host(
+            name,
+            process=process.name,
+            cluster_id=self._settings.cluster_id,
+            backend=self._backend_for(process),
+            keys=self._keys,
+            serde=self._serde,
+            limits=self._settings.limits,
+            clock=self.clock(),
+            give_up=lambda: self._give_up(process),
+            oracle=self._oracle,
+        )
+        process.context().run(process.host.start)
+        self.hosts[address] = process
+        self._trace.event("launch", process.name)
+        return HostWay(self, process)
+
+    def _backend_for(self, process: HostProcess) -> MetadataStorageBackend:
+        store = self._store.backend(process)
+        if process.writes:
+            return store
+
+        async def writer() -> HostWay:
+            return self.host(WRITER)
+
+        return HostedBackend(writer, store)
+
+    async def find(self, address: str) -> HostWay | None:
+        running = self.hosts.get(address)
+        if running is None or not running.is_reachable:
+            return None
+        return HostWay(self, running)
+
+    async def end(self, address: str, process: str | None) -> None:
+        """End what runs there; one that cannot be reached goes on unnoticed, as a zombie."""
+        found = self.hosts.get(address)
+        if found is None or not found.is_reachable or process not in (None, found.name):
+            return
+        must_end = self._plan.one_writer and found.writes
+        if not must_end and (found.is_paused or self._random.random() < 0.5):
+            self._trace.mark("host replaced while it lives")
+            self._loop.cut_off(found)
+        else:
+            self._loop.kill(found)
+
+    def host(self, name: str) -> HostWay:
+        """The process at an address, or the newest that serves as `name`."""
+        if self._loop.is_closed():
+            raise NotReady("the world has ended")
+        for address, process in reversed(self.hosts.items()):
+            if name in (address, process.serves_as) and process.is_reachable:
+                return HostWay(self, process)
+        raise OutcomeUnknown(f"{name} is not running")
+
+    def _give_up(self, process: Process) -> None:
+        self._trace.mark("gave up", process.name)
+        self._loop.kill(process)

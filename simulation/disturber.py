@@ -1,0 +1,187 @@
+"""What happens to the processes of a world while it may go wrong."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tierledger.events.errors import OutcomeUnknown
+from tierledger.simulation.cluster import HostWay
+from tierledger.simulation.network import NOBODY
+from tierledger.simulation.plan import stream
+
+if TYPE_CHECKING:
+    from tierledger.simulation.cluster import HostProcess
+    from tierledger.simulation.virtual_loop import Process
+    from tierledger.simulation.world import World
+
+
+class Disturber:
+    """Strikes at random times, each time with one of the faults that the seed has on."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random = stream(world.plan.seed, "faults")
+        self._stopped = False
+
+    def start(self) -> None:
+        if self._world.plan.crash_after_create:
+            self._world.store.on_create = self._after_create
+        if self._world.plan.faults:
+            self._next()
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._world.store.on_create = None
+
+    def _next(self) -> None:
+        pause = self._random.expovariate(1 / self._world.plan.fault_every_s)
+        self._world.loop.call_later(pause, self._strike, context=NOBODY)
+
+    def _strike(self) -> None:
+        if self._stopped:
+            return
+        fault = self._random.choice(self._world.plan.faults)
+        if STRIKES[fault](self):
+            self._world.trace.mark(fault)
+            self._world.note(fault, "world")
+        self._next()
+
+    def _after_create(self, process: Process) -> None:
+        if self._random.random() < self._world.plan.crash_after_create:
+            self._world.trace.mark("crash after durable, before acknowledged", process.name)
+            self._world.loop.kill(process)
+
+    # The faults. Each says whether it found a victim.
+
+    def _host(self) -> HostProcess | None:
+        hosts = [one for one in self._world.cluster.hosts.values() if one.is_reachable]
+        return self._random.choice(hosts) if hosts else None
+
+    def _pause(self, process: Process | None) -> bool:
+        if process is None or process.is_dead or process.is_paused:
+            return False
+        world = self._world
+        world.loop.pause(process)
+
+        def resume() -> None:
+            if process.is_paused and not process.is_dead:
+                world.trace.event("resume", process.name)
+                world.loop.resume(process)
+
+        pause = self._random.choice((0.2, 3.0, 8.0)) * self._random.uniform(0.5, 1.5)
+        world.loop.call_later(pause, resume, context=NOBODY)
+        return True
+
+    def _kill(self, process: Process | None) -> bool:
+        if process is None or process.is_dead:
+            return False
+        self._world.loop.kill(process)
+        return True
+
+    def kill_host(self) -> bool:
+        return self._kill(self._host())
+
+    def pause_host(self) -> bool:
+        return self._pause(self._host())
+
+    def fuse_host(self) -> bool:
+        """Die at a step that is drawn beforehand, whatever it is."""
+        process = self._host()
+        if process is None:
+            return False
+        process.fuse = process.steps + self._random.randint(1, 200)
+        process.on_fuse = lambda: self._world.loop.kill(process)
+        return True
+
+    def kill_coordinator(self) -> bool:
+        return self._kill(self._world.cluster.coordinator)
+
+    def pause_coordinator(self) -> bool:
+        return self._pause(self._world.cluster.coordinator)
+
+    def cut_off_coordinator(self) -> bool:
+        """It is believed dead, and a successor is made while it goes on."""
+        return self._cut_off(self._world.cluster.coordinator)
+
+    def cut_off_host(self) -> bool:
+        """It is replaced while it goes on; the one that writes a file for all never is."""
+        process = self._host()
+        if process is None or (self._world.plan.one_writer and process.writes):
+            return False
+        return self._cut_off(process)
+
+    def _cut_off(self, process: Process | None) -> bool:
+        if process is None or not process.is_reachable:
+            return False
+        self._world.loop.cut_off(process)
+        return True
+
+    def cut_message_path(self) -> bool:
+        """One direction between two processes is dead for a while."""
+        alive = [one.name for one in self._world.cluster.processes if not one.is_dead]
+        if len(alive) < 2:
+            return False
+        source, target = self._random.sample(alive, 2)
+        until = self._world.loop.time() + self._random.uniform(0.1, 5.0)
+        self._world.network.cut(source, target, until)
+        return True
+
+    def kill_broker(self) -> bool:
+        """It starts again soon, under its old id, in a new incarnation."""
+        broker_id = self._random.choice(sorted(self._world.brokers))
+        if not self._kill(self._world.brokers[broker_id].process):
+            return False
+        self._restart_later(broker_id)
+        return True
+
+    def pause_broker(self) -> bool:
+        """It wakes up later; sometimes another life of it has begun by then."""
+        broker_id = self._random.choice(sorted(self._world.brokers))
+        if not self._pause(self._world.brokers[broker_id].process):
+            return False
+        if self._random.random() < 0.5:
+            self._restart_later(broker_id)
+        return True
+
+    def _restart_later(self, broker_id: int) -> None:
+        pause = self._random.uniform(0.1, 2.0)
+        self._world.loop.call_later(
+            pause, self._world.restart_broker, broker_id, context=NOBODY
+        )
+
+    def assign_twice(self) -> bool:
+        """A host is told what another one was told before, perhaps long ago."""
+        cluster, host = self._world.cluster, self._host()
+        if not cluster.placed or host is None:
+            return False
+        newest = self._random.random() < 0.5
+        placement = cluster.placed[-1] if newest else self._random.choice(cluster.placed)
+
+        async def tell() -> None:
+            with suppress(OutcomeUnknown):
+                await HostWay(cluster, host).place([placement])
+
+        self._world.loop.create_task(tell(), context=NOBODY.copy())
+        return True
+
+    def store_away(self) -> bool:
+        """The store refuses everybody for a while."""
+        self._world.store.away_until = self._world.loop.time() + self._random.uniform(0.1, 2.0)
+        return True
+
+
+STRIKES = {
+    "kill host": Disturber.kill_host,
+    "pause host": Disturber.pause_host,
+    "fuse host": Disturber.fuse_host,
+    "kill coordinator": Disturber.kill_coordinator,
+    "pause coordinator": Disturber.pause_coordinator,
+    "cut off coordinator": Disturber.cut_off_coordinator,
+    "cut off host": Disturber.cut_off_host,
+    "cut message path": Disturber.cut_message_path,
+    "kill broker": Disturber.kill_broker,
+    "pause broker": Disturber.pause_broker,
+    "assign twice": Disturber.assign_twice,
+    "store away": Disturber.store_away,
+}

@@ -1,0 +1,35 @@
+"""Constants of the service that a world turns: small ones make rare situations common."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors import leader, leader_batch, partition_shell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
+
+KNOBS: tuple[tuple[Any, str, tuple[int, ...]], ...] = (
+    (leader, "CHECKPOINT_EVENTS", (3, 20, 1000)),
+    (leader, "INBOX_MAX", (2, 1024)),
+    (leader, "CLAIMS_MAX", (1, 8)),
+    (leader_batch, "EVENTS_PER_BATCH", (1, 4, 256)),
+    (partition_shell, "READ_BATCHES", (1, 64)),
+)
+"""Module, constant, and what a world may set it to."""
+
+
+@contextmanager
+def turned(random: Random | None) -> Iterator[None]:
+    """Each knob at a value that is drawn, until the world has ended; none: as they are."""
+    former = [(module, name, getattr(module, name)) for module, name, _ in KNOBS]
+    if random is not None:
+        for module, name, values in KNOBS:
+            setattr(module, name, random.choice(values))
+    try:
+        yield
+    finally:
+        for module, name, value in former:
+            setattr(module, name, value)

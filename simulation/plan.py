@@ -1,0 +1,172 @@
+"""What one seed makes of a world: its size, its faults, and how often each strikes.
+
+Every seed switches a random part of the faults off, so that rare ones are not drowned by the
+rest. Separate streams are drawn by name: one more draw in one does not reshuffle the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+
+
+def stream(seed: int, name: str) -> Random:
+    """The random numbers of one purpose; the same in every process."""
+    return Random(f"{seed}:{name}")
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPlan:
+    """How messages travel. Times in seconds."""
+
+    delay_s: float = 0.0005
+    straggler_chance: float = 0.0
+    straggler_s: float = 0.3
+    loss_chance: float = 0.0
+    timeout_s: float = 2.0
+    """After which a caller gives up on an answer (one minute on Ray; nothing here is slow)."""
+
+    def healed(self) -> NetworkPlan:
+        return replace(self, straggler_chance=0.0, loss_chance=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class StorePlan:
+    """How the store serves."""
+
+    delay_s: float = 0.0005
+    straggler_chance: float = 0.0
+    straggler_s: float = 0.3
+    fault_chance: float = 0.0
+    timeout_s: float = 0.3
+    """After which a connection gives up on an answer."""
+    late_s: float = 3.0
+    """How much later than that a write may still land."""
+    slow_step_chance: float = 0.0
+    """Of an atomic step, as checkpoints are, to take up to `late_s`."""
+
+    def healed(self) -> StorePlan:
+        return replace(self, straggler_chance=0.0, fault_chance=0.0, slow_step_chance=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class WorldPlan:
+    """One world. A chance or count of 0 switches its fault off."""
+
+    seed: int
+    brokers: int
+    hosts: int
+    partitions: int
+    partitions_per_host: int
+    one_writer: bool
+    """The store is a file: one host writes it for all."""
+    network: NetworkPlan
+    store: StorePlan
+    duration_s: float
+    """Virtual time during which anything may fail; then all heals."""
+    think_s: float
+    """Mean pause of a client between two calls; 0 for none."""
+    copiers: int
+    """Calls that a leader has outstanding, per partition."""
+    calls_max: int
+    """Calls after which clients rest, so that seeds cost about the same."""
+    fault_every_s: float
+    """Mean time between two of the disturbances below."""
+    faults: tuple[str, ...]
+    """Which disturbances this seed draws from."""
+    change_every_s: float
+    """Mean time between two changes of leaders."""
+    known_epochs: float
+    """Share of announcements that carry a leader epoch, as Kafka's never do."""
+    crash_after_create: float
+    """Chance that a process dies between the durable write and the word of it."""
+    clock_spread_s: float
+    """How far processes' clocks are apart."""
+    turns_knobs: bool
+    """Sets the service's constants to values at which rare situations are common."""
+    oracle_answers: float
+    """Chance that the leader oracle knows."""
+
+
+FAULTS = (
+    "kill host",
+    "pause host",
+    "kill coordinator",
+    "cut off coordinator",
+    "pause coordinator",
+    "cut off host",
+    "cut message path",
+    "kill broker",
+    "pause broker",
+    "store away",
+    "assign twice",
+    "fuse host",
+)
+"""Everything that the world can do to its processes."""
+
+
+def drawn(seed: int, *, calls_max: int = 400) -> WorldPlan:
+    """The world that `seed` makes."""
+    random = stream(seed, "plan")
+    on = [fault for fault in FAULTS if random.random() < 0.5]
+    stormy = random.random()
+    return WorldPlan(
+        seed=seed,
+        brokers=random.randint(2, 4),
+        hosts=random.randint(1, 4),
+        partitions=random.randint(1, 4),
+        partitions_per_host=random.choice((1, 2, 64)),
+        one_writer=random.random() < 0.3,
+        network=_network(random, stormy),
+        store=_store(random, stormy),
+        duration_s=random.uniform(4, 12),
+        think_s=random.choice((0.02, 0.1, 0.3)),
+        copiers=random.choice((1, 1, 3)),
+        calls_max=calls_max,
+        fault_every_s=random.choice((0.3, 1.0, 2.5)),
+        faults=tuple(on),
+        change_every_s=random.choice((0.3, 1.0, 3.0)),
+        known_epochs=random.choice((0.0, 0.5, 1.0)),
+        crash_after_create=random.choice((0.0, 0.0, 0.002, 0.02)),
+        clock_spread_s=random.choice((0.0, 0.05, 3600.0)),
+        turns_knobs=True,
+        oracle_answers=random.choice((0.0, 0.5, 1.0)),
+    )
+
+
+def calm(seed: int, *, calls_max: int) -> WorldPlan:
+    """A world in which nothing fails, for its speed to be measured."""
+    return replace(
+        drawn(seed, calls_max=calls_max),
+        brokers=3,
+        hosts=3,
+        partitions=8,
+        partitions_per_host=64,
+        one_writer=False,
+        network=NetworkPlan(),
+        store=StorePlan(),
+        duration_s=1e9,
+        think_s=0.0,
+        copiers=4,
+        faults=(),
+        change_every_s=1e9,
+        crash_after_create=0.0,
+        turns_knobs=False,
+    )
+
+
+def _network(random: Random, stormy: float) -> NetworkPlan:
+    return NetworkPlan(
+        delay_s=random.choice((0.0002, 0.0005, 0.005)),
+        straggler_chance=random.choice((0.0, 0.01, 0.05)) * stormy,
+        loss_chance=random.choice((0.0, 0.002, 0.02)) * stormy,
+    )
+
+
+def _store(random: Random, stormy: float) -> StorePlan:
+    return StorePlan(
+        delay_s=random.choice((0.0002, 0.001, 0.01)),
+        straggler_chance=random.choice((0.0, 0.01, 0.05)) * stormy,
+        fault_chance=random.choice((0.0, 0.01, 0.1)) * stormy,
+        slow_step_chance=random.choice((0.0, 0.0, 0.3)),
+    )

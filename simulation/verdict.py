@@ -1,0 +1,142 @@
+"""What a world's run comes to: its history held against what its store holds in the end."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from tierledger.actors.calls import PartitionKey
+from tierledger.events.errors import DataError
+from tierledger.simulation.checkers import Minimums, check
+from tierledger.simulation.checkers_violation import Violation
+from tierledger.simulation.final_log import FinalLog, LoggedBatch, decode_log
+from tierledger.simulation.lying_store import completed
+from tierledger.simulation.world import CLUSTER_ID, CUSTOM_BYTES_MAX, World
+from tierledger.storage.checkpoint import CheckpointStore
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterator
+
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.simulation.plan import WorldPlan
+
+MINIMUMS = Minimums(ok_writes=1)
+"""Of one seed; a campaign asks more of all its seeds together."""
+
+
+class Verdict(NamedTuple):
+    """One seed's outcome."""
+
+    seed: int
+    violations: list[Violation]
+    trace_hash: str
+    calls: int
+    ok_calls: int
+    changes: int
+    """Times another broker was elected."""
+    steps: int
+    virtual_s: float
+    marks: Counter[str]
+
+
+def judge(plan: WorldPlan) -> Verdict:
+    """Run the world and check it."""
+    verdict = verdict_of(ran(plan))
+    gc.collect()  # Nothing was collected while it ran.
+    return verdict
+
+
+def ran(plan: WorldPlan, *, keeps_lines: bool = False) -> World:
+    """The world of `plan`, at its end."""
+    world = World(plan, keeps_lines=keeps_lines)
+    with _silence():
+        world.run()
+    return world
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Faults are what a world is for: nobody wants to read of each."""
+    former = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        yield
+    finally:
+        structlog.configure(**former)
+
+
+def verdict_of(world: World) -> Verdict:
+    """What every checker says of a world that has run."""
+    history = world.recorder.history()
+    violations = list(_of_the_run(world))
+    logs: dict[PartitionKey, FinalLog] = {}
+    checkpoints: dict[PartitionKey, list[tuple[int, bytes]]] = {}
+    for tip in world.tips:
+        key = PartitionKey.of(tip)
+        try:
+            logs[key] = _log(world, tip)
+            checkpoints[key] = _checkpoint(world, tip)
+        except DataError as error:
+            violations.append(Violation(type(error).__name__, key, str(error)))
+    if len(logs) == len(world.tips):
+        violations += check(
+            history,
+            logs,
+            checkpoints=checkpoints,
+            custom_metadata_bytes_max=CUSTOM_BYTES_MAX,
+            minimums=MINIMUMS,
+        )
+    ok_calls = sum(op.outcome == "ok" for op in history.operations)
+    return Verdict(
+        seed=world.plan.seed,
+        violations=violations,
+        trace_hash=world.trace.digest(),
+        calls=len(history.operations),
+        ok_calls=ok_calls,
+        changes=world.controller.changes,
+        steps=world.loop.steps,
+        virtual_s=world.loop.time(),
+        marks=world.trace.marks,
+    )
+
+
+def _of_the_run(world: World) -> list[Violation]:
+    """What needs no log: failures of the program, and a service that did not come back."""
+    found = [
+        Violation("unforeseen_failure", None, f"{type(error).__name__}: {error}")
+        for error in world.loop.failures
+    ]
+    gave_up = world.trace.marks["gave up"]
+    if gave_up:
+        found.append(Violation("unforeseen_failure", None, f"{gave_up} processes gave up"))
+    if not world.is_well:
+        found.append(Violation("liveness", None, "not well again after all had healed"))
+    return found
+
+
+def _log(world: World, tip: TopicIdPartition) -> FinalLog:
+    values, created_at = world.store.values, world.store.created_at
+    keys = [key for key in values if key.startswith(world.keys.log(tip))]
+    batches = []
+    for number in range(len(keys)):
+        key = world.keys.log_batch(tip, number)
+        if key not in values:
+            raise DataError(f"{tip}: {len(keys)} batches, and none has number {number}")
+        batches.append(LoggedBatch(number, values[key], created_at[key]))
+    return decode_log(world.settings.serde(), CLUSTER_ID, tip, batches)
+
+
+def _checkpoint(world: World, tip: TopicIdPartition) -> list[tuple[int, bytes]]:
+    """Position and digest of the checkpoint that stands, if one does."""
+    serde = world.settings.serde()
+    store = CheckpointStore(world.store.medium, world.keys, serde, tip)
+    stored = completed(store.read_stored())
+    if stored is None:
+        return []
+    state = completed(store.load(stored, store.parse_partition(stored)))
+    return [(state.next_position - 1, state.digest())]

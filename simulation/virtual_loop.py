@@ -1,0 +1,276 @@
+"""An asyncio event loop with virtual time, on which several simulated processes run.
+
+Nothing happens between two steps: time jumps to the next timer when nobody is runnable. A step
+belongs to the process in whose context it was scheduled, so a process can be paused (its steps
+are held) or killed (they are dropped) between any two of its steps, as SIGSTOP and SIGKILL do.
+Order depends on nothing but what the program does: steps of one instant run first come, first
+served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import inspect
+from collections import deque
+from contextvars import Context, ContextVar, copy_context
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from typing_extensions import override
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+T = TypeVar("T")
+
+_OWNER: ContextVar[Process] = ContextVar("owner")
+
+
+class Process:
+    """Something that can be paused and killed; its steps run on the world's loop."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_dead = False
+        self.is_paused = False
+        self.is_cut_off = False
+        """Believed dead by everybody: no call reaches it, but its own go out."""
+        self.steps = 0
+        self.held: deque[Step] = deque()
+        """Steps that fell due during a pause."""
+        self.fuse: int | None = None
+        """Steps after which `on_fuse` is called, before the next one runs."""
+        self.on_fuse: Callable[[], None] | None = None
+        self.when_killed: dict[int, Callable[[], None]] = {}
+        """Told of the end, as whoever waits for an answer over a broken connection is."""
+
+    def context(self) -> Context:
+        """A context whose steps are this process's."""
+        context = copy_context()
+        context.run(_OWNER.set, self)
+        return context
+
+    @property
+    def is_reachable(self) -> bool:
+        return not (self.is_dead or self.is_cut_off)
+
+
+class Step:
+    """A callback that is due; asyncio calls it a handle."""
+
+    __slots__ = ("args", "callback", "context", "due")
+
+    def __init__(
+        self,
+        due: float,
+        callback: Callable[..., Any] | None,
+        args: tuple[Any, ...],
+        context: Context,
+    ) -> None:
+        self.due = due
+        self.callback = callback
+        self.args = args
+        self.context = context
+
+    def cancel(self) -> None:
+        """The callback will not run."""
+        self.callback = None
+        self.args = ()
+
+    def cancelled(self) -> bool:
+        return self.callback is None
+
+    def when(self) -> float:
+        return self.due
+
+
+class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no use for.
+    """Runs steps in order of their virtual time (seconds since the world began)."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._ready: deque[Step] = deque()
+        self._timers: list[tuple[float, int, Step]] = []
+        self._count = 0
+        self._is_closed = False
+        self._stopping = False
+        self.steps = 0
+        self.failures: list[BaseException] = []
+        """What tasks raised and nobody asked for: a mistake of the program, never a fault."""
+
+    # What asyncio asks of a loop.
+
+    @override
+    def time(self) -> float:
+        return self._now
+
+    @override
+    def call_soon(  # type: ignore[override]  # A handle of our own, lighter than asyncio's.
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> Step:
+        step = Step(self._now, callback, args, context or copy_context())
+        if not self._is_closed:
+            self._ready.append(step)
+        return step
+
+    @override
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., Any],
+        *args: Any,
+        context: Context | None = None,
+    ) -> Step:
+        step = Step(when, callback, args, context or copy_context())
+        if not self._is_closed:
+            self._count += 1
+            heapq.heappush(self._timers, (when, self._count, step))
+        return step
+
+    @override
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., Any],
+        *args: Any,
+        context: Context | None = None,
+    ) -> Step:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    @override
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    @override
+    def create_task(
+        self,
+        coro: Any,
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[Any]:
+        return asyncio.Task(coro, loop=self, name=name, context=context)
+
+    @override
+    def get_debug(self) -> bool:
+        return False
+
+    @override
+    def is_running(self) -> bool:
+        return not self._is_closed
+
+    @override
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    @override
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        # An answer that came for somebody who was killed is a future, and no mistake.
+        if error is not None and isinstance(context.get("future"), asyncio.Task):
+            self.failures.append(error)
+
+    @override
+    def stop(self) -> None:
+        self._stopping = True
+
+    @override
+    def close(self) -> None:
+        """Nothing runs any more, whatever is still scheduled."""
+        self._is_closed = True
+        for task in asyncio.all_tasks(self):
+            work = task.get_coro()
+            # What was never begun, as by a process that was killed first, is no mistake.
+            if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == "CORO_CREATED":
+                work.close()
+        self._ready.clear()
+        self._timers.clear()
+
+    # Processes.
+
+    def spawn(self, process: Process, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run `work` as `process`."""
+        return self.create_task(work, context=process.context())
+
+    def pause(self, process: Process) -> None:
+        """Freeze `process` between two steps; what is on its way to it waits."""
+        process.is_paused = True
+
+    def resume(self, process: Process) -> None:
+        """Let `process` go on as if no time had passed: its timers fire all at once."""
+        process.is_paused = False
+        self._ready.extend(process.held)
+        process.held.clear()
+
+    def kill(self, process: Process) -> None:
+        """End `process` between two steps: nothing of it runs again, no clean-up either."""
+        if process.is_dead:
+            return
+        process.is_dead = True
+        self._tell_the_end(process)
+
+    def cut_off(self, process: Process) -> None:
+        """Let everybody believe that `process` is dead, while it goes on."""
+        process.is_cut_off = True
+        self._tell_the_end(process)
+
+    @staticmethod
+    def _tell_the_end(process: Process) -> None:
+        told, process.when_killed = process.when_killed, {}
+        for tell in told.values():
+            tell()
+
+    # The run.
+
+    def run(self, *, until: float) -> None:
+        """Run until that virtual time, until `stop`, or until nothing is left to do."""
+        former = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        self._stopping = False
+        try:
+            while not self._stopping and self._next(until):
+                pass
+        finally:
+            asyncio._set_running_loop(former)
+
+    def _next(self, until: float) -> bool:
+        """Run what is ready, then move time; false if nothing happens before `until`."""
+        ready = self._ready
+        while ready:
+            step = ready.popleft()
+            if step.callback is not None:
+                self._run(step)
+                if self._stopping:
+                    return False
+        timers = self._timers
+        while timers and timers[0][2].callback is None:
+            heapq.heappop(timers)
+        if not timers or timers[0][0] > until:
+            self._now = max(self._now, until)
+            return False
+        self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now:
+            ready.append(heapq.heappop(timers)[2])
+        return True
+
+    def _run(self, step: Step) -> None:
+        process = step.context.get(_OWNER)
+        if process is not None:
+            if process.is_paused or process.is_dead:
+                process.held.append(step)  # For ever, if it is dead: see `close`.
+                return
+            process.steps += 1
+            if process.fuse is not None and process.steps > process.fuse:
+                process.fuse = None
+                assert process.on_fuse is not None, "who sets a fuse says what it does"
+                process.on_fuse()
+                self._ready.appendleft(step)  # It is held or dropped, or runs after all.
+                return
+        self.steps += 1
+        assert step.callback is not None, "cancelled steps are not run"
+        step.context.run(step.callback, *step.args)
+
+
+def current_process() -> Process | None:
+    """The process whose step runs now."""
+    return _OWNER.get(None)

@@ -1,0 +1,160 @@
+"""A whole service with its brokers in one process, under virtual time, from one seed.
+
+First everything may fail and nothing may be wrong; then all heals, and the service has to come
+back: every partition's true leader writes again, and what was acknowledged is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tierledger.actors.calls import PartitionKey
+from tierledger.actors.host_settings import ServiceSettings
+from tierledger.events.decide import Limits
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.simulation.brokers import Broker
+from tierledger.simulation.cluster import Cluster
+from tierledger.simulation.controller import Controller, WorldOracle
+from tierledger.simulation.disturber import Disturber
+from tierledger.simulation.history import Recorder
+from tierledger.simulation.knobs import turned
+from tierledger.simulation.lying_store import LyingStore
+from tierledger.simulation.network import Network
+from tierledger.simulation.plan import stream
+from tierledger.simulation.trace import Trace
+from tierledger.simulation.virtual_loop import VirtualLoop
+from tierledger.storage.keys import DefaultMetadataKeyFactory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tierledger.simulation.plan import WorldPlan
+
+CLUSTER_ID = "world"
+HEALING_S = 60.0
+"""Virtual time within which a healed world has to be well again."""
+
+CUSTOM_BYTES_MAX = 128
+
+
+class World:
+    """Made from a plan, run once."""
+
+    def __init__(self, plan: WorldPlan, *, keeps_lines: bool = False) -> None:
+        self.plan = plan
+        self.cluster_id = CLUSTER_ID
+        self.loop = VirtualLoop()  # type: ignore[abstract]  # What a world has a use for.
+        self.trace = Trace(self.loop, keeps_lines=keeps_lines)
+        self.recorder = Recorder(self.now_ns)
+        self.store = LyingStore(self.loop, stream(plan.seed, "store"), plan.store, self.trace)
+        self.network = Network(
+            self.loop, stream(plan.seed, "network"), plan.network, self.trace
+        )
+        self.keys = DefaultMetadataKeyFactory(CLUSTER_ID)
+        limits = Limits(custom_metadata_bytes_max=CUSTOM_BYTES_MAX)
+        self.settings = ServiceSettings(CLUSTER_ID, {}, limits)
+        self.tips = [
+            TopicIdPartition(Uuid(bytes(15) + b"\x07"), number, "orders")
+            for number in range(plan.partitions)
+        ]
+        self.cluster = Cluster(
+            settings=self.settings,
+            keys=self.keys,
+            plan=plan,
+            loop=self.loop,
+            network=self.network,
+            store=self.store,
+            random=stream(plan.seed, "cluster"),
+            trace=self.trace,
+            oracle=WorldOracle(self),
+        )
+        self.brokers: dict[int, Broker] = {}
+        self.controller = Controller(self)
+        self.disturber = Disturber(self)
+        self.calls = 0
+        self.is_healing = False
+        self.is_well = False
+        """Whether the service came back after everything had healed."""
+        self._numbers = 0
+        self._lives = 0
+
+    # What brokers ask of the world.
+
+    def now_ns(self) -> int:
+        return round(self.loop.time() * 1e9)
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    async def may_call(self) -> bool:
+        """Whether a client may make another call; counts it. While not, time passes."""
+        if self.calls >= self.plan.calls_max and not self.is_healing:
+            if self.calls == self.plan.calls_max:
+                self.loop.stop()
+            await asyncio.sleep(1.0)
+            return False
+        self.calls += 1
+        return True
+
+    def start_broker(self, broker_id: int) -> Broker:
+        """A new life of a broker; the one before, if it lives, becomes a zombie."""
+        self._lives += 1
+        random = stream(self.plan.seed, f"broker {broker_id} {self._lives}")
+        broker = self.brokers[broker_id] = Broker(self, broker_id, self._lives, random)
+        self.cluster.processes.append(broker.process)
+        broker.start()
+        return broker
+
+    def restart_broker(self, broker_id: int) -> None:
+        """A new life, which is told everything."""
+        self.start_broker(broker_id)
+        self.controller.tell_all(broker_id)
+
+    # The run.
+
+    def run(self) -> None:
+        """Let the seed have its way, then heal. `is_well`: whether the service came back."""
+        knobs = stream(self.plan.seed, "knobs") if self.plan.turns_knobs else None
+        with turned(knobs), _no_collector():
+            for broker_id in range(1, self.plan.brokers + 1):
+                self.start_broker(broker_id)
+            self.controller.start()
+            self.disturber.start()
+            self.loop.run(until=self.plan.duration_s)
+            deadline = self.loop.time() + HEALING_S
+            self._heal()
+            well = self.controller.wait_until_well(deadline)
+            self.loop.run(until=deadline)
+            self.is_well = well.done() and well.result()
+            self.loop.close()
+
+    def _heal(self) -> None:
+        self.is_healing = True
+        self.disturber.stop()
+        self.network.heal()
+        self.store.heal()
+        for process in self.cluster.processes:
+            if process.is_paused and not process.is_dead:
+                self.trace.mark("resumed at the end", process.name)
+                self.loop.resume(process)
+            process.fuse = None
+
+    def note(self, what: str, node: str, key: PartitionKey | None = None) -> None:
+        """A fault, or a change of leaders, for the history."""
+        self.recorder.note(self.now_ns(), node, what, key, "")
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Nothing is finalized in the middle of a run: what that runs would depend on the heap."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
