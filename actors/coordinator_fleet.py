@@ -44,7 +44,10 @@ BACKOFF_MAX_S = 10.0
 """Pause before a host that died at once is started once more; doubles in between."""
 
 AT_ONCE_S = 1.0
-"""A host that lived for less than this is taken to have died of its start."""
+"""A host that lived for less than this may have died of its start."""
+
+FREE_DEATHS = 20
+"""Such deaths in a row before there is a pause: hosts are also killed quickly, in drills."""
 
 PLACEMENTS_PER_CALL = 500
 
@@ -171,7 +174,8 @@ class Fleet:
         failures = 0
         try:
             while (running := await self._try_start(name, former, failures)) is None:
-                self._deaths[name] = self._deaths.get(name, 0) + 1
+                # What did not even start pauses from the first time on.
+                self._deaths[name] = max(self._deaths.get(name, 0), FREE_DEATHS) + 1
                 failures += name != self.writer
         finally:
             self.starting.pop(name, None)
@@ -192,8 +196,8 @@ class Fleet:
             return None
 
     async def _back_off(self, name: str) -> None:
-        deaths = self._deaths.get(name, 0)
-        if deaths:
+        deaths = self._deaths.get(name, 0) - FREE_DEATHS
+        if deaths > 0:
             await asyncio.sleep(min(BACKOFF_MIN_S * 2 ** (deaths - 1), BACKOFF_MAX_S))
 
     # Watching.

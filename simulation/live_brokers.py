@@ -1,0 +1,244 @@
+"""Brokers of a live service: what those of a world do, in real time and on real connections."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
+from tierledger.actors.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.messages import Query
+from tierledger.events.errors import Fenced, RemoteStorageError
+from tierledger.simulation.brokers import REFUSALS_MAX, Copier, CountedIds
+from tierledger.simulation.plan import stream
+from tierledger.simulation.recorded_client import KnownIds, RecordedClient
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from random import Random
+
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.simulation.live import LiveRun
+
+READY_PAUSE_S = 0.05
+
+CONFIGURE_PAUSE_S = 0.2
+
+CLOSE_TIMEOUT_S = 5.0
+"""How long a manager may take to leave a service that may be gone."""
+
+REPEAT_S = 2.0
+"""How often brokers are told again what they know: every change of an ISR does that."""
+
+LATE_S = (0.2, 3.0)
+"""How late an announcement may be, if it is."""
+
+OFFSETS = 600
+"""Up to where readers ask."""
+
+
+class LiveBroker:
+    """One life of one broker: a manager, and a task per partition that it believes to lead."""
+
+    def __init__(self, run: LiveRun, broker_id: int, life: int, random: Random) -> None:
+        self.broker_id = broker_id
+        self.is_fenced = False
+        self.led: dict[TopicIdPartition, int] = {}
+        """What this broker believes to lead, with the leader epoch it was told."""
+        self.acknowledged: dict[TopicIdPartition, int] = {}
+        """When the last write that succeeded was begun (ns), per partition."""
+        self._name = f"broker-{broker_id}/{life}"
+        self._run = run
+        self._random = random
+        self._ids = CountedIds(broker_id << 16 | life)
+        self._known_ids = KnownIds(self._ids)
+        self._manager = AsyncRemoteLogMetadataManager(
+            run.connect, self._known_ids, deadline_s=run.plan.deadline_s
+        )
+        self._configured = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._copies: dict[TopicIdPartition, tuple[int, asyncio.Task[None]]] = {}
+
+    def start(self) -> None:
+        """Register, and read; whatever the broker is told meanwhile waits for that."""
+        self._spawn(self._configure())
+        self._spawn(self._read())
+
+    async def stop(self) -> None:
+        """End this life in the middle of whatever it does."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with suppress(RemoteStorageError, TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._manager.close()
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._run.failures.append(error)
+
+    async def _configure(self) -> None:
+        config = {**self._run.settings.storage, "cluster.id": self._run.settings.cluster_id}
+        while not self._configured.is_set():
+            try:
+                await self._manager.configure({**config, "broker.id": self.broker_id})
+            except RemoteStorageError:
+                await asyncio.sleep(CONFIGURE_PAUSE_S)
+            else:
+                self._configured.set()
+
+    # What it is told.
+
+    def told(
+        self,
+        leads: dict[TopicIdPartition, int],
+        follows: list[TopicIdPartition],
+        *,
+        says_epochs: bool,
+    ) -> None:
+        """The controller's word arrives."""
+        self._spawn(self._announce(leads, follows, says_epochs=says_epochs))
+
+    async def _announce(
+        self,
+        leads: dict[TopicIdPartition, int],
+        follows: list[TopicIdPartition],
+        *,
+        says_epochs: bool,
+    ) -> None:
+        for tip in follows:
+            self.led.pop(tip, None)
+        await self._configured.wait()
+        epochs = leads if says_epochs else {}
+        try:
+            await self._manager.on_partition_leadership_changes(
+                leads, follows, leader_epochs=epochs
+            )
+        except Fenced:
+            self.is_fenced = True
+            return
+        except RemoteStorageError:
+            return  # The controller repeats itself.
+        for tip, epoch in leads.items():
+            self.led[tip] = epoch
+            known, task = self._copies.get(tip, (None, None))
+            if task is None or task.done() or known != epoch:
+                self._copies[tip] = (epoch, self._spawn(self._copy(tip, epoch)))
+
+    # What it does.
+
+    def _client(self, tip: TopicIdPartition, what: str) -> RecordedClient:
+        name = f"{self._name}/{tip.partition}/{what}{self._run.next_number()}"
+        return RecordedClient(self._manager, self._known_ids, self._run.recorder, name)
+
+    async def _think(self) -> None:
+        await asyncio.sleep(self._run.plan.think_s * 2 * self._random.random())
+
+    async def _copy(self, tip: TopicIdPartition, epoch: int) -> None:
+        copier = Copier(self._run, self, self._client(tip, "copy"), tip, epoch)
+        while self.led.get(tip) == epoch:
+            if await self._is_ready(tip):
+                break
+            await asyncio.sleep(READY_PAUSE_S)
+        # Refused for good, it waits until it is told again who leads.
+        while self.led.get(tip) == epoch and copier.refusals < REFUSALS_MAX:
+            await self._think()
+            await copier.step(self._random)
+
+    async def _is_ready(self, tip: TopicIdPartition) -> bool:
+        try:
+            return await self._manager.is_ready(tip)
+        except RemoteStorageError:
+            return False
+
+    async def _read(self) -> None:
+        await self._configured.wait()
+        clients = {tip: self._client(tip, "read") for tip in self._run.tips}
+        while not self.is_fenced:
+            await self._think()
+            tip = self._random.choice(self._run.tips)
+            role = FOLLOWER if self._random.random() < 0.8 else LEADER
+            kind = self._random.choice(("lookup", "lookup", "highest_offset", "size"))
+            epoch = self._random.randrange(self._run.controller.epoch[tip] + 1)
+            await clients[tip].read(
+                tip, role, Query(kind, epoch, self._random.randrange(OFFSETS))
+            )
+
+
+class LiveController:
+    """Kafka's controller: the truth about leaders, and the mouth that tells it, often late."""
+
+    def __init__(self, run: LiveRun) -> None:
+        self.leader: dict[TopicIdPartition, int] = {}
+        self.epoch: dict[TopicIdPartition, int] = {}
+        self.changes = 0
+        self.is_calm = False
+        """Nobody is elected any more, and every word arrives soon."""
+        self._run = run
+        self._random = stream(run.plan.seed, "controller")
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Make first leaders, and keep changing them."""
+        for number, tip in enumerate(self._run.tips):
+            ids = sorted(self._run.brokers)
+            self.leader[tip], self.epoch[tip] = ids[number % len(ids)], 0
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._change()), loop.create_task(self._repeat())]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _change(self) -> None:
+        while True:
+            await asyncio.sleep(self._random.expovariate(1 / self._run.plan.change_every_s))
+            if not self.is_calm:
+                self.elect(self._random.choice(self._run.tips))
+
+    def elect(self, tip: TopicIdPartition) -> None:
+        """Another broker leads, in the next leader epoch."""
+        former = self.leader[tip]
+        others = [one for one in sorted(self._run.brokers) if one != former] or [former]
+        self.leader[tip] = self._random.choice(others)
+        self.epoch[tip] += 1
+        self.changes += 1
+        self._run.note("leader elected", f"broker-{self.leader[tip]}", key=PartitionKey.of(tip))
+        for broker_id in (former, self.leader[tip]):
+            self._tell(broker_id, [tip])
+
+    async def _repeat(self) -> None:
+        while True:
+            for broker_id in sorted(self._run.brokers):
+                self.tell_all(broker_id)
+            await asyncio.sleep(REPEAT_S * self._random.uniform(0.5, 1.5))
+
+    def tell_all(self, broker_id: int) -> None:
+        """What a broker that starts, or repeats itself, announces."""
+        self._tell(broker_id, self._run.tips)
+
+    def _tell(self, broker_id: int, tips: list[TopicIdPartition]) -> None:
+        """Say what holds now; it may arrive behind what is said later."""
+        leads = {tip: self.epoch[tip] for tip in tips if self.leader[tip] == broker_id}
+        follows = [tip for tip in tips if tip not in leads]
+        plan = self._run.plan
+        delay = self._random.uniform(0.001, 0.02)
+        if not self.is_calm and self._random.random() < plan.late_chance:
+            delay = self._random.uniform(*LATE_S)
+        says_epochs = self._random.random() >= plan.without_epoch
+        broker = self._run.brokers[broker_id]
+
+        def arrive() -> None:
+            if self._run.brokers.get(broker_id) is broker:
+                broker.told(leads, follows, says_epochs=says_epochs)
+
+        asyncio.get_running_loop().call_later(delay, arrive)

@@ -1,0 +1,325 @@
+"""A service of real processes on a Ray cluster of this process, and what happens to them.
+
+The cluster has several nodes on this machine: each is a raylet with the processes it started.
+A host's node is found as Linux tells it, its parent process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from tierledger.actors import ray_cluster
+from tierledger.actors.ray_service import RayConnection, connect
+from tierledger.events.errors import NotReady, RemoteStorageError
+from tierledger.simulation.processes import descendants, end_all, parent_of, wait_until_gone
+from tierledger.storage.connector import URL_SETTING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from pathlib import Path
+
+    from tierledger.actors.host_settings import ServiceSettings
+
+T = TypeVar("T")
+
+NODE_CPUS = 2
+"""What a node says it has; hosts reserve none."""
+
+PING_TIMEOUT_S = 2.0
+SERVE_TIMEOUT_S = 60.0
+LOOK_S = 0.05
+
+MOVES = 6
+MOVE_PAUSE_S = 0.5
+"""How often, and after which pauses, hosts are killed for others to lead."""
+
+NODE_END_S = 3.0
+"""How long the processes of a node without raylet are given to end by themselves."""
+
+
+class HostFacts(NamedTuple):
+    """A host as it describes itself."""
+
+    name: str
+    address: str
+    process: str
+    pid: int
+    leaders: int
+
+    @property
+    def raylet(self) -> int:
+        """The pid of its node's raylet; 1 or so if that is gone."""
+        return parent_of(self.pid)
+
+
+class LiveService:
+    """Cluster and `serve`, started and ended by this process, which joins the cluster."""
+
+    def __init__(self, settings: ServiceSettings, folder: Path, *, nodes: int = 2) -> None:
+        """`folder`: for the log of `serve`. `nodes`: of the cluster, with its head."""
+        self.settings = settings
+        self._log = folder / "serve.log"
+        self._nodes_wanted = nodes
+        self._cluster: Any = None
+        self._serve: subprocess.Popen[str] | None = None
+        self._connection: RayConnection | None = None
+        self._started: set[int] = set()
+        """Processes that may outlive their parent."""
+
+    # Life.
+
+    async def start(self) -> None:
+        """Start everything; returns when all hosts serve.
+
+        Raises:
+            NotReady: `serve` ended at once; with what it wrote.
+        """
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        await asyncio.to_thread(self._start_cluster)
+        self._serve = await asyncio.to_thread(self._served)
+        await self.all_serve()
+
+    def _start_cluster(self) -> None:
+        # Once `ray_cluster` has set what Ray reads when it is imported.
+        from ray.cluster_utils import Cluster  # noqa: PLC0415
+
+        before = descendants(os.getpid())
+        self._cluster = Cluster(shutdown_at_exit=False)
+        try:
+            for _ in range(self._nodes_wanted):
+                self._add_node()
+        except BaseException:
+            # Of a node that did not come up Ray knows no processes any more.
+            end_all(set(descendants(os.getpid())).difference(before))
+            raise
+
+    def _add_node(self) -> None:
+        self._cluster.add_node(
+            num_cpus=NODE_CPUS,
+            object_store_memory=ray_cluster.OBJECT_STORE_BYTES,
+            include_dashboard=False,
+        )
+
+    def _served(self) -> subprocess.Popen[str]:
+        settings = self.settings
+        options = {
+            "--store": settings.storage[URL_SETTING],
+            "--cluster": settings.cluster_id,
+            "--custom-metadata-max-bytes": settings.limits.custom_metadata_bytes_max,
+            "--hosts": settings.hosts,
+            "--partitions-per-host": settings.partitions_per_host,
+            "--address": self._cluster.address,
+        }
+        given = [str(part) for pair in options.items() for part in pair]
+        with self._log.open("a") as log:
+            serve = subprocess.Popen(
+                [sys.executable, "-m", "tierledger.cli.main", "serve", *given],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        assert serve.stdout is not None
+        if not serve.stdout.readline().startswith("serving cluster "):
+            serve.kill()
+            serve.communicate()
+            raise NotReady(f"serve did not start: {self._log.read_text()[-2000:]}")
+        return serve
+
+    async def stop(self) -> None:
+        """End the service in good order, then the cluster; nothing is left."""
+        serve, self._serve = self._serve, None
+        if serve is not None:
+            serve.terminate()
+            try:
+                await asyncio.to_thread(serve.communicate, timeout=SERVE_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                serve.kill()
+                serve.communicate()
+        await self._end_cluster()
+
+    async def kill_everything(self) -> None:
+        """SIGKILL `serve`, hosts, coordinator, raylets and control store at once."""
+        assert self._serve is not None, "it is served"
+        family = [self._serve.pid, *self._cluster_processes()]
+        end_all(family)
+        self._serve.communicate()
+        self._serve = None
+
+    async def leave(self) -> None:
+        """Let go of a cluster whose processes are gone."""
+        await self._end_cluster()
+
+    async def _end_cluster(self) -> None:
+        self._connection = None
+        ray_cluster.leave_cluster()
+        cluster, self._cluster = self._cluster, None
+        if cluster is None:
+            return
+        family = [*self._started, *_processes_of(cluster)]
+        for node in _nodes_of(cluster):
+            await asyncio.to_thread(_end_node, node)
+        end_all(family)
+        self._started.clear()
+        await asyncio.to_thread(wait_until_gone, family)
+
+    # Who is there.
+
+    async def connection(self) -> RayConnection:
+        """This process's way to the service."""
+        if self._connection is None:
+            self._connection = await connect(self.settings)
+        return self._connection
+
+    async def hosts(self) -> list[HostFacts]:
+        """Every host that is believed to live and says so, by name."""
+        connection = await self.connection()
+        addresses = await _persistent(connection.coordinator.hosts)
+        found = []
+        for name, address in addresses.items():
+            try:
+                async with asyncio.timeout(PING_TIMEOUT_S):
+                    said = await connection.host(address).ping()
+            except (RemoteStorageError, TimeoutError):
+                continue
+            found.append(
+                HostFacts(name, address, said["process"], said["pid"], said["leaders"])
+            )
+        return found
+
+    async def all_serve(self, but: str = "") -> list[HostFacts]:
+        """The hosts, once as many serve as should, and none of them is the process `but`."""
+        async with asyncio.timeout(SERVE_TIMEOUT_S):
+            while True:
+                hosts = await self.hosts()
+                is_new = all(host.process != but for host in hosts)
+                if is_new and len(hosts) >= self.settings.hosts:
+                    return hosts
+                await asyncio.sleep(LOOK_S)
+
+    async def coordinator(self) -> tuple[str, int]:
+        """The coordinator's process and pid."""
+        connection = await self.connection()
+        process = await _persistent(connection.coordinator.process)
+        return process, int(process.rpartition("/")[2])
+
+    async def other_coordinator(self, but: str) -> None:
+        """Return once the coordinator is another process than `but`."""
+        while True:
+            process, _ = await self.coordinator()
+            if process != but:
+                return
+            await asyncio.sleep(LOOK_S)
+
+    async def elsewhere(self) -> list[HostFacts]:
+        """Hosts that neither the coordinator nor this process shares a node with.
+
+        The coordinator ends a silent host of its own node by its pid; such a host can be
+        silent, come back, and still believe that it leads.
+        """
+        _, coordinator = await self.coordinator()
+        near = {parent_of(coordinator), self._raylet(self._cluster.head_node)}
+        return [host for host in await self.hosts() if host.raylet not in near]
+
+    async def leader_elsewhere(self) -> HostFacts | None:
+        """One of those that leads something; none if that does not come about.
+
+        While there is none the others are killed, so that what they lead goes there.
+        """
+        for _ in range(MOVES):
+            far = await self.elsewhere()
+            for host in far:
+                if host.leaders:
+                    return host
+            for host in await self.hosts():
+                if host.leaders:
+                    os.kill(host.pid, signal.SIGKILL)
+                    await self.all_serve(but=host.process)
+                    break
+            await asyncio.sleep(MOVE_PAUSE_S)
+        return None
+
+    def raylets(self) -> list[int]:
+        """The raylets of all nodes but the head."""
+        return sorted(self._raylet(node) for node in self._cluster.worker_nodes)
+
+    @staticmethod
+    def _raylet(node: Any) -> int:
+        pid: int = node.all_processes["raylet"][0].process.pid
+        return pid
+
+    def _cluster_processes(self) -> list[int]:
+        return _processes_of(self._cluster)
+
+    # Faults.
+
+    def freeze(self, host: HostFacts) -> None:
+        """Stop a host where it is, and the raylet through which it could be ended."""
+        os.kill(host.raylet, signal.SIGSTOP)
+        os.kill(host.pid, signal.SIGSTOP)
+
+    @staticmethod
+    def thaw(host: HostFacts) -> None:
+        """Let the host go on; its raylet stays frozen, so nobody tells it that it is dead."""
+        os.kill(host.pid, signal.SIGCONT)
+
+    async def replace_node(self, raylet: int) -> None:
+        """Kill a node's raylet, see all of its processes end, and add another node."""
+        (node,) = [one for one in self._cluster.worker_nodes if self._raylet(one) == raylet]
+        family = [raylet, *descendants(raylet)]
+        self._started.update(family)
+        os.kill(raylet, signal.SIGKILL)  # Which a frozen process does not outlive either.
+        await asyncio.to_thread(self._replace, node, family)
+        self._started.difference_update(family)
+
+    def _replace(self, node: Any, family: Sequence[int]) -> None:
+        with contextlib.suppress(TimeoutError):
+            wait_until_gone(family, NODE_END_S)
+        end_all(family)  # What was frozen, or does not look after its raylet.
+        _end_node(node)
+        self._cluster.worker_nodes.remove(node)
+        self._add_node()
+
+
+async def _persistent(ask: Callable[[], Awaitable[T]]) -> T:
+    """What the coordinator says, which may have died a moment ago.
+
+    Raises:
+        RemoteStorageError: It says nothing for `SERVE_TIMEOUT_S`; the last failure.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + SERVE_TIMEOUT_S
+    while True:
+        try:
+            return await ask()
+        except RemoteStorageError:
+            if loop.time() > deadline:
+                raise
+            await asyncio.sleep(LOOK_S)
+
+
+def _processes_of(cluster: Any) -> list[int]:
+    """Everything that runs on a cluster's nodes."""
+    nodes = _nodes_of(cluster)
+    roots = [
+        one.process.pid
+        for node in nodes
+        for many in node.all_processes.values()
+        for one in many
+    ]
+    return sorted({pid for root in roots for pid in (root, *descendants(root))})
+
+
+def _nodes_of(cluster: Any) -> list[Any]:
+    """Its nodes, the head last; fewer if it did not start."""
+    return [node for node in (*cluster.worker_nodes, cluster.head_node) if node is not None]
+
+
+def _end_node(node: Any) -> None:
+    node.kill_all_processes(check_alive=False, allow_graceful=False, wait=True)

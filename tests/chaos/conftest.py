@@ -1,0 +1,35 @@
+"""A service of real processes for all tests of a module, on each store."""
+
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+
+import pytest
+import pytest_asyncio
+
+from tests.chaos.storms import Target
+from tierledger.actors.host_settings import ServiceSettings
+from tierledger.simulation.postgres_server import PostgresServer
+from tierledger.simulation.ray_faults import LiveService
+
+HOSTS = 3
+NODES = 3
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module", params=["sqlite", "postgresql"])
+async def target(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Target]:
+    folder = tmp_path_factory.mktemp("chaos")
+    with ExitStack() as stack:
+        postgres = None
+        url = f"sqlite:{folder / 'store.sqlite'}"
+        if request.param == "postgresql":
+            postgres = stack.enter_context(PostgresServer())
+            url = postgres.database()
+        settings = ServiceSettings("chaos", {"metadata.storage.url": url}, hosts=HOSTS)
+        service = LiveService(settings, folder, nodes=NODES)
+        try:
+            await service.start()
+            yield Target(service, postgres, folder)
+        finally:
+            await service.stop()

@@ -1,0 +1,52 @@
+"""One fault, or a few, on a service that brokers use, and what every checker says of it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tierledger.actors.ray_service import connect
+from tierledger.simulation.chaos_faults import Chaos
+from tierledger.simulation.checkers import Minimums
+from tierledger.simulation.history import write_history
+from tierledger.simulation.live import LivePlan, LiveRun
+from tierledger.simulation.live_verdict import LiveVerdict, judge
+from tierledger.simulation.postgres_server import PostgresServer
+from tierledger.simulation.ray_faults import LiveService
+
+OK_WRITES_MIN = 10
+"""Of a few seconds; there are usually some hundreds."""
+
+
+class Target(NamedTuple):
+    """A service, its server if its store has one, and where histories go."""
+
+    service: LiveService
+    postgres: PostgresServer | None
+    folder: Path
+
+
+def plan(seed: int) -> LivePlan:
+    """Small and busy; each seed has partitions of its own."""
+    return LivePlan(seed, brokers=2, partitions=4, calls_per_s=60.0, change_every_s=1.5)
+
+
+async def struck(target: Target, faults: Sequence[str], seed: int) -> tuple[LiveVerdict, Chaos]:
+    """What comes of a run of brokers during which `faults` strike."""
+    run = LiveRun(plan(seed), target.service.settings, connect)
+    chaos = Chaos(target.service, run, target.postgres)
+    try:
+        await run.start()
+        for fault in faults:
+            await chaos.strike(fault)
+        for tip in run.tips:
+            run.controller.elect(tip)
+        await run.heal()
+    finally:
+        await run.stop()
+    minimums = Minimums(OK_WRITES_MIN, 1, 1, len(faults), frozenset(faults))
+    verdict = await judge(run, chaos.strikes, minimums)
+    history = target.folder / f"{seed}.jsonl"
+    write_history(history, run.recorder.history())
+    found = [f"{one.checker}: {one.message}" for one in verdict.violations]
+    assert found == [], f"the history is in {history}"
+    return verdict, chaos

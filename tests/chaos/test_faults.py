@@ -1,0 +1,147 @@
+"""Every fault alone, on each store, under load: nothing acknowledged is lost, all goes on."""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from itertools import count
+
+import pytest
+import pytest_asyncio
+
+from tests.chaos.storms import Target, struck
+from tests.chaos.writer import Writer
+from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.messages import Query
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.simulation.chaos_faults import ALWAYS, POSTGRES, SQLITE
+from tierledger.simulation.chaos_postgres import freeze_in_commit, statements_since
+from tierledger.simulation.checkers import Minimums, check
+from tierledger.simulation.live_verdict import stored_by
+from tierledger.simulation.processes import is_running
+from tierledger.simulation.ray_faults import HostFacts
+
+pytestmark = [pytest.mark.chaos, pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
+
+_seeds = count(1)
+
+BEFORE = range(490)
+"""Copies of two events each: the next few fill a checkpoint's thousand."""
+MEANWHILE = range(490, 530)
+AFTER = range(530, 1040)
+
+LOOK_S = 0.02
+
+
+@pytest.mark.parametrize("fault", ALWAYS)
+async def test_a_service_outlives(fault: str, target: Target) -> None:
+    _, chaos = await struck(target, [fault], next(_seeds))
+
+    assert len(chaos.strikes) == 1
+    if fault == "freeze host":
+        assert chaos.zombies == 1, "it went on beside its successor"
+
+
+async def test_a_service_outlives_what_happens_to_its_store(target: Target) -> None:
+    """PostgreSQL away, read-only, or left with a commit of nobody's; a file's writer frozen."""
+    faults = SQLITE if target.postgres is None else POSTGRES
+
+    verdict, chaos = await struck(target, faults, next(_seeds))
+
+    assert [row.fault for row in verdict.faults] == sorted(faults)
+    assert len(chaos.strikes) == len(faults)
+
+
+async def test_a_second_service_on_the_store_is_refused(target: Target) -> None:
+    settings = target.service.settings
+    store = settings.storage["metadata.storage.url"]
+    command = [sys.executable, "-m", "tierledger.cli.main", "serve", "--store", store]
+
+    second = await asyncio.to_thread(
+        subprocess.run,
+        [*command, "--cluster", settings.cluster_id],
+        capture_output=True,
+        text=True,
+    )
+
+    assert second.returncode == 2
+    assert "a service runs on this store already: pid " in second.stderr
+
+
+# The zombie, step by step.
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def writer(target: Target) -> AsyncIterator[Writer]:
+    writer = Writer(target)
+    await writer.start()
+    yield writer
+    await writer.manager.close()
+
+
+async def led_elsewhere(target: Target, writer: Writer) -> tuple[HostFacts, TopicIdPartition]:
+    """A host out of the coordinator's reach, and a partition of the writer's that it leads."""
+    assert await target.service.leader_elsewhere() is not None
+    connection = await target.service.connection()
+    routes = await connection.coordinator.route([PartitionKey.of(tip) for tip in writer.tips])
+    far = {host.address: host for host in await target.service.elsewhere()}
+    return next(
+        (far[route.leader_host], tip)
+        for route, tip in zip(routes, writer.tips, strict=True)
+        if route.leader_host in far
+    )
+
+
+async def frozen(target: Target, host: HostFacts) -> None:
+    """Freeze the host; on PostgreSQL while a statement of it is under way."""
+    if target.postgres is None:
+        target.service.freeze(host)
+        return
+    url = target.service.settings.storage["metadata.storage.url"]
+    assert await asyncio.to_thread(freeze_in_commit, url, host.pid, [host.raylet])
+
+
+async def test_a_zombie_changes_nothing(target: Target, writer: Writer) -> None:
+    host, tip = await led_elsewhere(target, writer)
+    await writer.copy(tip, BEFORE)
+
+    on_the_way = asyncio.ensure_future(writer.copy(tip, MEANWHILE))
+    await frozen(target, host)
+    raylet = host.raylet
+    try:
+        # All of them come to a good end, at the successor.
+        await on_the_way
+        thawed = time.time()
+        target.service.thaw(host)
+        await writer.copy(tip, AFTER)
+        if target.postgres is not None:
+            await wrote_late(target, host, thawed)
+        assert is_running(host.pid), "it ran beside its successor"
+        await writer.client("reader").read(tip, LEADER, Query("highest_offset", 0))
+    finally:
+        await target.service.replace_node(raylet)
+    assert not is_running(host.pid)
+
+    stored = await stored_by(target.service.settings, writer.tips)
+    assert stored.damage == []
+    key = PartitionKey.of(tip)
+    assert stored.checkpoints[key], "a thousand events make a checkpoint"
+    found = check(
+        writer.recorder.history(),
+        stored.logs,
+        checkpoints=stored.checkpoints,
+        check_every=500,
+        minimums=Minimums(ok_writes=2 * len(AFTER), ok_reads=1, leadership_changes=1),
+    )
+    assert found == []
+    assert stored.logs[key].end + 1 >= 2 * AFTER.stop
+
+
+async def wrote_late(target: Target, host: HostFacts, since: float) -> None:
+    """Return once the zombie's own connections have said something to the server."""
+    url = target.service.settings.storage["metadata.storage.url"]
+    while True:
+        if await asyncio.to_thread(statements_since, url, host.pid, since):
+            return
+        await asyncio.sleep(LOOK_S)

@@ -1,0 +1,56 @@
+"""A broker whose every call is in a history."""
+
+import asyncio
+import time
+from collections.abc import Iterable
+
+from tests.chaos.storms import Target
+from tests.models.local_world import CountedIds, moved, segment
+from tierledger.actors.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.ray_service import connect
+from tierledger.events.errors import RemoteStorageError
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.simulation.history import Recorder
+from tierledger.simulation.recorded_client import KnownIds, RecordedClient
+
+PARTITIONS = 12
+"""Enough for each host to lead some of them."""
+
+
+class Writer:
+    """A broker that leads some partitions, each call of it in a history."""
+
+    def __init__(self, target: Target) -> None:
+        self.recorder = Recorder(time.monotonic_ns)
+        self.tips = [
+            TopicIdPartition(Uuid(b"a topic of dead."), number, "zombies")
+            for number in range(PARTITIONS)
+        ]
+        self._ids = KnownIds(CountedIds())
+        self.manager = AsyncRemoteLogMetadataManager(connect, self._ids)
+        self._settings = target.service.settings
+
+    async def start(self) -> None:
+        known = {"cluster.id": self._settings.cluster_id, "broker.id": 1}
+        await self.manager.configure({**self._settings.storage, **known})
+        await self.manager.on_partition_leadership_changes(self.tips, [])
+        await self.manager.when_ready(self.tips)
+
+    def client(self, name: object) -> RecordedClient:
+        return RecordedClient(self.manager, self._ids, self.recorder, str(name))
+
+    async def copy(self, tip: TopicIdPartition, numbers: Iterable[int]) -> None:
+        """Copies side by side, all of which succeed."""
+
+        async def one(number: int) -> RemoteStorageError | None:
+            client, metadata = self.client(f"copy {number}"), segment(number, tip)
+            add = self.manager.add_remote_log_segment_metadata(metadata)
+            error = await client.write(tip, add, "add", metadata)
+            if error is None:
+                update = moved(metadata)
+                finish = self.manager.update_remote_log_segment_metadata(update)
+                error = await client.write(tip, finish, "finish", update)
+            return error
+
+        errors = await asyncio.gather(*map(one, numbers))
+        assert [error for error in errors if error is not None] == []
