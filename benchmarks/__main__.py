@@ -20,13 +20,19 @@ from tierledger.benchmarks import (
     cli_lookup,
     cold_start,
     commit,
+    failover,
     lookup,
     neighbour,
+    ray_announce,
+    ray_calls,
+    ray_followers,
     replay,
     service,
+    world,
 )
 from tierledger.benchmarks.report import json_line, table, verdict
 from tierledger.benchmarks.scale import QUICK, Bench, Scale
+from tierledger.cli.log_setup import log_to_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -42,6 +48,11 @@ PARTS: dict[str, Callable[[Bench], Awaitable[list[Figure]]]] = {
     "cli-lookup": cli_lookup.measure,
     "neighbour": neighbour.measure,
     "service": service.measure,
+    "ray": ray_calls.measure,
+    "followers": ray_followers.measure,
+    "announce": ray_announce.measure,
+    "failover": failover.measure,
+    "world": world.measure,
 }
 """In this order, whichever are asked for: the service takes the partition over for good."""
 
@@ -49,6 +60,7 @@ PARTS: dict[str, Callable[[Bench], Awaitable[list[Figure]]]] = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     options = parser().parse_args(arguments)
+    log_to_stderr()
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tierledger-bench-") as folder:
         bench = Bench(QUICK if options.quick else Scale(), Path(folder), progress(begun))

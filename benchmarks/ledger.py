@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tierledger.events.identifiers import TopicIdPartition
     from tierledger.events.log_events import Event
     from tierledger.storage.backend import MetadataStorageBackend
     from tierledger.storage.event_log import EncodedBatch
@@ -45,24 +46,22 @@ class Ledger:
         self.reader = reader
         self.state = state
         self.next_batch = 0
-        self.workload = Workload(segments, CLAIM)
+        self.workload = Workload(segments, CLAIM, state.topic_id_partition)
         self.stored_partition: bytes | None = None
 
     @classmethod
-    async def open(cls, path: Path, segments: int) -> Ledger:
-        """The partition in the store at `path`; both are made if missing.
+    async def open(cls, path: Path, segments: int, tip: TopicIdPartition = PARTITION) -> Ledger:
+        """The partition `tip` in the store at `path`; both are made if missing.
 
         It is loaded as a leader loads it: the checkpoint, verified, then the log's tail.
         """
-        reader = partition_reader(await open_for_writing(path))
+        reader = partition_reader(await open_for_writing(path), tip)
         checkpoints = reader.checkpoints
         stored = await checkpoints.read_stored()
         if stored is None:
-            origin = genesis(CLUSTER, PARTITION.topic_id, PARTITION.partition)
-            ledger = cls(
-                reader, PartitionState(PARTITION, origin, tracks_changes=True), segments
-            )
-            await ledger.commit([cmd.OpenSession(CLAIM, 0, None, PARTITION.topic)])
+            origin = genesis(CLUSTER, tip.topic_id, tip.partition)
+            ledger = cls(reader, PartitionState(tip, origin, tracks_changes=True), segments)
+            await ledger.commit([cmd.OpenSession(CLAIM, 0, None, tip.topic)])
             return ledger
         value = checkpoints.parse_partition(stored)
         state = await checkpoints.load(stored, value, tracks_changes=True)
@@ -72,7 +71,7 @@ class Ledger:
         async for batch in reader.decoded_batches(entry):
             evolve_all(state, batch.events, batch.chain_hash)
             ledger.next_batch = batch.number + 1
-        ledger.workload = Workload(segments, CLAIM, first_request=state.next_position)
+        ledger.workload = Workload(segments, CLAIM, tip, first_request=state.next_position)
         return ledger
 
     @property
@@ -152,7 +151,9 @@ def store_settings(path: Path) -> dict[str, str]:
     return {"metadata.storage.url": f"sqlite:{path}"}
 
 
-def partition_reader(backend: MetadataStorageBackend) -> PartitionReader:
-    """What reads the benchmarked partition out of `backend`."""
+def partition_reader(
+    backend: MetadataStorageBackend, tip: TopicIdPartition = PARTITION
+) -> PartitionReader:
+    """What reads a benchmarked partition out of `backend`."""
     keys = DefaultMetadataKeyFactory(CLUSTER)
-    return PartitionReader(backend, keys, MsgpackSerDe(), CLUSTER, PARTITION)
+    return PartitionReader(backend, keys, MsgpackSerDe(), CLUSTER, tip)

@@ -6,11 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tierledger.benchmarks.ledger import Ledger
-from tierledger.benchmarks.workload import build_commands
+from tierledger.benchmarks.workload import PARTITION, build_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tierledger.events.identifiers import TopicIdPartition
+
+
+SQLITE = "SQLite"
+POSTGRESQL = "PostgreSQL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +32,14 @@ class Scale:
         tail: Events behind the checkpoint at a cold start, and between two checkpoints.
         repetitions: Of each part.
         commits: Commits of each kind and size.
-        calls: Calls to the service in one repetition.
+        calls: Calls to the service in one process, in one repetition.
+        ray_calls: Calls to the service on Ray, in one repetition.
+        lags: Looks at how far a follower is behind, in one repetition.
+        announced: Partitions that are announced at once.
+        failover_segments: Segments of each partition whose host is lost.
+        failovers: Hosts that are lost in each way.
+        simulated: Calls of one simulated world, at least.
+        stores: Kinds of stores that the service on Ray is measured on.
     """
 
     segments: int = 1_000_000
@@ -38,10 +51,28 @@ class Scale:
     repetitions: int = 5
     commits: int = 300
     calls: int = 2_000
+    ray_calls: int = 8_000
+    lags: int = 400
+    announced: int = 1_000
+    failover_segments: int = 10_000
+    failovers: int = 3
+    simulated: int = 5_000
+    stores: tuple[str, ...] = (SQLITE, POSTGRESQL)
 
 
 QUICK = Scale(
-    segments=100_000, replayed=10_000, lookups=50_000, repetitions=3, commits=60, calls=500
+    segments=100_000,
+    replayed=10_000,
+    lookups=50_000,
+    repetitions=3,
+    commits=60,
+    calls=500,
+    ray_calls=2_000,
+    lags=100,
+    announced=200,
+    failover_segments=1_000,
+    failovers=1,
+    simulated=1_000,
 )
 """A look at everything in less than a minute; its figures are not comparable."""
 
@@ -70,7 +101,7 @@ class Bench:
         """A store with one partition of so many finished segments, built at its first use."""
         if segments not in self._built:
             path = self.new_store(f"partition-{segments}")
-            await self._build(path, segments)
+            await self.build(path, segments)
             self._built[segments] = path
         return self._built[segments]
 
@@ -78,8 +109,9 @@ class Bench:
         """That store's partition, loaded and open for writing; whoever asks closes it."""
         return await Ledger.open(await self.store(segments), segments)
 
-    async def _build(self, path: Path, segments: int) -> None:
-        ledger = await Ledger.open(path, segments)
+    async def build(self, path: Path, segments: int, tip: TopicIdPartition = PARTITION) -> None:
+        """Give the store at `path` a partition of so many finished segments, checkpointed."""
+        ledger = await Ledger.open(path, segments, tip)
         step = COMMANDS_PER_COMMIT // 2
         for first in range(0, segments, step):
             if first % (step * 200) == 0 and segments > self.scale.medium:

@@ -14,13 +14,16 @@ from tierledger.benchmarks.workload import OFFSETS_PER_SEGMENT, Workload
 from tierledger.events.commands import Claim
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator
+    from collections.abc import Awaitable, Iterable, Iterator
 
     from tierledger.actors.client import AsyncRemoteLogMetadataManager
     from tierledger.benchmarks.scale import Bench
 
 OUTSTANDING = 64
 PARTITIONS = 16
+
+FIRST_COPIED = 1_000_000
+"""Of the numbers of copied segments: behind those that were added one at a time."""
 
 
 async def measure(bench: Bench) -> list[Figure]:
@@ -35,7 +38,8 @@ async def measure(bench: Bench) -> list[Figure]:
                 for number in range(PARTITIONS)
             ]
             await led(manager, [workload.tip for workload in workloads])
-            alone.append(await one_at_a_time(manager, workloads[0], scale.calls // 4))
+            waited = await one_at_a_time(manager, workloads[0], range(scale.calls // 4))
+            alone.append(statistics.median(waited))
             copies = scale.calls // 2
             together.append(await per_second(copied(manager, workloads, copies), events=2))
             reads.append(await per_second(read(manager, workloads, scale.calls)))
@@ -55,30 +59,35 @@ async def measure(bench: Bench) -> list[Figure]:
 
 
 async def one_at_a_time(
-    manager: AsyncRemoteLogMetadataManager, workload: Workload, count: int
-) -> float:
-    """Milliseconds of an add: the median."""
+    manager: AsyncRemoteLogMetadataManager, workload: Workload, numbers: Iterable[int]
+) -> list[float]:
+    """Milliseconds of each add."""
     waited = []
-    for number in range(count):
+    for number in numbers:
         metadata = workload.add(number).metadata
         begun = time.perf_counter()
         await manager.add_remote_log_segment_metadata(metadata)
         waited.append((time.perf_counter() - begun) * 1e3)
-    return statistics.median(waited)
+    return waited
 
 
 def copied(
-    manager: AsyncRemoteLogMetadataManager, workloads: list[Workload], count: int
+    manager: AsyncRemoteLogMetadataManager,
+    workloads: list[Workload],
+    count: int,
+    first: int = FIRST_COPIED,
 ) -> Iterator[Awaitable[object]]:
-    """Copies of segments, each an add and the finish that follows it, over all partitions."""
+    """Copies of segments, each an add and the finish that follows it, over all partitions.
+
+    Each partition's segments are numbered from `first`.
+    """
 
     async def copy(workload: Workload, number: int) -> None:
         await manager.add_remote_log_segment_metadata(workload.add(number).metadata)
         await manager.update_remote_log_segment_metadata(workload.finish(number).update)
 
     for number, workload in zip(range(count), itertools.cycle(workloads), strict=False):
-        # Behind the numbers that were added one at a time.
-        yield copy(workload, 1_000_000 + number // len(workloads))
+        yield copy(workload, first + number // len(workloads))
 
 
 def read(
@@ -86,7 +95,7 @@ def read(
 ) -> Iterator[Awaitable[object]]:
     """Lookups on the leaders, over all partitions."""
     for _, workload in zip(range(count), itertools.cycle(workloads), strict=False):
-        offset = 1_000_000 * OFFSETS_PER_SEGMENT
+        offset = FIRST_COPIED * OFFSETS_PER_SEGMENT
         epoch = workload.epoch_at(offset)
         yield manager.remote_log_segment_metadata(workload.tip, epoch, offset)
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from rich.console import Console
 
 from tierledger.benchmarks.__main__ import PARTS, main, measured, summary
 from tierledger.benchmarks.report import Figure, Goal, Sided, json_line, ratio, table
-from tierledger.benchmarks.scale import Bench, Scale
+from tierledger.benchmarks.scale import POSTGRESQL, SQLITE, Bench, Scale
 
 TINY = Scale(
     segments=600,
@@ -21,6 +22,12 @@ TINY = Scale(
     repetitions=1,
     commits=3,
     calls=64,
+    ray_calls=160,
+    lags=20,
+    announced=20,
+    failover_segments=100,
+    failovers=1,
+    simulated=100,
 )
 
 GOALS_OF = {
@@ -32,7 +39,16 @@ GOALS_OF = {
     "cli-lookup": 1,
     "neighbour": 1,
     "service": 0,
+    "world": 1,
 }
+
+ON_RAY = [
+    ("ray", (SQLITE, POSTGRESQL), 6),
+    ("followers", (POSTGRESQL,), 1),
+    ("announce", (SQLITE,), 1),
+    ("failover", (POSTGRESQL,), 2),
+]
+"""Parts that start Ray, on which stores here, and how many of their figures have a goal."""
 
 
 def rendered(figures: list[Figure]) -> str:
@@ -42,7 +58,7 @@ def rendered(figures: list[Figure]) -> str:
     return capture.get()
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", GOALS_OF)
 def test_a_part_gives_its_figures_and_shows_each(part: str, tmp_path: Path) -> None:
     figures = measured(Bench(TINY, tmp_path, lambda _: None), [part])
 
@@ -50,6 +66,24 @@ def test_a_part_gives_its_figures_and_shows_each(part: str, tmp_path: Path) -> N
     assert all(figure.value > 0 for figure in figures)
     text = rendered(figures)
     assert all(figure.name in text for figure in figures)
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize(("part", "stores", "goals"), ON_RAY)
+def test_a_part_on_ray_gives_figures_of_each_store(
+    part: str, stores: tuple[str, ...], goals: int, tmp_path: Path
+) -> None:
+    scale = replace(TINY, stores=stores)
+
+    figures = measured(Bench(scale, tmp_path, lambda _: None), [part])
+
+    assert sum(figure.goal is not None for figure in figures) == goals
+    assert all(figure.value > 0 for figure in figures)
+    assert {kind for kind in stores for one in figures if kind in one.name} == {*stores}
+
+
+def test_every_part_is_tried_here() -> None:
+    assert {*PARTS} == {*GOALS_OF, *(part for part, _, _ in ON_RAY)}
 
 
 def test_parts_that_share_a_store_can_follow_one_another(tmp_path: Path) -> None:

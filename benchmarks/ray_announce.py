@@ -1,0 +1,44 @@
+"""How long a service on Ray takes to lead many partitions that are announced at once."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+from tierledger.benchmarks.on_ray import new_partitions, on_ray, stores
+from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.served import led
+
+if TYPE_CHECKING:
+    from tierledger.benchmarks.scale import Bench
+
+SECONDS_MAX = 5.0
+
+
+async def measure(bench: Bench) -> list[Figure]:
+    """Seconds from the announcement until all are ready, on one host; all of them are new."""
+    scale = bench.scale
+    figures: list[Figure] = []
+    with stores(bench, "ray-announce") as urls:
+        for kind, url in urls:
+            taken = []
+            async with on_ray(url) as service:
+                manager = await service.manager(1)
+                for turn in range(scale.repetitions):
+                    bench.say(f"announcing, {kind}: {turn + 1} of {scale.repetitions}")
+                    tips = new_partitions(f"announced-{turn}", scale.announced)
+                    begun = time.perf_counter()
+                    await led(manager, tips)
+                    taken.append(time.perf_counter() - begun)
+                    await manager.on_stop_partitions(tips)
+                    await service.all_released()
+            figures.append(
+                Figure(
+                    f"ray, {kind}: {scale.announced:,} partitions until ready",
+                    statistics.median(taken),
+                    "s",
+                    Goal(SECONDS_MAX),
+                )
+            )
+    return figures
