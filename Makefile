@@ -42,7 +42,7 @@ format: setup ## write the code as `make check` wants it
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: setup ## measure
+bench: postgresql ## measure
 	@$(BIN)/python -m tierledger.benchmarks
 
 chaos: postgresql ## kill and freeze a real service's processes for MINUTES (2) under load
