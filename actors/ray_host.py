@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.coordinator_placement import WRITER
@@ -16,7 +17,7 @@ from tierledger.actors.wall_clock import RandomIds, WallClock
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tierledger.actors.calls import Call, CloseCall, Placement
+    from tierledger.actors.calls import CloseCall, Placement
     from tierledger.actors.host_settings import ServiceSettings
 
 
@@ -71,8 +72,10 @@ class HostShell:
         assert self._host is not None, "the launcher opens a host before anybody knows it"
         return self._host
 
-    async def submit(self, calls: Sequence[Call]) -> list[Any]:
-        return await self._opened().submit(calls)
+    async def submit(self, packed: bytes) -> bytes:
+        """`Host.submit` on pickled calls; pickled results."""
+        calls = pickle.loads(packed)  # noqa: S301 - Ray unpickles all else.
+        return pickle.dumps(await self._opened().submit(calls), pickle.HIGHEST_PROTOCOL)
 
     async def place(self, placements: Sequence[Placement]) -> None:
         await self._opened().place(placements)

@@ -280,6 +280,12 @@ def kill_actor(name: str, namespace: str) -> None:
         ray_cluster.ray.kill(actor, no_restart=True)
 
 
+def host_names(settings: ServiceSettings) -> list[str]:
+    """The hosts of which a process runs."""
+    addresses = ray_cluster.actor_names(namespace_of(settings))
+    return sorted({one.rpartition("/")[0] for one in addresses if "/" in one})
+
+
 def kill_host(name: str, settings: ServiceSettings) -> None:
     """Kill a host's process in the middle of whatever it does (for drills and tests)."""
     namespace = namespace_of(settings)

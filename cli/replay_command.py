@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,6 +39,12 @@ StrictOption = Annotated[
 ChurnOption = Annotated[
     int,
     typer.Option("--churn", min=0, help="Leadership changes, stops and host kills to add."),
+]
+HostsOption = Annotated[
+    int,
+    typer.Option(
+        "--hosts", min=1, max=1000, help="Hosts of the service, if one is started."
+    ),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", help="What the churn is drawn from.")]
 OriginOption = Annotated[
@@ -78,6 +85,7 @@ def replay_command(
     cluster: ClusterOption = None,
     strict: StrictOption = False,
     churn: ChurnOption = 0,
+    hosts: HostsOption = 1,
     seed: SeedOption = 0,
     origin: OriginOption = None,
     allow_gaps: GapsOption = False,
@@ -107,7 +115,7 @@ def replay_command(
     options = ReplayOptions(strict=strict, churn=churn, seed=seed, sources=sources)
     log_to_stderr()
     failed = asyncio.run(
-        _run(StoreOptions(store, cluster), loaded, questions, options, out, report, json)
+        _run(StoreOptions(store, cluster), hosts, loaded, questions, options, out, report, json)
     )
     if failed:
         raise typer.Exit(1)
@@ -138,6 +146,7 @@ def _questions(trace: Path, answer: Path | None, *, check: bool) -> list[Questio
 
 async def _run(
     store: StoreOptions,
+    hosts: int,
     loaded: Sequence[tuple[Path, LoadedTrace]],
     questions: Sequence[list[Question]],
     options: ReplayOptions,
@@ -149,7 +158,7 @@ async def _run(
     from tierledger.cli.service_settings import service_settings
     from tierledger.cli.services import service_for
 
-    settings = await service_settings(store)
+    settings = replace(await service_settings(store), hosts=hosts)
     service = await service_for(settings)
     print_note(f"service {service.description}")
     failed = False

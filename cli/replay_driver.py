@@ -211,7 +211,7 @@ class Driver:
         tip = part.topic_id_partition
         match planned.kind:
             case Disturbance.HOST_KILL:
-                await self._service.kill_host("host-0")
+                await self._service.kill_host(planned.victim)
             case Disturbance.LEADERSHIP_CHANGE:
                 async with self._locks[tip]:
                     at = min(part.fed, len(part.records) - 1)

@@ -24,8 +24,8 @@ class Service(Protocol):
         """A new manager, not yet configured."""
         ...
 
-    async def kill_host(self, name: str) -> None:
-        """Let a host die in the middle of whatever it does."""
+    async def kill_host(self, which: int) -> None:
+        """Let one of the hosts die in the middle of whatever it does; `which` counts round."""
         ...
 
     async def readable_backend(self) -> MetadataStorageBackend:
@@ -49,10 +49,12 @@ class _RayService:
 
         return remote_log_metadata_manager()
 
-    async def kill_host(self, name: str) -> None:
-        from tierledger.actors.ray_service import kill_host
+    async def kill_host(self, which: int) -> None:
+        from tierledger.actors.ray_service import host_names, kill_host
 
-        kill_host(name, self.settings)
+        names = host_names(self.settings)
+        if names:  # Else all of them are being started.
+            kill_host(names[which % len(names)], self.settings)
 
     async def readable_backend(self) -> MetadataStorageBackend:
         return await self.settings.connector().backend(read_only=True)
@@ -91,8 +93,8 @@ class _LocalService:
 
         return AsyncRemoteLogMetadataManager(self.local.connect, RandomIds())
 
-    async def kill_host(self, name: str) -> None:
-        await self.local.kill_host(name)
+    async def kill_host(self, which: int) -> None:
+        await self.local.kill_host(f"host-{which % self.settings.hosts}")
 
     async def readable_backend(self) -> MetadataStorageBackend:
         return await self.local.connector.backend(read_only=True)

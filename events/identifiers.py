@@ -10,6 +10,7 @@ from typing import Final
 from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument
+from tierledger.events.quick_pickle import QuickPickle
 
 UUID_BYTES: Final = 16
 
@@ -60,7 +61,7 @@ class Uuid(bytes):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicIdPartition:
+class TopicIdPartition(QuickPickle):
     """One partition of a topic: its id and number.
 
     The topic's name is an attribute, not part of the identity: two names for one id are an
@@ -77,7 +78,7 @@ class TopicIdPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteLogSegmentId:
+class RemoteLogSegmentId(QuickPickle):
     """One attempt to copy a segment; a retry of the same segment gets a new `id`."""
 
     topic_id_partition: TopicIdPartition

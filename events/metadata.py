@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierledger.events.quick_pickle import QuickPickle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +33,7 @@ class CustomMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteLogSegmentMetadata:
+class RemoteLogSegmentMetadata(QuickPickle):
     """All that is known about one segment.
 
     `end_offset` is inclusive. `segment_size_in_bytes` counts the log file only, and Kafka lets
@@ -98,7 +99,7 @@ class RemoteLogSegmentMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteLogSegmentMetadataUpdate:
+class RemoteLogSegmentMetadataUpdate(QuickPickle):
     """A segment's next state, with everything that it replaces.
 
     Raises:
@@ -148,7 +149,7 @@ class RemoteLogSegmentMetadataSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class RemotePartitionDeleteMetadata:
+class RemotePartitionDeleteMetadata(QuickPickle):
     """The next step of a partition's deletion.
 
     Raises:

@@ -147,7 +147,7 @@ def calm(seed: int, *, calls_max: int) -> WorldPlan:
         store=StorePlan(),
         duration_s=1e9,
         think_s=0.0,
-        copiers=4,
+        copiers=16,
         faults=(),
         change_every_s=1e9,
         crash_after_create=0.0,

@@ -235,11 +235,15 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no u
 
     def _next(self, until: float) -> bool:
         """Run what is ready, then move time; false if nothing happens before `until`."""
-        ready = self._ready
+        ready, owner = self._ready, _OWNER
         while ready:
             step = ready.popleft()
-            if step.callback is not None:
-                self._run(step)
+            if step.callback is None:
+                continue
+            process = step.context.get(owner)
+            if process is None or self._may_run(process, step):
+                self.steps += 1
+                step.context.run(step.callback, *step.args)
                 if self._stopping:
                     return False
         timers = self._timers
@@ -253,22 +257,18 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no u
             ready.append(heapq.heappop(timers)[2])
         return True
 
-    def _run(self, step: Step) -> None:
-        process = step.context.get(_OWNER)
-        if process is not None:
-            if process.is_paused or process.is_dead:
-                process.held.append(step)  # For ever, if it is dead: see `close`.
-                return
-            process.steps += 1
-            if process.fuse is not None and process.steps > process.fuse:
-                process.fuse = None
-                assert process.on_fuse is not None, "who sets a fuse says what it does"
-                process.on_fuse()
-                self._ready.appendleft(step)  # It is held or dropped, or runs after all.
-                return
-        self.steps += 1
-        assert step.callback is not None, "cancelled steps are not run"
-        step.context.run(step.callback, *step.args)
+    def _may_run(self, process: Process, step: Step) -> bool:
+        if process.is_paused or process.is_dead:
+            process.held.append(step)  # For ever, if it is dead: see `close`.
+            return False
+        process.steps += 1
+        if process.fuse is not None and process.steps > process.fuse:
+            process.fuse = None
+            assert process.on_fuse is not None, "who sets a fuse says what it does"
+            process.on_fuse()
+            self._ready.appendleft(step)  # It is held, or runs after all.
+            return False
+        return True
 
 
 def current_process() -> Process | None:

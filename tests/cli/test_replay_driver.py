@@ -49,8 +49,8 @@ class RivalledService:
         await rival.when_ready([TIP])
         await rival.close()
 
-    async def kill_host(self, name: str) -> None:
-        await self.local.kill_host(name)
+    async def kill_host(self, which: int) -> None:
+        await self.local.kill_host(f"host-{which % self.settings.hosts}")
 
     async def readable_backend(self) -> MetadataStorageBackend:
         return await self.local.connector.backend(read_only=True)
