@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from tierledger.actors.calls import Call, CloseCall, PageCall, Placement
+from tierledger.actors.calls import (
+    Call,
+    CloseCall,
+    PageCall,
+    Pending,
+    Placement,
+    ResumeCall,
+)
 from tierledger.actors.lanes import (
     CALLS_PER_SUBMISSION,
     IN_FLIGHT_MAX,
@@ -161,3 +168,53 @@ async def test_closing_answers_what_is_under_way() -> None:
 
     with pytest.raises(OutcomeUnknown):
         await task
+
+
+async def test_what_takes_long_is_asked_for_beside_the_rest_until_it_is_there() -> None:
+    host = HeldHost()
+    lane = Lane(host)
+    (slow,) = await sent(lane, [0])
+    (quick,) = await sent(lane, [1])
+    host.answer(0, [Pending(7)])
+    host.answer(1)
+    await turns()
+    tasks = [*await sent(lane, [2]), *await sent(lane, [3])]
+
+    assert await quick == call(1)
+    assert [calls for calls, _ in host.submissions[2:]] == [
+        [ResumeCall(7)],
+        [call(2)],
+        [call(3)],
+    ]
+    host.answer(2, [Pending(8)])
+    await turns()
+    assert host.submissions[-1][0] == [ResumeCall(8)]
+    host.answer(-1, ["at last"])
+    assert await slow == "at last"
+    host.answer(3)
+    host.answer(4)
+    assert await asyncio.gather(*tasks) == [call(2), call(3)]
+
+
+async def test_a_host_that_is_lost_takes_what_was_pending_along() -> None:
+    host = HeldHost()
+    lane = Lane(host)
+    (slow,) = await sent(lane, [0])
+    host.answer(0, [Pending(1)])
+    await turns()
+    host.submissions[1][1].set_exception(OutcomeUnknown("the host died"))
+
+    with pytest.raises(OutcomeUnknown, match="the host died"):
+        await slow
+
+
+async def test_closing_answers_what_is_pending() -> None:
+    host = HeldHost()
+    lane = Lane(host)
+    (slow,) = await sent(lane, [0])
+    host.answer(0, [Pending(1)])
+    await turns()
+    await lane.close()
+
+    with pytest.raises(OutcomeUnknown):
+        await slow

@@ -98,6 +98,23 @@ def test_a_refused_append_leaves_nothing_and_the_next_may_succeed(store: SlotSto
     assert leader(harness).state is not None
 
 
+def test_a_claim_that_the_store_refused_is_tried_again(store: SlotStore) -> None:
+    """Nobody would repeat it: the coordinator has said its word, brokers say theirs once."""
+    harness = leading(store)
+    harness.assign(2, OTHER)
+    write = harness.write(added(1))
+    append = harness.expect_append()
+    harness.feed(msg.AppendRefused(append.number, StorageUnavailable("full")))
+
+    look = harness.expect_probe()
+    assert look.delay_ms > 0
+    assert not leader(harness).holds(OTHER)
+    harness.feed(msg.SlotRead(look.number, store.read(look.number)))
+    harness.settle()
+    assert leader(harness).holds(OTHER)
+    assert isinstance(harness.error_for(write), Fenced)
+
+
 def test_a_refusal_after_a_lost_reply_is_not_taken_for_an_answer(store: SlotStore) -> None:
     harness = leading(store)
     first = harness.write(added(1))

@@ -1,0 +1,80 @@
+"""The router tries again, and never takes a later word for the fate of an earlier attempt."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tierledger.actors.calls import Call, CommandCall, PartitionKey
+from tierledger.actors.coordinator_events import Route
+from tierledger.actors.router import Router
+from tierledger.events import commands as cmd
+from tierledger.events.errors import (
+    CorruptLog,
+    Fenced,
+    InvalidStateTransition,
+    NotLeader,
+    OutcomeUnknown,
+    RemoteStorageError,
+)
+
+KEY = PartitionKey(bytes(16), 0)
+CLAIM = cmd.Claim(1, 1, 1)
+CALL = CommandCall(KEY, cmd.DropTombstones())
+
+
+class ScriptedService:
+    """A connection, its coordinator and its host at once; the host says what it was told to."""
+
+    def __init__(self, *said: object) -> None:
+        self.said = list(said)
+        self.coordinator = self
+
+    async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
+        return [Route(True, "host-0/1", None, CLAIM) for _ in keys]
+
+    def host(self, name: str) -> "ScriptedService":
+        assert name == "host-0/1"
+        return self
+
+    async def submit(self, calls: Sequence[Call]) -> list[Any]:
+        said = self.said.pop(0)
+        if isinstance(said, OutcomeUnknown):
+            raise said
+        return [said for _ in calls]
+
+    async def close(self) -> None: ...
+
+
+async def changed(*said: object) -> object:
+    service: Any = ScriptedService(*said)
+    router = Router(service, deadline_s=5.0)
+    try:
+        return await router.change(KEY, CALL)
+    finally:
+        await router.close()
+        assert not service.said
+
+
+async def test_what_did_not_happen_is_tried_again() -> None:
+    assert await changed(NotLeader("moved"), OutcomeUnknown("lost"), 7) == 7
+
+
+@pytest.mark.parametrize("error", [Fenced("replaced"), CorruptLog("unreadable")])
+async def test_a_final_word_ends_it(error: RemoteStorageError) -> None:
+    with pytest.raises(type(error)):
+        await changed(NotLeader("moved"), error)
+
+
+@pytest.mark.parametrize("error", [Fenced("replaced"), CorruptLog("unreadable")])
+async def test_a_final_word_on_this_attempt_leaves_an_earlier_one_open(
+    error: RemoteStorageError,
+) -> None:
+    with pytest.raises(OutcomeUnknown, match="lost"):
+        await changed(OutcomeUnknown("lost"), error)
+
+
+async def test_a_rejection_is_decided_on_the_whole_log_and_stands() -> None:
+    """It was decided behind the look for the request's id: no earlier attempt is in the log."""
+    with pytest.raises(InvalidStateTransition):
+        await changed(OutcomeUnknown("lost"), InvalidStateTransition("no"))
