@@ -206,10 +206,10 @@ class Host:
             shell.feed(msg.QueryExpired(reply_to))
         self.reply(reply_to, NotReady("no answer within the call's time"))
 
-    def _is_ready(self, call: ReadyCall) -> bool | RemoteStorageError:
+    def _is_ready(self, call: ReadyCall) -> bool:
         shell = self._shells.get((call.key, call.role))
         if shell is None:
-            return NotLeader(f"{self.name} has no {call.role} of {_text(call.key)}")
+            return False
         machine = shell.machine
         if isinstance(machine, Leader):
             return machine.holds(call.claim)
