@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 CALL_TIMEOUT_S = 60.0
 """Longest wait for one call; callers with a deadline of their own give up earlier."""
 
+COORDINATOR_TIMEOUT_S = 10.0
+"""The same for a request to the coordinator: a frozen one has a successor by then."""
+
 
 def namespace_of(settings: ServiceSettings) -> str:
     """The Ray namespace of the service on this store, whoever asks and with what password."""
@@ -36,7 +39,9 @@ def namespace_of(settings: ServiceSettings) -> str:
     return f"tierledger-{digest.hexdigest()}"
 
 
-async def call(actor: Any, method: str, *arguments: Any) -> Any:
+async def call(
+    actor: Any, method: str, *arguments: Any, timeout_s: float = CALL_TIMEOUT_S
+) -> Any:
     """The result of one actor call.
 
     Raises:
@@ -44,10 +49,10 @@ async def call(actor: Any, method: str, *arguments: Any) -> Any:
             `OutcomeUnknown` if it did not answer.
     """
     try:
-        async with asyncio.timeout(CALL_TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             return await getattr(actor, method).remote(*arguments)
     except TimeoutError as error:
-        raise OutcomeUnknown(f"{method}: no answer within {CALL_TIMEOUT_S:g} s") from error
+        raise OutcomeUnknown(f"{method}: no answer within {timeout_s:g} s") from error
     except ray.exceptions.RayTaskError as error:
         cause = error.cause
         if isinstance(cause, RemoteStorageError):
@@ -135,7 +140,9 @@ class RayCoordinator:
                     actor = create_coordinator(self._settings, self._home)
                     await call(actor, "start")
                     self._actor = actor
-                return await call(self._actor, method, *arguments)
+                return await call(
+                    self._actor, method, *arguments, timeout_s=COORDINATOR_TIMEOUT_S
+                )
             except OutcomeUnknown as error:
                 # Requests to the coordinator can be repeated: it decides on what its log says.
                 self._actor = None
