@@ -29,8 +29,9 @@ _seeds = count(1)
 
 BEFORE = range(490)
 """Copies of two events each: the next few fill a checkpoint's thousand."""
-MEANWHILE = range(490, 530)
-AFTER = range(530, 1040)
+MEANWHILE = range(490, 790)
+"""Long enough for a lock to be taken among them on a busy machine."""
+AFTER = range(790, 1040)
 
 LOOK_S = 0.02
 
