@@ -42,9 +42,7 @@ ChurnOption = Annotated[
 ]
 HostsOption = Annotated[
     int,
-    typer.Option(
-        "--hosts", min=1, max=1000, help="Hosts of the service, if one is started."
-    ),
+    typer.Option("--hosts", min=1, max=1000, help="Hosts of the service, if one is started."),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", help="What the churn is drawn from.")]
 OriginOption = Annotated[
