@@ -12,7 +12,7 @@ from tierledger.actors.host_settings import ServiceSettings
 from tierledger.benchmarks.scale import POSTGRESQL, SQLITE
 from tierledger.benchmarks.served import new_partition
 from tierledger.benchmarks.workload import CLUSTER, Workload
-from tierledger.simulation.postgres_server import PostgresServer
+from tierledger.simulation.live.postgres_server import PostgresServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence

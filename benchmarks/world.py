@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING
 
 from tierledger.benchmarks.report import Figure, Goal
-from tierledger.simulation.plan import calm
-from tierledger.simulation.verdict import ran, verdict_of
+from tierledger.simulation.service.plan import calm
+from tierledger.simulation.service.verdict import ran, verdict_of
 
 if TYPE_CHECKING:
     from tierledger.benchmarks.scale import Bench

@@ -13,7 +13,7 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
-from tierledger.simulation.churn import Disturbance, PlannedDisturbance
+from tierledger.simulation.live.churn import Disturbance, PlannedDisturbance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

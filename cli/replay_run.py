@@ -10,7 +10,7 @@ from tierledger.cli.answers import AnsweredQuestion, grouped_by_after, read_answ
 from tierledger.cli.replay_answers import answer_from_actors, answer_from_storage
 from tierledger.cli.replay_driver import Driver
 from tierledger.cli.trace import answers_path
-from tierledger.simulation import churn
+from tierledger.simulation.live import churn
 
 if TYPE_CHECKING:
     from collections import Counter

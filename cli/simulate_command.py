@@ -12,7 +12,7 @@ from tierledger.cli.options import JsonOption
 from tierledger.cli.output import print_json, print_note, print_pairs, print_table, progress
 
 if TYPE_CHECKING:
-    from tierledger.simulation.verdict import Verdict
+    from tierledger.simulation.service.verdict import Verdict
 
 # The simulation is imported where it is used: it brings the whole service along, and every
 # command would wait for that.
@@ -66,8 +66,8 @@ def _cores(jobs: int | None) -> int:
 
 def _one(seed: int, trace: Path | None, history: Path | None, json: bool) -> bool:
     from tierledger.simulation.history import write_history
-    from tierledger.simulation.plan import drawn
-    from tierledger.simulation.verdict import ran, verdict_of
+    from tierledger.simulation.service.plan import drawn
+    from tierledger.simulation.service.verdict import ran, verdict_of
 
     world = ran(drawn(seed), keeps_lines=trace is not None)
     if trace is not None:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.mutants import MUTANTS, planted
-from tierledger.simulation.plan import drawn
-from tierledger.simulation.verdict import judge
+from tierledger.simulation.service.plan import drawn
+from tierledger.simulation.service.verdict import judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tierledger.simulation.mutants import Mutant
-    from tierledger.simulation.verdict import Verdict
+    from tierledger.simulation.service.verdict import Verdict
 
 SEEDS_PER_TASK = 10
 """Seeds that a worker takes at once: a second or two of work."""

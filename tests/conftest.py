@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tierledger.simulation.postgres_server import PostgresServer
+from tierledger.simulation.live.postgres_server import PostgresServer
 
 RAY_TESTS = Path(__file__).parent / "ray"
 

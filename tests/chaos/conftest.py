@@ -8,8 +8,8 @@ import pytest_asyncio
 
 from tests.chaos.storms import Target
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.simulation.postgres_server import PostgresServer
-from tierledger.simulation.ray_faults import LiveService
+from tierledger.simulation.live.postgres_server import PostgresServer
+from tierledger.simulation.live.ray_faults import LiveService
 
 HOSTS = 3
 NODES = 3

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tierledger.actors.ray_service import connect
-from tierledger.simulation.chaos_faults import Chaos
 from tierledger.simulation.checkers import Minimums
 from tierledger.simulation.history import write_history
-from tierledger.simulation.live import LivePlan, LiveRun
-from tierledger.simulation.live_verdict import LiveVerdict, judge
-from tierledger.simulation.postgres_server import PostgresServer
-from tierledger.simulation.ray_faults import LiveService
+from tierledger.simulation.live.chaos_faults import Chaos
+from tierledger.simulation.live.postgres_server import PostgresServer
+from tierledger.simulation.live.ray_faults import LiveService
+from tierledger.simulation.live.run import LivePlan, LiveRun
+from tierledger.simulation.live.verdict import LiveVerdict, judge
 
 OK_WRITES_MIN = 10
 """Of a few seconds; there are usually some hundreds."""

@@ -16,12 +16,12 @@ from tests.chaos.writer import Writer
 from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.messages import Query
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.simulation.chaos_faults import ALWAYS, POSTGRES, SQLITE
-from tierledger.simulation.chaos_postgres import freeze_in_commit, statements_since
 from tierledger.simulation.checkers import Minimums, check
-from tierledger.simulation.live_verdict import stored_by
-from tierledger.simulation.processes import is_running
-from tierledger.simulation.ray_faults import HostFacts
+from tierledger.simulation.live.chaos_faults import ALWAYS, POSTGRES, SQLITE
+from tierledger.simulation.live.chaos_postgres import freeze_in_commit, statements_since
+from tierledger.simulation.live.processes import is_running
+from tierledger.simulation.live.ray_faults import HostFacts
+from tierledger.simulation.live.verdict import stored_by
 
 pytestmark = [pytest.mark.chaos, pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
 

@@ -12,8 +12,8 @@ from tierledger.actors.local_service import LocalService
 from tierledger.actors.wall_clock import WallClock
 from tierledger.simulation.checkers import Minimums
 from tierledger.simulation.history import WRITE, History, Recorder
-from tierledger.simulation.live import LiveRun
-from tierledger.simulation.live_verdict import Strike, fault_rows, gap, judge
+from tierledger.simulation.live.run import LiveRun
+from tierledger.simulation.live.verdict import Strike, fault_rows, gap, judge
 
 pytestmark = pytest.mark.chaos
 

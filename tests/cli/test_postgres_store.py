@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from tests.models.command_line import EMPTY, lines, orders, others, run, write
 from tierledger.cli.main import app
-from tierledger.simulation.postgres_server import free_port
+from tierledger.simulation.live.postgres_server import free_port
 from tierledger.storage.locate import parse_store_url
 from tierledger.storage.postgres import PostgresBackend
 

@@ -13,7 +13,7 @@ import pytest
 from tests.contract.backend_contract import everything
 from tests.models.postgres_stores import opened
 from tierledger.events.errors import OutcomeUnknown, StorageUnavailable
-from tierledger.simulation.postgres_server import PostgresServer
+from tierledger.simulation.live.postgres_server import PostgresServer
 from tierledger.storage.backend import (
     Create,
     CreateOutcome,

@@ -14,7 +14,7 @@ from tierledger.events.errors import (
     StorageUnavailable,
     StoreRefused,
 )
-from tierledger.simulation.postgres_server import PostgresServer, free_port
+from tierledger.simulation.live.postgres_server import PostgresServer, free_port
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.connector import MetadataStorageConnector, load_connector
 from tierledger.storage.locate import parse_store_url

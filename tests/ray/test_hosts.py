@@ -21,7 +21,7 @@ from tierledger.actors.ray_handles import RayCoordinator, host_at, namespace_of
 from tierledger.actors.ray_service import RayService, kill_actor, kill_host
 from tierledger.events.errors import OutcomeUnknown
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.simulation.postgres_server import PostgresServer
+from tierledger.simulation.live.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

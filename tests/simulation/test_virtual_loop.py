@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tierledger.simulation.virtual_loop import Process, VirtualLoop, current_process
+from tierledger.simulation.service.virtual_loop import Process, VirtualLoop, current_process
 
 
 @pytest.fixture

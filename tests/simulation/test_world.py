@@ -9,8 +9,8 @@ import pytest
 
 from tierledger.simulation.campaign import verdicts
 from tierledger.simulation.history import FAIL, OK
-from tierledger.simulation.plan import FAULTS, calm, drawn
-from tierledger.simulation.verdict import judge, ran, verdict_of
+from tierledger.simulation.service.plan import FAULTS, calm, drawn
+from tierledger.simulation.service.verdict import judge, ran, verdict_of
 
 SEEDS = 2000
 SEEDS_PER_TEST = 200

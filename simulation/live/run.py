@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.simulation.history import Recorder
-from tierledger.simulation.live_brokers import LiveBroker, LiveController
-from tierledger.simulation.plan import stream
+from tierledger.simulation.live.brokers import LiveBroker, LiveController
+from tierledger.simulation.service.plan import stream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection

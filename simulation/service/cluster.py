@@ -17,7 +17,7 @@ from tierledger.actors.coordinator_service import CoordinatorService
 from tierledger.actors.host import Host
 from tierledger.actors.hosted_backend import HostedBackend
 from tierledger.events.errors import NotReady, OutcomeUnknown
-from tierledger.simulation.virtual_loop import Process
+from tierledger.simulation.service.virtual_loop import Process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from tierledger.actors.coordinator_events import Announcement, Route
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.actors.ports import LeaderOracle
-    from tierledger.simulation.lying_store import LyingStore
-    from tierledger.simulation.network import Network
-    from tierledger.simulation.plan import WorldPlan
-    from tierledger.simulation.trace import Trace
-    from tierledger.simulation.virtual_loop import VirtualLoop
+    from tierledger.simulation.service.lying_store import LyingStore
+    from tierledger.simulation.service.network import Network
+    from tierledger.simulation.service.plan import WorldPlan
+    from tierledger.simulation.service.trace import Trace
+    from tierledger.simulation.service.virtual_loop import VirtualLoop
     from tierledger.storage.backend import MetadataStorageBackend
     from tierledger.storage.keys import MetadataKeyFactory
 

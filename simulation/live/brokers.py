@@ -10,16 +10,16 @@ from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.messages import Query
 from tierledger.events.errors import Fenced, RemoteStorageError
-from tierledger.simulation.brokers import REFUSALS_MAX, Copier, CountedIds
-from tierledger.simulation.plan import stream
 from tierledger.simulation.recorded_client import KnownIds, RecordedClient
+from tierledger.simulation.service.brokers import REFUSALS_MAX, Copier, CountedIds
+from tierledger.simulation.service.plan import stream
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from random import Random
 
     from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.simulation.live import LiveRun
+    from tierledger.simulation.live.run import LiveRun
 
 READY_PAUSE_S = 0.05
 

@@ -21,7 +21,7 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
 )
 from tierledger.simulation.recorded_client import KnownIds, RecordedClient
-from tierledger.simulation.virtual_loop import Process
+from tierledger.simulation.service.virtual_loop import Process
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tierledger.events.identifiers import TopicIdPartition
     from tierledger.events.kafka_codec import KafkaValue
-    from tierledger.simulation.world import World
+    from tierledger.simulation.service.world import World
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

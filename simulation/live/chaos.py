@@ -24,20 +24,20 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.ray_service import connect
-from tierledger.simulation.chaos_faults import STRIKES, Chaos
-from tierledger.simulation.chaos_report import as_json, print_report
 from tierledger.simulation.checkers import Minimums
 from tierledger.simulation.history import write_history
-from tierledger.simulation.live import LivePlan, LiveRun
-from tierledger.simulation.live_verdict import judge
-from tierledger.simulation.plan import stream
-from tierledger.simulation.postgres_server import PostgresServer
-from tierledger.simulation.ray_faults import LiveService
+from tierledger.simulation.live.chaos_faults import STRIKES, Chaos
+from tierledger.simulation.live.chaos_report import as_json, print_report
+from tierledger.simulation.live.postgres_server import PostgresServer
+from tierledger.simulation.live.ray_faults import LiveService
+from tierledger.simulation.live.run import LivePlan, LiveRun
+from tierledger.simulation.live.verdict import judge
+from tierledger.simulation.service.plan import stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tierledger.simulation.live_verdict import LiveVerdict
+    from tierledger.simulation.live.verdict import LiveVerdict
 
 CLUSTER_ID = "chaos"
 HOSTS = 3
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        prog="python -m tierledger.simulation.chaos", description=__doc__
+        prog="python -m tierledger.simulation.live.chaos", description=__doc__
     )
     made.add_argument("--minutes", type=float, default=2.0, help="how long faults go on")
     made.add_argument(

@@ -15,23 +15,23 @@ from tierledger.actors.calls import PartitionKey
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.decide import Limits
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.simulation.brokers import Broker
-from tierledger.simulation.cluster import Cluster
-from tierledger.simulation.controller import Controller, WorldOracle
-from tierledger.simulation.disturber import Disturber
 from tierledger.simulation.history import Recorder
-from tierledger.simulation.knobs import turned
-from tierledger.simulation.lying_store import LyingStore
-from tierledger.simulation.network import Network
-from tierledger.simulation.plan import stream
-from tierledger.simulation.trace import Trace
-from tierledger.simulation.virtual_loop import VirtualLoop
+from tierledger.simulation.service.brokers import Broker
+from tierledger.simulation.service.cluster import Cluster
+from tierledger.simulation.service.controller import Controller, WorldOracle
+from tierledger.simulation.service.disturber import Disturber
+from tierledger.simulation.service.knobs import turned
+from tierledger.simulation.service.lying_store import LyingStore
+from tierledger.simulation.service.network import Network
+from tierledger.simulation.service.plan import stream
+from tierledger.simulation.service.trace import Trace
+from tierledger.simulation.service.virtual_loop import VirtualLoop
 from tierledger.storage.keys import DefaultMetadataKeyFactory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tierledger.simulation.plan import WorldPlan
+    from tierledger.simulation.service.plan import WorldPlan
 
 CLUSTER_ID = "world"
 HEALING_S = 60.0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.events.identifiers import TopicIdPartition
     from tierledger.simulation.history import History
-    from tierledger.simulation.live import LiveRun
+    from tierledger.simulation.live.run import LiveRun
     from tierledger.storage.backend import MetadataStorageBackend
 
 CHECK_EVERY = 500

@@ -10,7 +10,7 @@ from rich.table import Column, Table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tierledger.simulation.live_verdict import LiveVerdict
+    from tierledger.simulation.live.verdict import LiveVerdict
 
 PIPE_WIDTH = 160
 """Columns where there is no terminal."""

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tierledger.actors.ports import HostGone
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError
-from tierledger.simulation.virtual_loop import current_process
+from tierledger.simulation.service.virtual_loop import current_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from random import Random
 
-    from tierledger.simulation.plan import NetworkPlan
-    from tierledger.simulation.trace import Trace
-    from tierledger.simulation.virtual_loop import Process, Step, VirtualLoop
+    from tierledger.simulation.service.plan import NetworkPlan
+    from tierledger.simulation.service.trace import Trace
+    from tierledger.simulation.service.virtual_loop import Process, Step, VirtualLoop
 
 Work: TypeAlias = "Callable[[], Coroutine[Any, Any, Any]]"
 

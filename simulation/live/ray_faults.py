@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from tierledger.actors import ray_cluster
 from tierledger.actors.ray_service import RayConnection, connect
 from tierledger.events.errors import NotReady, RemoteStorageError
-from tierledger.simulation.processes import descendants, end_all, parent_of, wait_until_gone
+from tierledger.simulation.live.processes import (
+    descendants,
+    end_all,
+    parent_of,
+    wait_until_gone,
+)
 from tierledger.storage.connector import URL_SETTING
 
 if TYPE_CHECKING:

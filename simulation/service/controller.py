@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.events.commands import LeaderVerdict
-from tierledger.simulation.network import NOBODY
-from tierledger.simulation.plan import stream
+from tierledger.simulation.service.network import NOBODY
+from tierledger.simulation.service.plan import stream
 
 if TYPE_CHECKING:
     from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.simulation.world import World
+    from tierledger.simulation.service.world import World
 
 WELL_PAUSE_S = 0.25
 

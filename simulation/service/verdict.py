@@ -14,8 +14,8 @@ from tierledger.events.errors import DataError
 from tierledger.simulation.checkers import Minimums, check
 from tierledger.simulation.checkers_violation import Violation
 from tierledger.simulation.final_log import FinalLog, LoggedBatch, decode_log
-from tierledger.simulation.lying_store import completed
-from tierledger.simulation.world import CLUSTER_ID, CUSTOM_BYTES_MAX, World
+from tierledger.simulation.service.lying_store import completed
+from tierledger.simulation.service.world import CLUSTER_ID, CUSTOM_BYTES_MAX, World
 from tierledger.storage.checkpoint import CheckpointStore
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.simulation.plan import WorldPlan
+    from tierledger.simulation.service.plan import WorldPlan
 
 MINIMUMS = Minimums(ok_writes=1)
 """Of one seed; a campaign asks more of all its seeds together."""

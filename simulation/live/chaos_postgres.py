@@ -14,7 +14,7 @@ from psycopg import sql
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from tierledger.simulation.postgres_server import PostgresServer
+    from tierledger.simulation.live.postgres_server import PostgresServer
 
 WAIT_S = 1.5
 """How long a host is given to begin a commit; its statements wait 2 s for a lock."""

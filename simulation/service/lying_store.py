@@ -13,7 +13,7 @@ from sortedcontainers import SortedDict
 from typing_extensions import override
 
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError, StorageUnavailable
-from tierledger.simulation.network import NOBODY
+from tierledger.simulation.service.network import NOBODY
 from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend, Operation
 from tierledger.storage.memory import MemoryBackend
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from random import Random
 
-    from tierledger.simulation.plan import StorePlan
-    from tierledger.simulation.trace import Trace
-    from tierledger.simulation.virtual_loop import Process, VirtualLoop
+    from tierledger.simulation.service.plan import StorePlan
+    from tierledger.simulation.service.trace import Trace
+    from tierledger.simulation.service.virtual_loop import Process, VirtualLoop
 
 T = TypeVar("T")
 

@@ -11,17 +11,17 @@ from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.coordinator_placement import WRITER
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.simulation.chaos_postgres import freeze_in_commit, set_read_only
-from tierledger.simulation.live_verdict import Strike
-from tierledger.simulation.plan import stream
-from tierledger.simulation.processes import parent_of
+from tierledger.simulation.live.chaos_postgres import freeze_in_commit, set_read_only
+from tierledger.simulation.live.processes import parent_of
+from tierledger.simulation.live.verdict import Strike
+from tierledger.simulation.service.plan import stream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tierledger.simulation.live import LiveRun
-    from tierledger.simulation.postgres_server import PostgresServer
-    from tierledger.simulation.ray_faults import HostFacts, LiveService
+    from tierledger.simulation.live.postgres_server import PostgresServer
+    from tierledger.simulation.live.ray_faults import HostFacts, LiveService
+    from tierledger.simulation.live.run import LiveRun
 
 RECOVERY_S = 60.0
 """Within which every partition must be written to again."""

@@ -6,14 +6,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tierledger.events.errors import OutcomeUnknown
-from tierledger.simulation.cluster import HostWay
-from tierledger.simulation.network import NOBODY
-from tierledger.simulation.plan import stream
+from tierledger.simulation.service.cluster import HostWay
+from tierledger.simulation.service.network import NOBODY
+from tierledger.simulation.service.plan import stream
 
 if TYPE_CHECKING:
-    from tierledger.simulation.cluster import HostProcess
-    from tierledger.simulation.virtual_loop import Process
-    from tierledger.simulation.world import World
+    from tierledger.simulation.service.cluster import HostProcess
+    from tierledger.simulation.service.virtual_loop import Process
+    from tierledger.simulation.service.world import World
 
 
 class Disturber:

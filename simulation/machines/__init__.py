@@ -1,0 +1,1 @@
+"""The state machines alone, by the thousand worlds: what simulate runs."""

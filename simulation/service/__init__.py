@@ -1,0 +1,1 @@
+"""The whole service, unchanged, under virtual time."""
