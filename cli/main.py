@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from tierledger.cli import (
+    check_command,
     export_command,
     forget_command,
     log_command,
@@ -66,6 +67,7 @@ for commands in (
     status_command,
     replay_command,
     simulate_command,
+    check_command,
 ):
     commands.register(app)
 

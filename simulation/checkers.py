@@ -6,15 +6,18 @@ first: on a history that breaks one, the others would say nothing of the service
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from tierledger.simulation.checkers_fold import (
     Checkpoint,
     check_fold,
     reads_of,
+    replay_determinism,
     writes_without_event,
 )
+from tierledger.simulation.checkers_healing import liveness, lockout
 from tierledger.simulation.checkers_laws import unlawful_event
 from tierledger.simulation.checkers_log import (
     altered_write,
@@ -24,7 +27,9 @@ from tierledger.simulation.checkers_log import (
     lost_write,
     phantom_write,
 )
+from tierledger.simulation.checkers_nodes import feed_gap, two_leaders
 from tierledger.simulation.checkers_order import linearizability, session_reads
+from tierledger.simulation.checkers_refusals import wrong_refusal
 from tierledger.simulation.checkers_violation import Violation, bounded
 from tierledger.simulation.final_log import FinalLog
 from tierledger.simulation.history import FAIL, INFO, OK, READ, WRITE
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
 
     from tierledger.actors.calls import PartitionKey
     from tierledger.simulation.history import History, Operation
+    from tierledger.simulation.observations import Applied, Healed, Led, StateSeen
 
 OF_CALLS_AND_LOG = (
     linearizability,
@@ -50,6 +56,9 @@ FAULTS = frozenset({"crashed", "paused", "cut off", "lost", "delayed", "refused"
 """Notes that count as faults, unless the caller of `vacuity` names others."""
 
 
+_INVOKED = attrgetter("invoked", "number")
+
+
 class Minimums(NamedTuple):
     """What a run must have seen, so that its silence means something."""
 
@@ -61,13 +70,18 @@ class Minimums(NamedTuple):
     fault_notes: frozenset[str] = FAULTS
 
 
-def check(
+def check(  # noqa: PLR0913 - What is known of a run, each by name.
     history: History,
     logs: Mapping[PartitionKey, FinalLog],
     *,
     checkpoints: Mapping[PartitionKey, Sequence[tuple[int, bytes]]] | None = None,
+    states: Iterable[StateSeen] = (),
+    applied: Iterable[Applied] = (),
+    led: Iterable[Led] = (),
+    healed: Mapping[PartitionKey, Healed] | None = None,
     custom_metadata_bytes_max: int | None = None,
     check_every: int = 0,
+    check_end: bool = True,
     minimums: Minimums | None = None,
 ) -> list[Violation]:
     """Everything that is wrong with a run; empty if nothing is.
@@ -76,34 +90,74 @@ def check(
         history: All calls, as their callers saw them.
         logs: Every partition's final log, also of partitions that nobody called.
         checkpoints: Per partition (last position, digest) of each that was seen.
+        states: What nodes' states were, in any order.
+        applied: What nodes took in, each life's in its order.
+        led: Which durable batches leaders answered for.
+        healed: Partitions of which it is known when they should have been well again.
         custom_metadata_bytes_max: The limit that leaders were given.
-        check_every: Check a state's invariants after so many events, and always at the end.
+        check_every: Check a state's invariants after so many events.
+        check_end: And in the end; that is a tenth of all that checking costs.
         minimums: What the run must have seen at least.
     """
     broken = assumptions(history.operations, logs)
     if broken:
         return bounded(broken)
     found: list[Violation] = []
-    calls: defaultdict[PartitionKey, list[Operation]] = defaultdict(list)
-    for op in history.operations:
-        calls[op.key].append(op)
+    calls, seen = by_key(history.operations), by_key(states)
+    taken, written = by_key(applied), by_key(led)
     for key, log in logs.items():
-        operations = calls[key]
+        operations = calls.get(key, [])
         for checker in OF_CALLS_AND_LOG:
             found += bounded(checker(operations, log))
+        found += bounded(wrong_refusal(operations, log, custom_metadata_bytes_max))
         found += bounded(unlawful_event(log, custom_metadata_bytes_max))
-        seen = () if checkpoints is None else checkpoints.get(key, ())
+        found += bounded(feed_gap(taken.pop(key, ()), log))
+        found += bounded(two_leaders(written.pop(key, ()), log))
+        stored = () if checkpoints is None else checkpoints.get(key, ())
         folded = check_fold(
             log,
             reads=reads_of(operations),
             writes=writes_without_event(operations, log),
-            checkpoints=[Checkpoint(*one) for one in seen],
+            checkpoints=[Checkpoint(*one) for one in stored],
+            states=seen.pop(key, ()),
             every=check_every,
-            at_end=True,
+            at_end=check_end,
         )
         found += bounded(folded)
+        if healed is not None and (well := healed.get(key)) is not None:
+            found += bounded(lockout(operations, log, well))
+            found += bounded(liveness(operations, log, well))
+    # Of partitions whose log nobody knows, nodes can still be held against each other.
+    for key, own in seen.items():
+        found += bounded(replay_determinism(own, None, key))
+    for key, feeds in taken.items():
+        found += bounded(feed_gap(feeds, None, key))
+    for key, batches in written.items():
+        found += bounded(two_leaders(batches, None, key))
     if minimums is not None:
         found += vacuity(history, logs, minimums)
+    return found
+
+
+class Keyed(Protocol):
+    """Something that is about one partition."""
+
+    @property
+    def key(self) -> PartitionKey: ...
+
+
+OfPartition = TypeVar("OfPartition", bound=Keyed)
+
+
+def by_key(records: Iterable[OfPartition]) -> dict[PartitionKey, list[OfPartition]]:
+    """All `records` of each partition, in their order."""
+    found: dict[PartitionKey, list[OfPartition]] = {}
+    for one in records:
+        own = found.get(one.key)
+        if own is None:
+            found[one.key] = [one]
+        else:
+            own.append(one)
     return found
 
 
@@ -112,9 +166,9 @@ def assumptions(
 ) -> list[Violation]:
     """The history is not one that the other checkers can judge."""
     found = [
-        Violation("assumptions", op.key, f"operation {op.number}: {message}", (op.number,))
+        Violation("assumptions", op.key, f"operation {op.number}: {broken}", (op.number,))
         for op in operations
-        for message in _misrecorded(op)
+        if (broken := _misrecorded(op)) is not None
     ]
     found += _overlaps(operations)
     found += _repeated_requests(operations)
@@ -125,42 +179,49 @@ def assumptions(
     return found
 
 
-def _misrecorded(op: Operation) -> Iterator[str]:
-    if op.completed is not None and op.completed < op.invoked:
-        yield f"it ended at {op.completed}, before it began at {op.invoked}"
-    if op.outcome == OK:
-        if op.position is None or op.position < -1 or op.completed is None:
-            yield f"it is ok at {op.completed} with position {op.position}"
-        elif op.kind == READ and op.query is None:
-            yield "it was answered, and nobody knows the question"
-    elif op.outcome not in (FAIL, INFO):
-        yield f"expected an outcome {OK}, {FAIL} or {INFO}, found {op.outcome!r}"
+def _misrecorded(op: Operation) -> str | None:
+    outcome, completed = op.outcome, op.completed
+    if completed is not None and completed < op.invoked:
+        return f"it ended at {completed}, before it began at {op.invoked}"
+    if outcome == OK:
+        if op.position is None or op.position < -1 or completed is None:
+            return f"it is ok at {completed} with position {op.position}"
+        if op.kind == READ and op.query is None:
+            return "it was answered, and nobody knows the question"
+    elif outcome not in (FAIL, INFO):
+        return f"expected an outcome {OK}, {FAIL} or {INFO}, found {outcome!r}"
+    return None
 
 
-def _overlaps(operations: Sequence[Operation]) -> Iterator[Violation]:
-    busy: dict[str, Operation] = {}
-    for op in sorted(operations, key=lambda op: (op.invoked, op.number)):
-        before = busy.get(op.process)
-        if before is not None and (before.completed is None or before.completed > op.invoked):
-            message = f"{op.process} began operation {op.number} within {before.number}"
-            yield Violation("assumptions", op.key, message, (before.number, op.number))
-        busy[op.process] = op
+def _overlaps(operations: Sequence[Operation]) -> list[Violation]:
+    found = []
+    busy: dict[str, tuple[int | None, int]] = {}
+    for op in sorted(operations, key=_INVOKED):  # Stable, and in order already as a rule.
+        process, invoked, number = op.process, op.invoked, op.number
+        before = busy.get(process)
+        if before is not None and (before[0] is None or before[0] > invoked):
+            message = f"{process} began operation {number} within {before[1]}"
+            found.append(Violation("assumptions", op.key, message, (before[1], number)))
+        busy[process] = op.completed, number
+    return found
 
 
-def _repeated_requests(operations: Sequence[Operation]) -> Iterator[Violation]:
+def _repeated_requests(operations: Sequence[Operation]) -> list[Violation]:
+    found = []
     seen: dict[bytes, int] = {}
     for op in operations:
         if op.kind == WRITE and op.request:
             first = seen.setdefault(op.request, op.number)
             if first != op.number:
                 message = f"operations {first} and {op.number} share request {op.request.hex()}"
-                yield Violation("assumptions", op.key, message, (first, op.number))
+                found.append(Violation("assumptions", op.key, message, (first, op.number)))
+    return found
 
 
 def _misread(log: FinalLog) -> Iterator[str]:
-    for expected, event in enumerate(log.events):
-        if event.position != expected:
-            yield f"expected position {expected} in the log, found {event.position}"
+    for expected, (position, *_) in enumerate(log.events):
+        if position != expected:
+            yield f"expected position {expected} in the log, found {position}"
             return
     if len(log.durable_at) != len(log.events):
         yield f"{len(log.durable_at)} times are known for {len(log.events)} events"

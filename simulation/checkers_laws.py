@@ -5,7 +5,7 @@ They are written down here a second time, apart from `decide`, which the checker
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tierledger.events import log_events
 from tierledger.events.lifecycle import (
@@ -17,6 +17,8 @@ from tierledger.events.lifecycle import (
 from tierledger.simulation.checkers_violation import Violation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tierledger.simulation.final_log import FinalLog
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -24,12 +26,15 @@ _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 def unlawful_event(log: FinalLog, custom_metadata_bytes_max: int | None) -> list[Violation]:
     """An event that the rules forbid; recorded history is held to none, as in `decide`."""
-    laws = _Laws(custom_metadata_bytes_max)
-    return [
-        Violation("lifecycle", log.key, f"position {position}: {broken}")
-        for position, event in enumerate(log.events)
-        if (broken := laws.broken_by(position, event)) is not None
-    ]
+    laws, found, log_time_ms = _Laws(custom_metadata_bytes_max), [], 0
+    for position, _, time_ms, _, _, body in log.events:
+        broken = _LAWS[type(body)](laws, body, position)
+        if broken is None and time_ms < log_time_ms:
+            broken = f"log time goes back from {log_time_ms} to {time_ms}"
+        if broken is not None:
+            found.append(Violation("lifecycle", log.key, f"position {position}: {broken}"))
+        log_time_ms = max(log_time_ms, time_ms)
+    return found
 
 
 class _Laws:
@@ -40,37 +45,25 @@ class _Laws:
         self.states: dict[bytes, RemoteLogSegmentState] = {}
         self.deleted: dict[bytes, int] = {}
         self.delete: RemotePartitionDeleteState | None = None
-        self.log_time_ms = 0
 
-    def broken_by(self, position: int, event: log_events.Event) -> str | None:
-        """Take one event in; what is wrong with it, if anything is."""
-        broken, before = self._broken_by(position, event.body), self.log_time_ms
-        self.log_time_ms = max(before, event.log_time_ms)
-        if broken is None and event.log_time_ms < before:
-            return f"log time goes back from {before} to {event.log_time_ms}"
-        return broken
+    def unbound(self, _body: log_events.Body, _position: int) -> str | None:
+        """No law is about that."""
+        return None
 
-    def _broken_by(self, position: int, body: log_events.Body) -> str | None:
-        match body:
-            case log_events.SegmentAdded():
-                return self._added(body)
-            case log_events.SegmentUpdated():
-                return self._updated(body, position)
-            case log_events.PartitionDeleteUpdated():
-                return self._delete_updated(body)
-            case log_events.TombstonesDropped():
-                dropped = [one for one, at in self.deleted.items() if at < body.until]
-                for one in dropped[: body.ids]:
-                    del self.deleted[one]
-            case log_events.SessionOpened() if self._is_finished:
-                return "a session of a deleted partition"
+    def opened(self, _body: log_events.SessionOpened, _position: int) -> str | None:
+        return "a session of a deleted partition" if self._is_finished else None
+
+    def dropped(self, body: log_events.TombstonesDropped, _position: int) -> str | None:
+        dropped = [one for one, at in self.deleted.items() if at < body.until]
+        for one in dropped[: body.ids]:
+            del self.deleted[one]
         return None
 
     @property
     def _is_finished(self) -> bool:
         return self.delete == RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 
-    def _added(self, body: log_events.SegmentAdded) -> str | None:
+    def added(self, body: log_events.SegmentAdded, _position: int) -> str | None:
         segment_id, known = body.segment_id, self.states.get(body.segment_id)
         self.states[segment_id] = RemoteLogSegmentState.COPY_SEGMENT_STARTED
         was_deleted = self.deleted.pop(segment_id, None) is not None
@@ -82,7 +75,7 @@ class _Laws:
             return f"segment {segment_id.hex()} was deleted, and came back"
         return None if known is None else f"segment {segment_id.hex()} was added twice"
 
-    def _updated(self, body: log_events.SegmentUpdated, position: int) -> str | None:
+    def updated(self, body: log_events.SegmentUpdated, position: int) -> str | None:
         segment_id, target = body.segment_id, RemoteLogSegmentState(body.state)
         known = self.states.get(segment_id)
         if target == RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
@@ -102,7 +95,9 @@ class _Laws:
             )
         return None
 
-    def _delete_updated(self, body: log_events.PartitionDeleteUpdated) -> str | None:
+    def delete_updated(
+        self, body: log_events.PartitionDeleteUpdated, _position: int
+    ) -> str | None:
         target, known = RemotePartitionDeleteState(body.state), self.delete
         self.delete = target
         if self._is_finished:
@@ -111,3 +106,15 @@ class _Laws:
             was = "nothing" if known is None else known.name
             return f"the partition's deletion went from {was} to {target.name}"
         return None
+
+
+_LAWS: dict[type[Any], Callable[[_Laws, Any, int], str | None]] = {
+    log_events.SessionOpened: _Laws.opened,
+    log_events.SessionClosed: _Laws.unbound,
+    log_events.SessionDisputed: _Laws.unbound,
+    log_events.SegmentAdded: _Laws.added,
+    log_events.SegmentUpdated: _Laws.updated,
+    log_events.PartitionDeleteUpdated: _Laws.delete_updated,
+    log_events.ImportRecordDropped: _Laws.unbound,
+    log_events.TombstonesDropped: _Laws.dropped,
+}

@@ -18,8 +18,9 @@ from tierledger.simulation.history import FAIL, INFO, OK, WRITE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tierledger.events.commands import Claim
     from tierledger.events.kafka_codec import KafkaValue
-    from tierledger.events.log_events import Event, SessionOpened
+    from tierledger.events.log_events import SessionOpened
     from tierledger.simulation.final_log import FinalLog
     from tierledger.simulation.history import Operation
 
@@ -35,16 +36,19 @@ LED = (
 def lost_write(operations: Sequence[Operation], log: FinalLog) -> list[Violation]:
     """An acknowledged write does not stand in the log where its answer said."""
     found = []
+    where = log.requests.get
     for op in operations:
         if op.kind != WRITE or op.outcome != OK or op.position is None:
             continue
-        stands = log.requests.get(op.request)
+        stands = where(op.request)
+        if stands == op.position:
+            continue
         if stands is None and op.position > log.end:
             message = (
                 f"{_named(op)} was answered with position {op.position}, and the log ends at "
                 f"{log.end}"
             )
-        elif stands is not None and stands != op.position:
+        elif stands is not None:
             message = (
                 f"{_named(op)} was answered with position {op.position}, and stands at {stands}"
             )
@@ -57,10 +61,7 @@ def lost_write(operations: Sequence[Operation], log: FinalLog) -> list[Violation
 def phantom_write(operations: Sequence[Operation], log: FinalLog) -> list[Violation]:
     """The log holds a write that failed, or that nobody asked for."""
     found = []
-    asked: dict[bytes, Operation] = {}
-    for op in operations:
-        if op.kind == WRITE:
-            asked[op.request] = op
+    asked = {op.request: op for op in operations if op.kind == WRITE}
     for request, position in log.requests.items():
         one = asked.get(request)
         if one is None:
@@ -121,15 +122,19 @@ def _says(body: log_events.Body, wanted: KafkaValue) -> bool:
 def early_answer(operations: Sequence[Operation], log: FinalLog) -> list[Violation]:
     """A position was answered before it was durable, or was durable before it was asked for."""
     durable_at, found = log.durable_at, []
+    if not log.durable_times:
+        return []
+    where, events = log.requests.get, len(durable_at)
     for op in operations:
+        if op.outcome == FAIL:
+            continue
         position = op.position
-        if op.kind == WRITE and op.outcome != FAIL:
-            stands = log.requests.get(op.request)
-            durable = None if stands is None else durable_at[stands]
+        if op.kind == WRITE and (stands := where(op.request)) is not None:
+            durable = durable_at[stands]
             if durable is not None and durable < op.invoked:
                 message = f"{_named(op)} began at {op.invoked}, and was durable at {durable}"
                 found.append(Violation("early_answer", log.key, message, (op.number,)))
-        if op.outcome != OK or position is None or not 0 <= position < len(durable_at):
+        if op.outcome != OK or position is None or not 0 <= position < events:
             continue
         durable = durable_at[position]
         if durable is not None and op.completed is not None and op.completed < durable:
@@ -156,14 +161,22 @@ def fencing(operations: Sequence[Operation], log: FinalLog) -> list[Violation]:
     opened = [at for at in log.sessions if log.durable_at[at] is not None]
     times = [time for at in opened if (time := log.durable_at[at]) is not None]
     for op in operations:
+        outcome, position = op.outcome, op.position
+        if outcome == FAIL:
+            continue
         if op.kind == WRITE:
-            found += _foreign_claim(op, log)
-        if op.outcome != OK or op.stale or op.role != LEADER or op.position is None:
+            if outcome == INFO:
+                position = log.requests.get(op.request)
+            if op.claim is not None and position is not None and position <= log.end:
+                leads = log.claims[position] if position >= 0 else None
+                if leads != op.claim:
+                    found.append(_foreign_claim(op, position, leads, log))
+        if outcome == INFO or op.stale or op.role != LEADER or position is None:
             continue
         since = bisect_left(times, op.invoked)
-        if since and op.position < opened[since - 1]:
+        if since and position < opened[since - 1]:
             message = (
-                f"{_named(op)} began at {op.invoked} and has position {op.position}, from a "
+                f"{_named(op)} began at {op.invoked} and has position {position}, from a "
                 f"leader whose successor's session stood at {opened[since - 1]} since "
                 f"{times[since - 1]}"
             )
@@ -171,20 +184,14 @@ def fencing(operations: Sequence[Operation], log: FinalLog) -> list[Violation]:
     return found
 
 
-def _foreign_claim(op: Operation, log: FinalLog) -> Iterator[Violation]:
-    if op.outcome == OK:
-        position = op.position
-    else:
-        position = log.requests.get(op.request) if op.outcome == INFO else None
-    if op.claim is None or position is None or position > log.end:
-        return
-    leads = log.claim_at(position)
-    if leads != op.claim:
-        message = (
-            f"{_named(op)} under {tuple(op.claim)} has position {position}, where "
-            f"{'nobody' if leads is None else tuple(leads)} leads"
-        )
-        yield Violation("fencing", log.key, message, (op.number,))
+def _foreign_claim(
+    op: Operation, position: int, leads: Claim | None, log: FinalLog
+) -> Violation:
+    message = (
+        f"{_named(op)} under {tuple(op.claim or ())} has position {position}, where "
+        f"{'nobody' if leads is None else tuple(leads)} leads"
+    )
+    return Violation("fencing", log.key, message, (op.number,))
 
 
 def _unsound_sessions(log: FinalLog) -> Iterator[str]:
@@ -221,19 +228,15 @@ def _rivalry(last: SessionOpened, body: SessionOpened, at: int, log: FinalLog) -
 def _foreign_events(log: FinalLog) -> Iterator[str]:
     """Events of another session than the one they stand in, or of none."""
     session = 0
-    claims = log.claims
-    for position, event in enumerate(log.events):
-        body = event.body
+    for (position, of_session, _, _, _, body), claim in zip(
+        log.events, log.claims, strict=True
+    ):
         if type(body) is log_events.SessionOpened:
             session = body.number
-        if event.session != session:
-            yield f"position {position}: an event of session {event.session} in {session}"
-        if claims[position] is None and isinstance(body, LED):
-            yield f"position {position}: {_kind(event)} while nobody leads"
-
-
-def _kind(event: Event) -> str:
-    return type(event.body).__name__
+        if of_session != session:
+            yield f"position {position}: an event of session {of_session} in {session}"
+        if claim is None and isinstance(body, LED):
+            yield f"position {position}: {type(body).__name__} while nobody leads"
 
 
 def _named(op: Operation) -> str:

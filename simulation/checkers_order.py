@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tierledger.actors.calls import LEADER
 from tierledger.simulation.checkers_violation import Violation
-from tierledger.simulation.history import INFO, OK, READ, WRITE
+from tierledger.simulation.history import FAIL, OK, READ, WRITE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,38 +54,35 @@ def linearizability(operations: Sequence[Operation], log: FinalLog) -> list[Viol
 def _places(operations: Sequence[Operation], log: FinalLog) -> list[Place]:
     where = log.requests.get
     places: list[Place] = []
+    note = places.append
     for op in operations:
-        outcome, position = op.outcome, op.position
+        outcome = op.outcome
+        if outcome == FAIL:
+            continue
         if op.kind == WRITE:
             appended = where(op.request)
-            if outcome == OK and position is not None and op.completed is not None:
+            if outcome == OK:
+                position, completed = op.position, op.completed
+                assert position is not None, "checked among the assumptions"
+                assert completed is not None, "checked among the assumptions"
                 if appended is None:
-                    place = (position, ASKED, op.invoked, op.completed, op.number)
+                    note((position, ASKED, op.invoked, completed, op.number))
                 else:
-                    place = (appended, APPENDED, op.invoked, op.completed, op.number)
-                places.append(place)
-            elif outcome == INFO and appended is not None:
-                places.append((appended, APPENDED, op.invoked, NEVER, op.number))
+                    note((appended, APPENDED, op.invoked, completed, op.number))
+            elif appended is not None:
+                note((appended, APPENDED, op.invoked, NEVER, op.number))
         elif outcome == OK and op.role == LEADER and not op.stale:
+            position, completed = op.position, op.completed
             assert position is not None, "checked among the assumptions"
-            assert op.completed is not None, "checked among the assumptions"
-            places.append((position, ASKED, op.invoked, op.completed, op.number))
+            assert completed is not None, "checked among the assumptions"
+            note((position, ASKED, op.invoked, completed, op.number))
     places.sort()
     return places
 
 
 def _behind_durable(places: Sequence[Place], log: FinalLog) -> list[Violation]:
     """Answers from before what was durable when the call began."""
-    times: list[int] = []
-    ends: list[int] = []
-    for position, time in enumerate(log.durable_at):
-        if time is None:
-            continue
-        if times and times[-1] == time:
-            ends[-1] = position
-        else:
-            times.append(time)
-            ends.append(position)
+    times, ends = log.durable_times, log.durable_ends
     if not times:
         return []
     found = []

@@ -25,6 +25,8 @@ class Violation(NamedTuple):
 
 def bounded(violations: Sequence[Violation]) -> list[Violation]:
     """The first `VIOLATIONS_MAX`, the last of which says how many more there are."""
+    if len(violations) == 0:
+        return []
     shown = list(violations[:VIOLATIONS_MAX])
     more = len(violations) - len(shown)
     if more:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,12 +42,16 @@ class FinalLog:
         repeated: Requests that stand there again: id, first position, next position.
         sessions: Positions of `SessionOpened`.
         claims: Per position the claim that leads there, none if nobody's.
+        durable_times: The times in `durable_at`, each once, ascending.
+        durable_ends: The last position that was durable at each of them.
     """
 
     __slots__ = (
         "chain_hashes",
         "claims",
         "durable_at",
+        "durable_ends",
+        "durable_times",
         "events",
         "genesis",
         "key",
@@ -75,7 +80,10 @@ class FinalLog:
         self.repeated: list[tuple[bytes, int, int]] = []
         self.sessions: list[int] = []
         self.claims: list[Claim | None] = []
+        self.durable_times: list[int] = []
+        self.durable_ends: list[int] = []
         self._index()
+        self._index_times()
 
     @property
     def end(self) -> int:
@@ -85,6 +93,31 @@ class FinalLog:
     def claim_at(self, position: int) -> Claim | None:
         """Who leads at `position`."""
         return self.claims[position] if 0 <= position < len(self.claims) else None
+
+    def durable_before(self, time: int) -> int:
+        """How many events were certainly durable before `time`."""
+        at = bisect_left(self.durable_times, time)
+        return self.durable_ends[at - 1] + 1 if at else 0
+
+    def durable_until(self, time: int | None) -> int:
+        """How many events may have been durable at `time`; all, if that is not known."""
+        if time is None or None in self.durable_at:
+            return len(self.durable_at)
+        at = bisect_right(self.durable_times, time)
+        return self.durable_ends[at - 1] + 1 if at else 0
+
+    def _index_times(self) -> None:
+        times, ends = self.durable_times, self.durable_ends
+        latest: int | None = None
+        for position, time in enumerate(self.durable_at):
+            if time is None:
+                continue
+            if time == latest:
+                ends[-1] = position
+            else:
+                times.append(time)
+                ends.append(position)
+                latest = time
 
     def _index(self) -> None:
         claim: Claim | None = None

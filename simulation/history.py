@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_pack = msgpack.Packer(autoreset=True).pack
+_unhashed = blake2b(digest_size=16)
+
 WRITE = "write"
 READ = "read"
 
@@ -193,7 +196,9 @@ def digest_of(answer: object, query: Query | None = None) -> bytes:
     """
     if query is not None and query.kind == "list":
         answer = sorted(answer)  # type: ignore[call-overload]
-    return blake2b(msgpack.packb(answer), digest_size=16).digest()
+    hashed = _unhashed.copy()  # A copy costs half of what a new one does; so does one packer.
+    hashed.update(_pack(answer))
+    return hashed.digest()
 
 
 # As a file: JSON Lines, one for each invocation, each end and each note, by time.
@@ -201,13 +206,21 @@ def digest_of(answer: object, query: Query | None = None) -> bytes:
 
 def write_history(path: Path, history: History) -> None:
     """Write a history that `read_history` reads back."""
-    lines = sorted(_lines(history), key=lambda line: line[:3])
     with path.open("w", encoding="utf-8") as file:
-        for *_, fields in lines:
-            file.write(json.dumps(fields, separators=(",", ":")) + "\n")
+        file.writelines(line_of(fields) for fields in history_lines(history))
 
 
-def _lines(history: History) -> Iterator[tuple[int, int, int, dict[str, object]]]:
+def line_of(fields: dict[str, object]) -> str:
+    return json.dumps(fields, separators=(",", ":")) + "\n"
+
+
+def history_lines(history: History) -> Iterator[dict[str, object]]:
+    """What stands in each line of the file."""
+    for *_, fields in sorted(_timed_lines(history), key=lambda line: line[:3]):
+        yield fields
+
+
+def _timed_lines(history: History) -> Iterator[tuple[int, int, int, dict[str, object]]]:
     for op in history.operations:
         yield op.invoked, op.number, 0, _invocation(op)
         if op.completed is not None:
@@ -216,13 +229,13 @@ def _lines(history: History) -> Iterator[tuple[int, int, int, dict[str, object]]
         fields: dict[str, object] = {"t": note.time, "type": "note", "node": note.node}
         fields |= {"what": note.what, "detail": note.detail}
         if note.key is not None:
-            fields["part"] = _key_text(note.key)
+            fields["part"] = key_text(note.key)
         yield note.time, at, 2, fields
 
 
 def _invocation(op: Operation) -> dict[str, object]:
     fields: dict[str, object] = {"t": op.invoked, "type": "invoke", "op": op.number}
-    fields |= {"proc": op.process, "f": op.kind, "part": _key_text(op.key), "role": op.role}
+    fields |= {"proc": op.process, "f": op.kind, "part": key_text(op.key), "role": op.role}
     if op.claim is not None:
         fields["claim"] = list(op.claim)
     if op.request:
@@ -248,7 +261,7 @@ def _completion(op: Operation) -> dict[str, object]:
     return fields
 
 
-def _key_text(key: PartitionKey) -> str:
+def key_text(key: PartitionKey) -> str:
     return f"{Uuid(key.topic_id)}:{key.partition}"
 
 
@@ -263,7 +276,7 @@ def read_history(path: Path) -> History:
     with path.open(encoding="utf-8") as file:
         for number, text in enumerate(file, 1):
             try:
-                _take(json.loads(text), operations, notes)
+                take_line(json.loads(text), operations, notes)
             except WRONG_LINE as error:
                 reason = f"no field {error}" if isinstance(error, KeyError) else str(error)
                 shown = text.strip()[:SHOWN_CHARACTERS_MAX]
@@ -274,19 +287,19 @@ def read_history(path: Path) -> History:
     return History([operations[one] for one in sorted(operations)], notes)
 
 
-def _take(line: object, operations: dict[int, Operation], notes: list[Note]) -> None:
+def take_line(line: object, operations: dict[int, Operation], notes: list[Note]) -> None:
     if not isinstance(line, dict):
         raise InvalidArgument(f"expected an object, found {line!r:.80}")
     match line.get("type"):
         case "note":
             part = line.get("part")
-            key = None if part is None else _parsed("part", part, _key)
+            key = None if part is None else parsed("part", part, key_of)
             time, node, what = (
-                _is(int, line, "t"),
-                _is(str, line, "node"),
-                _is(str, line, "what"),
+                typed(int, line, "t"),
+                typed(str, line, "node"),
+                typed(str, line, "what"),
             )
-            notes.append(Note(time, node, what, key, _is(str, line, "detail")))
+            notes.append(Note(time, node, what, key, typed(str, line, "detail")))
         case "invoke":
             op = _invoked(line)
             if op.number in operations:
@@ -301,50 +314,50 @@ def _take(line: object, operations: dict[int, Operation], notes: list[Note]) -> 
 
 
 def _invoked(line: dict[str, Any]) -> Operation:
-    kind = _is(str, line, "f")
+    kind = typed(str, line, "f")
     if kind not in (WRITE, READ):
         raise InvalidArgument(f"expected 'f' to be {WRITE} or {READ}, found {kind!r:.80}")
     claim, query, wanted = line.get("claim"), line.get("query"), line.get("wanted")
     return Operation(
-        number=_is(int, line, "op"),
-        process=_is(str, line, "proc"),
+        number=typed(int, line, "op"),
+        process=typed(str, line, "proc"),
         kind=kind,
-        key=_parsed("part", line["part"], _key),
-        role=_is(str, line, "role"),
+        key=parsed("part", line["part"], key_of),
+        role=typed(str, line, "role"),
         claim=None if claim is None else Claim(*_whole_numbers("claim", claim)),
-        request=_parsed("request", line.get("request", ""), bytes.fromhex),
-        what=_is(str, line, "what"),
+        request=parsed("request", line.get("request", ""), bytes.fromhex),
+        what=typed(str, line, "what"),
         query=None if query is None else _query(query),
-        invoked=_is(int, line, "t"),
+        invoked=typed(int, line, "t"),
         completed=None,
         outcome=INFO,
         position=None,
         value=b"",
         stale=False,
         error="",
-        wanted=None if wanted is None else _parsed("wanted", wanted, _record),
+        wanted=None if wanted is None else parsed("wanted", wanted, _record),
     )
 
 
 def _complete(line: dict[str, Any], operations: dict[int, Operation]) -> None:
-    number = _is(int, line, "op")
+    number = typed(int, line, "op")
     op = operations.get(number)
     if op is None or op.completed is not None:
         what = "was never invoked" if op is None else f"ended before, as {op.outcome}"
         raise InvalidArgument(f"operation {number} {what}")
-    if _is(str, line, "proc") != op.process:
+    if typed(str, line, "proc") != op.process:
         raise InvalidArgument(f"operation {number} is {op.process}'s, not {line['proc']}'s")
     operations[number] = op._replace(
-        completed=_is(int, line, "t"),
+        completed=typed(int, line, "t"),
         outcome=line["type"],
-        position=_is(int, line, "pos") if line["type"] == OK else None,
-        value=_parsed("value_hash", line.get("value_hash", ""), bytes.fromhex),
+        position=typed(int, line, "pos") if line["type"] == OK else None,
+        value=parsed("value_hash", line.get("value_hash", ""), bytes.fromhex),
         stale=line.get("stale", False) is True,
         error=line.get("err", ""),
     )
 
 
-def _is(kind: type[Any], line: dict[str, Any], name: str) -> Any:  # noqa: ANN401 - Of `kind`.
+def typed(kind: type[Any], line: dict[str, Any], name: str) -> Any:  # noqa: ANN401 - Of `kind`.
     value = line[name]
     if type(value) is not kind:
         raise InvalidArgument(
@@ -367,7 +380,7 @@ def _query(fields: list[Any]) -> Query:
     return Query(kind, *_whole_numbers("query", numbers))
 
 
-def _key(text: str) -> PartitionKey:
+def key_of(text: str) -> PartitionKey:
     topic_id, _, partition = text.rpartition(":")
     return PartitionKey(bytes(Uuid.parse(topic_id)), int(partition))
 
@@ -376,7 +389,7 @@ def _record(text: str) -> KafkaValue:
     return decode(base64.b64decode(text)).value
 
 
-def _parsed(name: str, text: object, parse: Callable[[str], T]) -> T:
+def parsed(name: str, text: object, parse: Callable[[str], T]) -> T:
     try:
         return parse(text)  # type: ignore[arg-type] # What is no text is refused by its type.
     except (ValueError, TypeError, AttributeError, RemoteStorageError) as error:

@@ -12,7 +12,7 @@ from tierledger.actors.coordinator_placement import WRITER
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.simulation.live.chaos_postgres import freeze_in_commit, set_read_only
-from tierledger.simulation.live.processes import parent_of
+from tierledger.simulation.live.processes import is_running, parent_of
 from tierledger.simulation.live.verdict import Strike
 from tierledger.simulation.service.plan import stream
 
@@ -51,21 +51,27 @@ class Chaos:
     ) -> None:
         self.strikes: list[Strike] = []
         self.zombies = 0
-        """Hosts that were frozen, replaced, and let go on."""
+        """Hosts and coordinators that went on beside their successors."""
         self._service = service
         self._run = run
         self._postgres = postgres
         self._random = stream(run.plan.seed, "faults")
+        self._drawn: set[str] = set()
 
     def faults(self) -> list[str]:
         """What can happen to this service."""
-        store = POSTGRES if self._postgres is not None else SQLITE
-        return [*ALWAYS, *store]
+        if self._postgres is not None:
+            return [*ALWAYS, *POSTGRES]
+        has_one_writer = self._service.settings.connector().has_one_writer
+        return [*ALWAYS, *SQLITE] if has_one_writer else [*ALWAYS]
 
     def draw(self) -> str:
-        """The fault that comes next."""
+        """The fault that comes next: each once before any comes again."""
         faults = self.faults()
-        return self._random.choices(faults, [WEIGHTS.get(one, 3) for one in faults])[0]
+        fresh = [one for one in faults if one not in self._drawn] or faults
+        drawn = self._random.choices(fresh, [WEIGHTS.get(one, 3) for one in fresh])[0]
+        self._drawn.add(drawn)
+        return drawn
 
     async def strike(self, fault: str) -> Strike | None:
         """Do it; returns when every partition is written to again. None: to nobody.
@@ -121,6 +127,22 @@ class Chaos:
         self._service.freeze(host)
         await self._outlive(host, tips)
         return _short(host.process)
+
+    async def freeze_raylet(self) -> str:
+        """Its node counts as dead after a while; the hosts there never stop, nor know of it."""
+        host = await self._out_of_reach()
+        tips = await self._led_by(host)
+        raylet = host.raylet
+        os.kill(raylet, signal.SIGSTOP)
+        try:
+            await self._service.given_up(host)
+            await self._run.written_since(self._run.now_ns(), RECOVERY_S, tips)
+            if is_running(host.pid):
+                self.zombies += 1
+            await asyncio.sleep(ZOMBIE_S)
+        finally:
+            await self._service.replace_node(raylet)
+        return f"raylet {raylet}"
 
     async def freeze_in_commit(self) -> str:
         """The same, while the store carries out a write of it."""
@@ -244,6 +266,7 @@ ALWAYS = (
     "kill everything",
     "freeze host",
     "freeze coordinator",
+    "freeze raylet",
 )
 SQLITE = ("freeze writer",)
 POSTGRES = (
@@ -253,7 +276,7 @@ POSTGRES = (
     "read-only PostgreSQL",
 )
 
-WEIGHTS = {"kill everything": 1, "freeze coordinator": 1}
+WEIGHTS = {"kill everything": 1, "freeze coordinator": 1, "freeze raylet": 1}
 """How often a fault is drawn beside the others (3): these take longest to outlive."""
 
 STRIKES: dict[str, Callable[[Chaos], Awaitable[str]]] = {
@@ -263,6 +286,7 @@ STRIKES: dict[str, Callable[[Chaos], Awaitable[str]]] = {
     "kill everything": Chaos.kill_everything,
     "freeze host": Chaos.freeze_host,
     "freeze coordinator": Chaos.freeze_coordinator,
+    "freeze raylet": Chaos.freeze_raylet,
     "freeze writer": Chaos.freeze_writer,
     "freeze in commit": Chaos.freeze_in_commit,
     "freeze PostgreSQL": Chaos.freeze_postgres,

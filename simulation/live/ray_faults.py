@@ -41,6 +41,14 @@ PING_TIMEOUT_S = 2.0
 SERVE_TIMEOUT_S = 60.0
 LOOK_S = 0.05
 
+HEALTH_CHECKS = {
+    "health_check_initial_delay_ms": 1000,
+    "health_check_period_ms": 1000,
+    "health_check_timeout_ms": 2000,
+    "health_check_failure_threshold": 5,
+}
+"""After 15 s of silence a node counts as dead, as it does after 65 s where nobody sets this."""
+
 MOVES = 6
 MOVE_PAUSE_S = 0.5
 """How often, and after which pauses, hosts are killed for others to lead."""
@@ -98,15 +106,17 @@ class LiveService:
         before = descendants(os.getpid())
         self._cluster = Cluster(shutdown_at_exit=False)
         try:
-            for _ in range(self._nodes_wanted):
+            self._add_node(_system_config=HEALTH_CHECKS)
+            for _ in range(self._nodes_wanted - 1):
                 self._add_node()
         except BaseException:
             # Of a node that did not come up Ray knows no processes any more.
             end_all(set(descendants(os.getpid())).difference(before))
             raise
 
-    def _add_node(self) -> None:
+    def _add_node(self, **options: Any) -> None:
         self._cluster.add_node(
+            **options,
             num_cpus=NODE_CPUS,
             object_store_memory=ray_cluster.OBJECT_STORE_BYTES,
             include_dashboard=False,
@@ -206,6 +216,20 @@ class LiveService:
                 is_new = all(host.process != but for host in hosts)
                 if is_new and len(hosts) >= self.settings.hosts:
                     return hosts
+                await asyncio.sleep(LOOK_S)
+
+    async def given_up(self, host: HostFacts) -> None:
+        """Return once the coordinator counts on `host` no more.
+
+        Raises:
+            TimeoutError: It still does, after `SERVE_TIMEOUT_S`.
+        """
+        connection = await self.connection()
+        async with asyncio.timeout(SERVE_TIMEOUT_S):
+            while True:
+                known = await _persistent(connection.coordinator.hosts)
+                if host.address not in known.values():
+                    return
                 await asyncio.sleep(LOOK_S)
 
     async def coordinator(self) -> tuple[str, int]:

@@ -1,7 +1,7 @@
 """Brokers that run against a live service, with every call in a history.
 
 The service is whatever `connect` leads to: real processes on Ray, or one in this process. The
-caller does to it what it likes, then heals it, and `live_verdict` says what was wrong.
+caller does to it what it likes, then heals it, and `verdict` says what was wrong.
 """
 
 from __future__ import annotations
@@ -87,6 +87,8 @@ class LiveRun:
         self.failures: list[BaseException] = []
         """What nobody foresaw: no caller may see anything but the errors of the interface."""
         self.began_ns = self.now_ns()
+        self.ended_ns: int | None = None
+        """When the brokers had stopped."""
         self.well_after_s: float | None = None
         """How long the service took to be well after everything had healed; none: it is not."""
         self._numbers = 0
@@ -181,3 +183,4 @@ class LiveRun:
         """End controller and brokers; the service goes on."""
         await self.controller.stop()
         await self.interrupt()
+        self.ended_ns = self.now_ns()

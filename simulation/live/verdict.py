@@ -9,11 +9,18 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.actors.calls import PartitionKey
+from tierledger.events import errors
 from tierledger.events.errors import DataError
-from tierledger.simulation.checkers import Minimums, check
 from tierledger.simulation.checkers_violation import Violation
-from tierledger.simulation.final_log import FinalLog, LoggedBatch, decode_log
+from tierledger.simulation.final_log import LoggedBatch
 from tierledger.simulation.history import OK, WRITE
+from tierledger.simulation.record import (
+    Record,
+    RecordedCheckpoint,
+    RecordedLog,
+    RecordSettings,
+    judged,
+)
 from tierledger.storage.checkpoint import CheckpointStore
 from tierledger.storage.event_log import EventLog
 
@@ -22,9 +29,19 @@ if TYPE_CHECKING:
 
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.simulation.history import History
+    from tierledger.simulation.checkers import Minimums
+    from tierledger.simulation.history import History, Operation
     from tierledger.simulation.live.run import LiveRun
     from tierledger.storage.backend import MetadataStorageBackend
+
+REFUSALS = frozenset(
+    one.__name__
+    for one in vars(errors).values()
+    if isinstance(one, type)
+    and issubclass(one, (errors.RejectedError, errors.Fenced))
+    and one is not errors.InvalidArgument
+)
+"""Errors that are the right answer to what brokers do on purpose, or believe wrongly."""
 
 CHECK_EVERY = 500
 """Events between two checks of a state's invariants while a log is folded."""
@@ -39,6 +56,23 @@ class Strike(NamedTuple):
     ended_ns: int
 
 
+class Fared(NamedTuple):
+    """How calls fared."""
+
+    calls: int
+    ok: int
+    answered: int
+    """Those that were ok, or were refused as the rules demand: the service did its part."""
+
+    @property
+    def ok_share(self) -> float:
+        return self.ok / max(self.calls, 1)
+
+    @property
+    def answered_share(self) -> float:
+        return self.answered / max(self.calls, 1)
+
+
 class FaultRow(NamedTuple):
     """All strikes of one fault.
 
@@ -50,6 +84,8 @@ class FaultRow(NamedTuple):
     strikes: int
     median_gap_s: float
     max_gap_s: float
+    fared: Fared
+    """Calls that were under way at some time of a strike."""
 
 
 class LiveVerdict(NamedTuple):
@@ -58,8 +94,9 @@ class LiveVerdict(NamedTuple):
     seed: int
     seconds: float
     violations: list[Violation]
-    calls: int
-    ok_calls: int
+    fared: Fared
+    calm: Fared
+    """Calls that met no fault."""
     ok_writes: int
     errors: dict[str, int]
     """How often calls ended with which error; some are the interface's right answer."""
@@ -73,53 +110,58 @@ class LiveVerdict(NamedTuple):
     well_after_s: float | None
     checking_s: float
 
-    @property
-    def ok_share(self) -> float:
-        return self.ok_calls / max(self.calls, 1)
-
 
 class Stored(NamedTuple):
-    """What the store holds of a run's partitions."""
+    """What the store holds of a run's partitions; a damaged one's log may be missing."""
 
-    logs: dict[PartitionKey, FinalLog]
-    checkpoints: dict[PartitionKey, list[tuple[int, bytes]]]
+    logs: list[RecordedLog]
+    checkpoints: list[RecordedCheckpoint]
     damage: list[Violation]
 
 
-async def judge(
-    run: LiveRun, strikes: Sequence[Strike] = (), minimums: Minimums | None = None
-) -> LiveVerdict:
-    """What every checker says of a run whose brokers have stopped."""
-    ended_ns = run.now_ns()
-    history = run.recorder.history()
+async def recorded(run: LiveRun, origin: str = "", minimums: Minimums | None = None) -> Record:
+    """Everything about a run whose brokers have stopped, so that it can be judged, and again.
+
+    Args:
+        run: The run; its store is read, so the service need not run any more.
+        origin: What made it, for people.
+        minimums: What it must have seen, so that its silence means something.
+    """
     stored = await stored_by(run.settings, run.tips)
-    violations = [*_of_the_run(run), *stored.damage]
-    if stored.logs:
-        readable = [op for op in history.operations if op.key in stored.logs]
-        violations += check(
-            history._replace(operations=readable),
-            stored.logs,
-            checkpoints=stored.checkpoints,
-            custom_metadata_bytes_max=run.settings.limits.custom_metadata_bytes_max,
-            check_every=CHECK_EVERY,
-            minimums=minimums,
-        )
+    settings = RecordSettings(
+        run.settings.cluster_id,
+        origin,
+        run.settings.limits.custom_metadata_bytes_max,
+        CHECK_EVERY,
+        minimums,
+    )
+    findings = [*_of_the_run(run), *stored.damage]
+    history = run.recorder.history()
+    return Record(settings, history, stored.logs, stored.checkpoints, findings)
+
+
+def verdict_of(run: LiveRun, record: Record, strikes: Sequence[Strike] = ()) -> LiveVerdict:
+    """What every checker says of a recorded run."""
+    began_ns = run.now_ns()
+    ended_ns = run.ended_ns or began_ns
+    history = record.history
+    violations, logs = judged(record)
     ended = Counter((op.kind, op.outcome) for op in history.operations)
     return LiveVerdict(
         seed=run.plan.seed,
         seconds=(ended_ns - run.began_ns) / 1e9,
         violations=violations,
-        calls=len(history.operations),
-        ok_calls=sum(count for (_, outcome), count in ended.items() if outcome == OK),
+        fared=fared(history.operations),
+        calm=fared(calls_between(history, strikes)),
         ok_writes=ended[WRITE, OK],
         errors=dict(Counter(op.error for op in history.operations if op.error).most_common()),
         elections=run.controller.changes,
-        leadership_changes=sum(max(0, len(log.sessions) - 1) for log in stored.logs.values()),
-        events=sum(len(log.events) for log in stored.logs.values()),
-        checkpoints=sum(map(len, stored.checkpoints.values())),
+        leadership_changes=sum(max(0, len(log.sessions) - 1) for log in logs.values()),
+        events=sum(len(log.events) for log in logs.values()),
+        checkpoints=len(record.checkpoints),
         faults=fault_rows(history, strikes, ended_ns),
         well_after_s=run.well_after_s,
-        checking_s=(run.now_ns() - ended_ns) / 1e9,
+        checking_s=(run.now_ns() - began_ns) / 1e9,
     )
 
 
@@ -137,15 +179,15 @@ def _of_the_run(run: LiveRun) -> list[Violation]:
 async def stored_by(settings: ServiceSettings, tips: Sequence[TopicIdPartition]) -> Stored:
     """Every partition's log and checkpoint, straight from the store."""
     backend = await settings.connector().backend(read_only=True)
-    stored = Stored({}, {}, [])
+    stored = Stored([], [], [])
     try:
         for tip in tips:
-            key = PartitionKey.of(tip)
             try:
                 # The checkpoint first: a service that still runs only adds to the log.
-                stored.checkpoints[key] = await _checkpoint(settings, backend, tip)
-                stored.logs[key] = await _log(settings, backend, tip)
+                stored.checkpoints.extend(await _checkpoint(settings, backend, tip))
+                stored.logs.append(await _log(settings, backend, tip))
             except DataError as error:
+                key = PartitionKey.of(tip)
                 stored.damage.append(Violation(type(error).__name__, key, str(error)))
     finally:
         await backend.close()
@@ -154,16 +196,15 @@ async def stored_by(settings: ServiceSettings, tips: Sequence[TopicIdPartition])
 
 async def _log(
     settings: ServiceSettings, backend: MetadataStorageBackend, tip: TopicIdPartition
-) -> FinalLog:
+) -> RecordedLog:
     keys = settings.connector().key_factory(settings.cluster_id)
     batches = EventLog(backend, keys, tip).batches()
-    read = [LoggedBatch(one.number, one.value) async for one in batches]
-    return decode_log(settings.serde(), settings.cluster_id, tip, read)
+    return RecordedLog(tip, [LoggedBatch(one.number, one.value) async for one in batches])
 
 
 async def _checkpoint(
     settings: ServiceSettings, backend: MetadataStorageBackend, tip: TopicIdPartition
-) -> list[tuple[int, bytes]]:
+) -> list[RecordedCheckpoint]:
     """Position and digest of the checkpoint that stands, if one does."""
     keys = settings.connector().key_factory(settings.cluster_id)
     store = CheckpointStore(backend, keys, settings.serde(), tip)
@@ -171,28 +212,49 @@ async def _checkpoint(
     if stored is None:
         return []
     state = await store.load(stored, store.parse_partition(stored))
-    return [(state.next_position - 1, state.digest())]
+    position, digest = state.next_position - 1, state.digest()
+    return [RecordedCheckpoint(PartitionKey.of(tip), position, digest)]
 
 
 # How long faults hurt.
 
 
 def fault_rows(history: History, strikes: Sequence[Strike], ended_ns: int) -> list[FaultRow]:
-    """Per fault, how often it struck and the gaps it made."""
+    """Per fault, how often it struck, the gaps it made, and how calls fared meanwhile."""
     written = defaultdict[PartitionKey, list[int]](list)
     for op in history.operations:
         if op.kind == WRITE and op.outcome == OK and op.completed is not None:
             written[op.key].append(op.completed)
     for times in written.values():
         times.sort()
-    gaps = defaultdict[str, list[float]](list)
+    by_fault = defaultdict[str, list[Strike]](list)
     for strike in strikes:
-        longest = max((gap(times, strike, ended_ns) for times in written.values()), default=0)
-        gaps[strike.fault].append(longest / 1e9)
-    return [
-        FaultRow(fault, len(found), median(found), max(found))
-        for fault, found in sorted(gaps.items())
-    ]
+        by_fault[strike.fault].append(strike)
+    rows = []
+    for fault, same in sorted(by_fault.items()):
+        gaps = [
+            max((gap(times, one, ended_ns) for times in written.values()), default=0) / 1e9
+            for one in same
+        ]
+        met = [op for op in history.operations if any(_meets(op, one) for one in same)]
+        rows.append(FaultRow(fault, len(same), median(gaps), max(gaps), fared(met)))
+    return rows
+
+
+def fared(operations: Sequence[Operation]) -> Fared:
+    ok = sum(op.outcome == OK for op in operations)
+    return Fared(len(operations), ok, ok + sum(op.error in REFUSALS for op in operations))
+
+
+def calls_between(history: History, strikes: Sequence[Strike]) -> list[Operation]:
+    """The calls that met none of `strikes`."""
+    return [op for op in history.operations if not any(_meets(op, one) for one in strikes)]
+
+
+def _meets(op: Operation, strike: Strike) -> bool:
+    """Whether the call was under way at some time of the strike."""
+    is_over = op.completed is not None and op.completed < strike.began_ns
+    return not is_over and op.invoked <= strike.ended_ns
 
 
 def gap(written: Sequence[int], strike: Strike, ended_ns: int) -> int:

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from tierledger.actors.ray_service import connect
 from tierledger.simulation.checkers import Minimums
-from tierledger.simulation.history import write_history
 from tierledger.simulation.live.chaos_faults import Chaos
 from tierledger.simulation.live.postgres_server import PostgresServer
 from tierledger.simulation.live.ray_faults import LiveService
 from tierledger.simulation.live.run import LivePlan, LiveRun
-from tierledger.simulation.live.verdict import LiveVerdict, judge
+from tierledger.simulation.live.verdict import LiveVerdict, recorded, verdict_of
+from tierledger.simulation.record_file import write_record
 
 OK_WRITES_MIN = 10
 """Of a few seconds; there are usually some hundreds."""
@@ -44,9 +44,10 @@ async def struck(target: Target, faults: Sequence[str], seed: int) -> tuple[Live
     finally:
         await run.stop()
     minimums = Minimums(OK_WRITES_MIN, 1, 1, len(faults), frozenset(faults))
-    verdict = await judge(run, chaos.strikes, minimums)
+    record = await recorded(run, f"{faults}, seed {seed}", minimums)
+    verdict = verdict_of(run, record, chaos.strikes)
     history = target.folder / f"{seed}.jsonl"
-    write_history(history, run.recorder.history())
+    write_record(history, record)
     found = [f"{one.checker}: {one.message}" for one in verdict.violations]
     assert found == [], f"the history is in {history}"
     return verdict, chaos

@@ -16,12 +16,13 @@ from tests.chaos.writer import Writer
 from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.messages import Query
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.simulation.checkers import Minimums, check
+from tierledger.simulation.checkers import Minimums
 from tierledger.simulation.live.chaos_faults import ALWAYS, POSTGRES, SQLITE
 from tierledger.simulation.live.chaos_postgres import freeze_in_commit, statements_since
 from tierledger.simulation.live.processes import is_running
 from tierledger.simulation.live.ray_faults import HostFacts
 from tierledger.simulation.live.verdict import stored_by
+from tierledger.simulation.record import Record, RecordSettings, judged
 
 pytestmark = [pytest.mark.chaos, pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
 
@@ -128,18 +129,22 @@ async def test_a_zombie_changes_nothing(target: Target, writer: Writer) -> None:
     assert not is_running(host.pid)
 
     stored = await stored_by(target.service.settings, writer.tips)
-    assert stored.damage == []
     key = PartitionKey.of(tip)
-    assert stored.checkpoints[key], "a thousand events make a checkpoint"
-    found = check(
+    assert key in {one.key for one in stored.checkpoints}, "a thousand events make a checkpoint"
+    record = Record(
+        RecordSettings(
+            target.service.settings.cluster_id,
+            check_every=500,
+            minimums=Minimums(ok_writes=2 * len(AFTER), ok_reads=1, leadership_changes=1),
+        ),
         writer.recorder.history(),
         stored.logs,
-        checkpoints=stored.checkpoints,
-        check_every=500,
-        minimums=Minimums(ok_writes=2 * len(AFTER), ok_reads=1, leadership_changes=1),
+        stored.checkpoints,
+        stored.damage,
     )
+    found, logs = judged(record)
     assert found == []
-    assert stored.logs[key].end + 1 >= 2 * AFTER.stop
+    assert logs[key].end + 1 >= 2 * AFTER.stop
 
 
 async def wrote_late(target: Target, host: HostFacts, since: float) -> None:

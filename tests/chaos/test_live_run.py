@@ -10,10 +10,20 @@ from tierledger.actors.calls import PartitionKey
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.local_service import LocalService
 from tierledger.actors.wall_clock import WallClock
+from tierledger.events.errors import CustomMetadataSizeLimitExceeded, Fenced, NotLeader
 from tierledger.simulation.checkers import Minimums
 from tierledger.simulation.history import WRITE, History, Recorder
 from tierledger.simulation.live.run import LiveRun
-from tierledger.simulation.live.verdict import Strike, fault_rows, gap, judge
+from tierledger.simulation.live.verdict import (
+    LiveVerdict,
+    Strike,
+    calls_between,
+    fared,
+    fault_rows,
+    gap,
+    recorded,
+    verdict_of,
+)
 
 pytestmark = pytest.mark.chaos
 
@@ -29,6 +39,10 @@ def history_of(*writes: tuple[int, float]) -> History:
         now = int(at * SECOND)
         recorder.ok(number, 0)
     return recorder.history()
+
+
+async def judged(run: LiveRun, minimums: Minimums | None = None) -> LiveVerdict:
+    return verdict_of(run, await recorded(run, "a test", minimums))
 
 
 @pytest.fixture
@@ -55,7 +69,7 @@ async def run(tmp_path: Path) -> LiveRun:
 
 async def test_a_run_on_a_sound_service_finds_nothing_and_would_notice(run: LiveRun) -> None:
     minimums = Minimums(20, 5, 2, 1, frozenset({"killed"}))
-    verdict = await judge(run, minimums=minimums)
+    verdict = await judged(run, minimums)
 
     assert verdict.violations == []
     assert verdict.well_after_s is not None
@@ -64,7 +78,7 @@ async def test_a_run_on_a_sound_service_finds_nothing_and_would_notice(run: Live
 
     # The same calls beside logs of nobody: what was acknowledged is not there.
     run.settings = ServiceSettings("another cluster", run.settings.storage)
-    checkers = {one.checker for one in (await judge(run)).violations}
+    checkers = {one.checker for one in (await judged(run)).violations}
     assert {"lost_write", "check_fold"} & checkers, checkers
 
 
@@ -74,7 +88,7 @@ async def test_a_service_that_stays_away_and_an_error_of_nobodys_are_violations(
     run.well_after_s = None
     run.failures.append(KeyError("broker"))
 
-    checkers = [one.checker for one in (await judge(run)).violations]
+    checkers = [one.checker for one in (await judged(run)).violations]
 
     assert checkers == ["unforeseen_failure", "liveness"]
 
@@ -97,4 +111,28 @@ def test_a_strikes_gap_is_that_of_the_partition_it_hurt_most() -> None:
 
     (row,) = fault_rows(history, strikes, ended_ns=10 * SECOND)
 
-    assert row == ("kill", 2, 8.0, 8.0)
+    assert row[:4] == ("kill", 2, 8.0, 8.0)
+
+
+def test_calls_count_for_the_strikes_that_they_met() -> None:
+    history = history_of((0, 1), (1, 2), (0, 3), (1, 4), (0, 5))
+    strikes = [
+        Strike("kill", "host-0", 2 * SECOND + 1, 3 * SECOND - 1),
+        Strike("freeze", "host-1", 2 * SECOND + 1, 4 * SECOND - 1),
+    ]
+
+    freeze, kill = fault_rows(history, strikes, ended_ns=10 * SECOND)
+    calm = calls_between(history, strikes)
+
+    # Each call began when the one before it ended.
+    assert (kill.fared.calls, freeze.fared.calls, len(calm)) == (1, 2, 3)
+    assert kill.fared.ok_share == 1
+
+
+def test_a_refusal_that_the_rules_demand_is_an_answer() -> None:
+    recorder = Recorder(lambda: 0)
+    for error in (Fenced("x"), CustomMetadataSizeLimitExceeded("x"), NotLeader("x")):
+        recorder.failed(recorder.begin("broker", WRITE, PartitionKey(bytes(16), 0)), error)
+    recorder.ok(recorder.begin("broker", WRITE, PartitionKey(bytes(16), 0)), 0)
+
+    assert fared(recorder.history().operations) == (4, 1, 3)

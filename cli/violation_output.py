@@ -1,0 +1,28 @@
+"""Violations as people and programs read them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierledger.cli.output import escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tierledger.simulation.checkers_violation import Violation
+
+
+def print_violations(violations: Iterable[Violation]) -> None:
+    """A line for each."""
+    for one in violations:
+        where = "" if one.key is None else f"partition {one.key.partition}: "
+        print(escaped(f"FAILED  {one.checker}: {where}{one.message}"))
+
+
+def violation_as_json(violation: Violation) -> dict[str, object]:
+    return {
+        "checker": violation.checker,
+        "partition": None if violation.key is None else violation.key.partition,
+        "message": violation.message,
+        "operations": list(violation.operations),
+    }

@@ -1,0 +1,426 @@
+"""A broker and its client on virtual time: announcements, calls with retries, what it has seen.
+
+What `AsyncRemoteLogMetadataManager`, `Roles` and `Router` are in the service.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.coordinator_events import Announcement
+from tierledger.events import commands as cmd
+from tierledger.events.errors import (
+    DataError,
+    Fenced,
+    NotReady,
+    OutcomeUnknown,
+    RemoteStorageError,
+    RetryableError,
+)
+from tierledger.events.log_events import Origin
+from tierledger.simulation.history import INFO, READ, WRITE, digest_of, outcome_of
+from tierledger.simulation.machines.clockwork import MS, S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tierledger.actors.coordinator_events import LeaderItem, Route
+    from tierledger.actors.messages import Query
+    from tierledger.events.kafka_codec import KafkaValue
+    from tierledger.simulation.machines.clockwork import Life
+    from tierledger.simulation.machines.world import World
+
+ATTEMPT = 400 * MS
+"""After which a client gives up on an answer and asks again."""
+
+DEADLINE = 2 * S
+"""After which it gives up on a call."""
+
+PAUSES = (10 * MS, 20 * MS, 50 * MS, 100 * MS, 200 * MS)
+
+Then = "Callable[[RemoteStorageError | None], None]"
+
+
+class Op:
+    """One call under way."""
+
+    __slots__ = (
+        "attempt", "attempts", "command", "deadline", "doubt", "is_done", "lane", "number",
+        "partition", "position_min", "query", "role", "then",
+    )  # fmt: skip
+
+    def __init__(self, partition: int, number: int, deadline: int, lane: Lane) -> None:
+        self.partition = partition
+        self.number = number
+        self.deadline = deadline
+        self.lane = lane
+        self.role = LEADER
+        self.command: cmd.Command | None = None
+        self.query: Query | None = None
+        self.position_min = -1
+        self.attempt = 0
+        self.attempts = 0
+        self.doubt: OutcomeUnknown | None = None
+        self.is_done = False
+        self.then: Any = None
+
+
+class Lane:
+    """One process of the history: one call after the other, a new name after each doubt."""
+
+    __slots__ = ("is_busy", "lives", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lives = 0
+        self.is_busy = False
+
+    @property
+    def process(self) -> str:
+        return f"{self.name}.{self.lives}"
+
+
+class Asked:
+    """A request to the coordinator under way."""
+
+    __slots__ = ("ask", "deadline", "then", "token")
+
+    def __init__(self, ask: Callable[[int], None], then: Any, deadline: int) -> None:  # noqa: ANN401
+        self.ask = ask
+        self.then = then
+        self.deadline = deadline
+        self.token = 0
+
+
+class BrokerNode:
+    """One life of one broker."""
+
+    def __init__(self, world: World, life: Life, broker_id: int) -> None:
+        self.world = world
+        self.life = life
+        self.broker_id = broker_id
+        self.is_fenced = False
+        self.claims: dict[int, tuple[str, cmd.Claim]] = {}
+        """Per partition the role and the claim that are in force."""
+        self.led: dict[int, int] = {}
+        """What this broker believes to lead, with the leader epoch it was told."""
+        self.seen: dict[int, int] = {}
+        self._clock, self._wires = world.clock, world.wires
+        self._mark = world.recording.mark
+        self._incarnation: int | None = None
+        self._announcements = 0
+        self._told: deque[tuple[Any, ...]] = deque()
+        self._is_announcing = True
+        self._routes: dict[int, Route] = {}
+        self._asked: dict[int, Asked] = {}
+        self._tokens = 0
+        self._requests = 0
+        self._lanes: dict[tuple[int, int, str], Lane] = {}
+
+    # Registering and announcing, one after the other.
+
+    def start(self) -> None:
+        self._coordinate(self._ask_register, self._registered)
+
+    def _ask_register(self, token: int) -> None:
+        node = self.world.coordinator_node()
+        self._wires.send(self.life, node.life, node.take_register, self, token, self.broker_id)
+
+    def _registered(self, result: Any) -> None:  # noqa: ANN401
+        if isinstance(result, RemoteStorageError):
+            self._clock.after(200 * MS, self.life, self.start)
+            return
+        self._incarnation = result
+        self._is_announcing = False
+        self._announce_next()
+
+    def told(
+        self,
+        leads: dict[int, int],
+        follows: list[int],
+        stops: list[int],
+        says_epochs: bool,
+    ) -> None:
+        """The controller's word arrives."""
+        for number in (*follows, *stops):
+            self.led.pop(number, None)
+        if self.is_fenced:
+            return
+        if leads or follows:
+            self._told.append((leads, follows, [], says_epochs))
+        if stops:
+            self._told.append(({}, [], stops, says_epochs))
+        if not self._is_announcing:
+            self._announce_next()
+
+    def _announce_next(self) -> None:
+        if not self._told or self._is_announcing:
+            return
+        assert self._incarnation is not None, "it announces after it has registered"
+        self._is_announcing = True
+        leads, follows, stops, says_epochs = told = self._told.popleft()
+        self._announcements += 1
+        items = self.world.items
+        leaders: list[LeaderItem] = [
+            (*items[number], epoch if says_epochs else None, None)
+            for number, epoch in leads.items()
+        ]
+        announcement = Announcement(
+            self.broker_id,
+            self._incarnation,
+            self._announcements,
+            tuple(leaders),
+            tuple(items[number] for number in follows),
+            tuple(items[number] for number in stops),
+        )
+
+        def ask(token: int) -> None:
+            node = self.world.coordinator_node()
+            self._wires.send(
+                self.life, node.life, node.take_announce, self, token, announcement
+            )
+
+        self._coordinate(ask, lambda result: self._announced(result, told))
+
+    def _announced(self, result: Any, told: tuple[Any, ...]) -> None:  # noqa: ANN401
+        if isinstance(result, Fenced):
+            self.is_fenced = True
+            self._mark("broker fenced by its own later life")
+            self.world.broker_fenced(self)
+            return
+        leads, follows, stops, _ = told
+        if isinstance(result, RemoteStorageError):
+            self._mark("announcement failed")
+            self._lead(leads)
+            self._announce_done()
+            return
+        for number in stops:
+            self.claims.pop(number, None)
+        numbers = [*leads, *follows]
+        if not numbers:
+            self._announce_done()
+            return
+        self._coordinate(
+            lambda token: self._ask_route(token, numbers),
+            lambda routes: self._routed(routes, numbers, leads),
+        )
+
+    def _routed(self, routes: Any, numbers: list[int], leads: dict[int, int]) -> None:  # noqa: ANN401
+        if not isinstance(routes, RemoteStorageError):
+            for number, route in zip(numbers, routes, strict=True):
+                for role, claims in ((LEADER, (route.leader,)), (FOLLOWER, route.followers)):
+                    for claim in claims:
+                        if claim is not None and claim.broker_id == self.broker_id:
+                            self.claims[number] = (role, claim)
+        self._lead(leads)
+        self._announce_done()
+
+    def _lead(self, leads: dict[int, int]) -> None:
+        for number, epoch in leads.items():
+            self.led[number] = epoch
+
+    def _announce_done(self) -> None:
+        self._is_announcing = False
+        self._announce_next()
+
+    # The coordinator.
+
+    def _coordinate(self, ask: Callable[[int], None], then: Any) -> None:  # noqa: ANN401
+        asked = Asked(ask, then, self._clock.now + 2 * DEADLINE)
+        self._ask(asked)
+
+    def _ask(self, asked: Asked) -> None:
+        self._tokens += 1
+        asked.token = self._tokens
+        self._asked[asked.token] = asked
+        asked.ask(asked.token)
+        self._clock.after(ATTEMPT, self.life, self._ask_again, asked, asked.token)
+
+    def _ask_again(self, asked: Asked, token: int) -> None:
+        if self._asked.pop(token, None) is None:
+            return
+        if self._clock.now > asked.deadline:
+            asked.then(OutcomeUnknown("the coordinator did not answer"))
+        else:
+            self._mark("coordinator asked again")
+            self._ask(asked)
+
+    def coordinated(self, token: int, result: object) -> None:
+        """The coordinator's answer."""
+        asked = self._asked.pop(token, None)
+        if asked is None:
+            return
+        if isinstance(result, RetryableError | OutcomeUnknown):
+            if self._clock.now <= asked.deadline:
+                self._clock.after(PAUSES[2], self.life, self._ask, asked)
+                return
+        asked.then(result)
+
+    def _ask_route(self, token: int, numbers: list[int]) -> None:
+        node = self.world.coordinator_node()
+        self._wires.send(self.life, node.life, node.take_route, self, token, tuple(numbers))
+
+    # Calls.
+
+    def lane(self, partition: int, number: int, what: str) -> Lane:
+        lane = self._lanes.get((partition, number, what))
+        if lane is None:
+            lane = Lane(f"{self.life.name}/{partition}/{what}{number}")
+            self._lanes[partition, number, what] = lane
+        return lane
+
+    def claim_to_lead(self, partition: int) -> cmd.Claim | None:
+        role, claim = self.claims.get(partition, (None, None))
+        return claim if role == LEADER else None
+
+    def request_id(self) -> bytes:
+        self._requests += 1
+        return b"%d.%d.%d" % (self.broker_id, self.life.number, self._requests)
+
+    def write(
+        self,
+        partition: int,
+        lane: Lane,
+        make: Callable[[cmd.Claim, Origin], cmd.Command],
+        what: str,
+        wanted: KafkaValue,
+        then: Any,  # noqa: ANN401
+    ) -> None:
+        """Make a write; `then` hears the error it ended with, if any."""
+        claim = self.claim_to_lead(partition)
+        if claim is None:
+            return
+        request = self.request_id()
+        world = self.world
+        number = world.recorder.begin(
+            lane.process, WRITE, world.keys_of[partition],
+            claim=claim, request=request, what=what, wanted=wanted,
+        )  # fmt: skip
+        op = Op(partition, number, self._clock.now + DEADLINE, lane)
+        op.command = make(claim, Origin(self.broker_id, request))
+        op.then = then
+        lane.is_busy = True
+        self._attempt(op)
+
+    def read(self, partition: int, lane: Lane, role: str, query: Query, then: Any) -> None:  # noqa: ANN401
+        """Ask; `then` hears the error it ended with, if any."""
+        world = self.world
+        number = world.recorder.begin(
+            lane.process, READ, world.keys_of[partition],
+            role=role, what=query.kind, query=query,
+        )  # fmt: skip
+        op = Op(partition, number, self._clock.now + DEADLINE, lane)
+        op.role, op.query, op.then = role, query, then
+        op.position_min = self.seen.get(partition, -1)
+        lane.is_busy = True
+        self._attempt(op)
+
+    def _attempt(self, op: Op) -> None:
+        if op.is_done:
+            return
+        route = self._routes.get(op.partition)
+        if route is None:
+            numbers = [op.partition]
+            self._coordinate_once(op, numbers)
+            return
+        address = route.leader_host if op.role == LEADER else route.follower_host
+        role = op.role
+        if address is None and route.leader_host is not None:
+            address, role = route.leader_host, LEADER
+        if address is None:
+            self._failed(op, NotReady("served nowhere at the moment"))
+            return
+        host = self.world.host_at(address)
+        op.attempt += 1
+        if host is None:
+            self._failed(op, OutcomeUnknown(f"{address} is gone"))
+            return
+        if op.command is not None:
+            self._wires.send(
+                self.life, host.life, host.take_command,
+                self, op, op.attempt, op.partition, op.command,
+            )  # fmt: skip
+        else:
+            self._wires.send(
+                self.life, host.life, host.take_query,
+                self, op, op.attempt, op.partition, role, op.query, op.position_min,
+            )  # fmt: skip
+        self._clock.after(ATTEMPT, self.life, self._unanswered, op, op.attempt)
+
+    def _coordinate_once(self, op: Op, numbers: list[int]) -> None:
+        def then(routes: Any) -> None:  # noqa: ANN401
+            if op.is_done:
+                return
+            if isinstance(routes, RemoteStorageError):
+                self._failed(op, NotReady(str(routes)))
+            else:
+                self._routes[op.partition] = routes[0]
+                self._attempt(op)
+
+        asked = Asked(lambda token: self._ask_route(token, numbers), then, op.deadline)
+        self._ask(asked)
+
+    def _unanswered(self, op: Op, attempt: int) -> None:
+        if not op.is_done and op.attempt == attempt:
+            self._failed(op, OutcomeUnknown("no answer"))
+
+    def host_gone(self, op: Op, attempt: int) -> None:
+        """The process that was asked has ended."""
+        self._unanswered(op, attempt)
+
+    def answered(self, op: Op, attempt: int, value: Any) -> None:  # noqa: ANN401
+        """A host's answer to an attempt; late ones are of no use any more."""
+        if op.is_done or attempt != op.attempt:
+            self._mark("answer came too late")
+            return
+        if isinstance(value, RemoteStorageError):
+            self._failed(op, value)
+        else:
+            self._succeed(op, value)
+
+    def _succeed(self, op: Op, value: Any) -> None:  # noqa: ANN401
+        recorder = self.world.recorder
+        if op.query is None:
+            position = value
+            recorder.ok(op.number, position, b"")
+            if op.doubt is not None:
+                self._mark("write succeeded after a doubt")
+        else:
+            position = value.position
+            digest = digest_of(value.value, op.query)
+            recorder.ok(op.number, position, digest, stale=value.stale)
+            if value.stale:
+                self._mark("stale answer, said to be stale")
+        if position > self.seen.get(op.partition, -1):
+            self.seen[op.partition] = position
+        self._end(op, None)
+
+    def _failed(self, op: Op, error: RemoteStorageError) -> None:
+        """Try again, or end the call: see `Router`."""
+        if isinstance(error, OutcomeUnknown):
+            op.doubt = error
+        if isinstance(error, RetryableError | OutcomeUnknown):
+            self._routes.pop(op.partition, None)
+            op.attempt += 1  # Whatever still comes of the last attempt comes too late.
+            pause = PAUSES[min(op.attempts, len(PAUSES) - 1)]
+            op.attempts += 1
+            if self._clock.now + pause <= op.deadline:
+                self._clock.after(pause, self.life, self._attempt, op)
+                return
+            error = op.doubt or error
+        elif isinstance(error, Fenced | DataError):
+            error = op.doubt or error
+        if op.query is not None and isinstance(error, OutcomeUnknown):
+            error = NotReady(str(error))
+        self.world.recorder.failed(op.number, error)
+        if op.query is None and outcome_of(error) == INFO:
+            op.lane.lives += 1  # Nobody knows whether that call still goes on.
+            self._mark("write ended in doubt")
+        self._end(op, error)
+
+    def _end(self, op: Op, error: RemoteStorageError | None) -> None:
+        op.is_done = True
+        op.lane.is_busy = False
+        op.then(error)

@@ -1,0 +1,84 @@
+"""Virtual time for state machines: a heap of calls, each of which belongs to a process's life.
+
+A call is one step: a life can be paused (its calls are held) or ended (they are dropped)
+between any two. Calls of one instant run first come, first served.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MS = 1000
+"""A clockwork counts microseconds."""
+
+S = 1_000_000
+
+
+class Life:
+    """One process from its start to its end."""
+
+    __slots__ = ("held", "is_cut_off", "is_dead", "is_paused", "name", "number", "sent", "site")
+
+    def __init__(self, site: str, number: int) -> None:
+        self.site = site
+        """Whose life it is; the next process in its place has the same."""
+        self.number = number
+        self.name = f"{site}/{number}"
+        self.is_dead = False
+        self.is_paused = False
+        self.is_cut_off = False
+        """Believed dead by everybody: no call reaches it, but its own go out."""
+        self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self.sent = 0
+
+    @property
+    def is_reachable(self) -> bool:
+        return not (self.is_dead or self.is_cut_off)
+
+
+class Clockwork:
+    """Runs calls in order of their time."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.steps = 0
+        self.is_stopped = False
+        self.heap: list[tuple[int, int, Life | None, Callable[..., None], tuple[Any, ...]]] = []
+        self._count = 0
+
+    def at(self, when: int, life: Life | None, call: Callable[..., None], *args: Any) -> None:  # noqa: ANN401
+        """Have `call` made at `when` (us), as a step of `life`, or the world's own."""
+        self._count += 1
+        heappush(self.heap, (when, self._count, life, call, args))
+
+    def after(self, delay: int, life: Life | None, call: Callable[..., None], *args: Any) -> None:  # noqa: ANN401
+        self._count += 1
+        heappush(self.heap, (self.now + delay, self._count, life, call, args))
+
+    def run(self, until: int) -> None:
+        """Run until that time, until `is_stopped`, or until nothing is left to do."""
+        heap = self.heap
+        self.is_stopped = False
+        steps = 0
+        while heap and heap[0][0] <= until and not self.is_stopped:
+            self.now, _, life, call, args = heappop(heap)
+            if life is not None and (life.is_dead or life.is_paused):
+                if not life.is_dead:
+                    life.held.append((call, args))
+                continue
+            steps += 1
+            call(*args)
+        self.steps += steps
+        if not self.is_stopped:
+            self.now = max(self.now, until)
+
+    def resume(self, life: Life) -> None:
+        """Let `life` go on as if no time had passed: what fell due runs now, in order."""
+        life.is_paused = False
+        held, life.held = life.held, []
+        for call, args in held:
+            self.at(self.now, life, call, *args)

@@ -1,0 +1,148 @@
+"""Kafka's controller: the truth about leaders, and the mouth that tells it, late and unordered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierledger.events.commands import LeaderVerdict
+from tierledger.simulation.machines.clockwork import MS, S
+from tierledger.simulation.machines.strikes import copy_once
+
+if TYPE_CHECKING:
+    from tierledger.simulation.machines.world import World
+
+REPEAT = 2 * S
+"""How often brokers are told again what they know: every change of an ISR does that."""
+
+LOOK = 100 * MS
+
+
+class Controller:
+    """Who leads which partition, and who replicates it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.leader: dict[int, int] = {}
+        self.epoch: dict[int, int] = {}
+        self.replicas: dict[int, list[int]] = {}
+        self.changes = 0
+        self.deletions: dict[int, int] = {}
+        """How many steps of a partition's deletion have succeeded."""
+        self._healed_at = 0
+
+    def start(self) -> None:
+        """Make first leaders, and repeat what holds from time to time."""
+        scenario = self.world.scenario
+        ids = list(range(1, scenario.brokers + 1))
+        for number in range(scenario.partitions):
+            turn = (scenario.seed + number) % len(ids)
+            self.replicas[number] = ids[turn:] + ids[:turn]
+            self.leader[number] = self.replicas[number][0]
+            self.epoch[number] = 0
+        for broker_id in ids:
+            self.tell(broker_id, MS)
+        self._repeat()
+
+    def verdict(self, number: int) -> LeaderVerdict:
+        return LeaderVerdict(self.leader[number], self.epoch[number])
+
+    def elect(self, number: int, pick: int, delays: tuple[int, int], *, clean: bool) -> None:
+        """Another replica leads, in the next leader epoch; both hear of it after a while."""
+        former = self.leader[number]
+        others = [one for one in self.replicas[number] if one != former] or [former]
+        self.leader[number] = others[pick % len(others)]
+        self.epoch[number] += 1
+        self.changes += 1
+        world = self.world
+        world.recording.event("elected", number, self.leader[number])
+        world.recording.moment(
+            f"broker-{self.leader[number]}", "elect", "", self.epoch[number], number
+        )
+        world.recorder.note(
+            world.clock.now * 1000, f"broker-{self.leader[number]}", "leader elected",
+            world.keys_of[number],
+        )  # fmt: skip
+        if not clean:
+            world.recording.mark("unclean election")
+            world.recorder.note(world.clock.now * 1000, "controller", "unclean", None)
+        self.tell(self.leader[number], delays[0], (number,))
+        if former != self.leader[number]:
+            self.tell(former, delays[1], (number,))
+
+    def move(self, number: int, pick: int, back: int) -> None:
+        """A replica that does not lead leaves its broker, and returns after a while."""
+        others = [one for one in self.replicas[number] if one != self.leader[number]]
+        if not others:
+            return
+        leaving = others[pick % len(others)]
+        self.replicas[number].remove(leaving)
+        self.world.recording.mark("replica moved away")
+        self.tell(leaving, 5 * MS, (number,))
+        self.world.clock.after(back, None, self._return, number, leaving)
+
+    def _return(self, number: int, broker_id: int) -> None:
+        if broker_id not in self.replicas[number]:
+            self.replicas[number].append(broker_id)
+            self.tell(broker_id, 5 * MS, (number,))
+
+    def _repeat(self) -> None:
+        for broker_id in range(1, self.world.scenario.brokers + 1):
+            self.tell(broker_id, 3 * MS)
+        self.world.clock.after(REPEAT, None, self._repeat)
+
+    def tell(self, broker_id: int, delay: int, numbers: tuple[int, ...] | None = None) -> None:
+        """Say what holds now; it arrives after `delay`, perhaps behind what is said later."""
+        leads: dict[int, int] = {}
+        follows: list[int] = []
+        stops: list[int] = []
+        for number in range(self.world.scenario.partitions) if numbers is None else numbers:
+            if self.leader[number] == broker_id:
+                leads[number] = self.epoch[number]
+            elif broker_id in self.replicas[number]:
+                follows.append(number)
+            else:
+                stops.append(number)
+        broker = self.world.brokers.get(broker_id)
+        if broker is not None:
+            says = self._says_epochs(broker_id)
+            self.world.clock.after(
+                delay, broker.life, broker.told, leads, follows, stops, says
+            )
+
+    def _says_epochs(self, broker_id: int) -> bool:
+        share = self.world.scenario.known_epochs
+        return (self.world.clock.now // MS * 31 + broker_id * 7) % 100 < share
+
+    # After healing.
+
+    def heal(self) -> None:
+        """Tell everybody, and let true leaders write until each has succeeded."""
+        self._healed_at = self.world.clock.now
+        for broker_id in range(1, self.world.scenario.brokers + 1):
+            self.tell(broker_id, MS)
+        self._look()
+
+    def _look(self) -> None:
+        world = self.world
+        waiting = [
+            number for number in range(world.scenario.partitions) if not self._is_well(number)
+        ]
+        if not waiting:
+            world.is_well = True
+            world.recording.event("well")
+            world.clock.is_stopped = True
+            return
+        for number in waiting:
+            broker = world.brokers[self.leader[number]]
+            if not broker.life.is_dead:
+                world.clock.at(
+                    world.clock.now, broker.life, copy_once, world, broker, number, 9, 0
+                )
+        world.clock.after(LOOK, None, self._look)
+
+    def _is_well(self, number: int) -> bool:
+        """Whether the true leader has had a write acknowledged since; damage is for people."""
+        if number in self.world.damaged:
+            return True
+        written = self.world.written.get((self.leader[number], number), -1)
+        return written >= self._healed_at

@@ -1,0 +1,387 @@
+"""A coordinator on virtual time: its own log, the rules of `actors.coordinator`, and hosts.
+
+What `CoordinatorService`, `CoordinatorLog` and `Fleet` are in the service, without their tasks:
+one request after the other is decided, stored, and told to whom it concerns.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors import coordinator as rules
+from tierledger.actors import coordinator_placement as placement
+from tierledger.actors.calls import PartitionKey
+from tierledger.actors.coordinator_events import COORDINATOR_CODEC
+from tierledger.actors.coordinator_state import CoordinatorState
+from tierledger.actors.refusals import Refusal, leader_refused
+from tierledger.events.errors import OutcomeUnknown, RemoteStorageError
+from tierledger.events.event_codec import chain, genesis
+from tierledger.events.log_events import Event
+from tierledger.simulation.machines.clockwork import MS, S
+from tierledger.simulation.machines.medium import COORDINATOR
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tierledger.actors.coordinator import HostWork
+    from tierledger.actors.coordinator_events import Announcement, CoordinatorBody
+    from tierledger.simulation.machines.broker_node import BrokerNode
+    from tierledger.simulation.machines.clockwork import Life
+    from tierledger.simulation.machines.host_node import HostNode
+    from tierledger.simulation.machines.world import World
+
+RETRY = 50 * MS
+TELL_AGAIN = 300 * MS
+DOUBT = 5 * S
+"""How long the slot of an append without an answer is looked at before its caller hears so."""
+
+BATCHES_PER_READ = 500
+
+
+class Request:
+    """Something to decide on, and who hears of it."""
+
+    __slots__ = ("decide", "done", "doubt_until", "value")
+
+    def __init__(
+        self,
+        decide: Callable[[CoordinatorState], list[CoordinatorBody]],
+        done: Callable[[RemoteStorageError | None], None] | None = None,
+    ) -> None:
+        self.decide = decide
+        self.done = done
+        self.value = b""
+        self.doubt_until = 0
+        """When its caller hears that nobody knows; 0 as long as no append went unanswered."""
+
+
+class CoordinatorNode:
+    """One life of the coordinator. Any number of them may live at a time."""
+
+    def __init__(self, world: World, life: Life) -> None:
+        self.world = world
+        self.life = life
+        self.state = CoordinatorState(genesis(world.cluster_id, b"coordinator", 0))
+        self.running: dict[str, HostNode] = {}
+        self._clock, self._medium, self._wires = world.clock, world.medium, world.wires
+        self._mark = world.recording.mark
+        self._serde = world.serde
+        self._next_batch = 0
+        self._is_busy = True
+        self._is_started = False
+        self._queue: deque[Request] = deque()
+        self._works: list[HostWork] = []
+        self._untold: dict[str, deque[HostWork]] = {}
+        self._told = 0
+        self._telling: dict[str, int] = {}
+        self._starting: set[str] = set()
+
+    def start(self) -> None:
+        """Read the log, and let everybody take up what they had."""
+        self._read_on(None)
+
+    # Requests.
+
+    def take_register(self, caller: BrokerNode, token: int, broker_id: int) -> None:
+        """A new incarnation for a broker."""
+        given: list[int] = []
+
+        def decide(state: CoordinatorState) -> list[CoordinatorBody]:
+            given[:] = [state.incarnations.get(broker_id, 0) + 1]
+            return rules.register(state, broker_id)
+
+        def done(error: RemoteStorageError | None) -> None:
+            self._answer(caller, token, error or given[0])
+
+        self._put(Request(decide, done))
+
+    def take_announce(self, caller: BrokerNode, token: int, given: Announcement) -> None:
+        """A broker's word on what it leads and follows."""
+        self._put(
+            Request(
+                lambda state: rules.announce(state, given),
+                lambda error: self._answer(caller, token, error),
+            )
+        )
+
+    def take_route(self, caller: BrokerNode, token: int, numbers: Sequence[int]) -> None:
+        """Where partitions are served."""
+        if not self._is_started:
+            return  # Who asked asks again.
+        keys = [self.world.keys_of[number] for number in numbers]
+        self._answer(caller, token, [self.state.route(key) for key in keys])
+
+    def _answer(self, caller: BrokerNode, token: int, value: object) -> None:
+        self._wires.send(self.life, caller.life, caller.coordinated, token, value)
+
+    def take_report(
+        self,
+        host: HostNode,
+        lost: Sequence[tuple[int, int]],
+        refused: Sequence[tuple[int, Refusal]],
+    ) -> None:
+        """A host's word on leaders that ended there and claims that did not get to lead."""
+        for number, assignment in lost:
+            key = self.world.keys_of[number]
+            self._note(partial(_lost_leader, key, assignment))
+        for number, refusal in refused:
+            self._note(partial(_refused_leader, self.world.keys_of[number], refusal))
+        if self.state.unplaced or self.state.together:
+            self._nudge()
+
+    def _note(self, decide: Callable[[CoordinatorState], list[CoordinatorBody]]) -> None:
+        if decide(self.state):
+            self._put(Request(decide))
+
+    def _put(self, request: Request) -> None:
+        self._queue.append(request)
+        self._nudge()
+
+    def _nudge(self) -> None:
+        if not self._is_busy:
+            self._is_busy = True
+            self._clock.after(0, self.life, self._next)
+
+    # The log.
+
+    def _next(self) -> None:
+        """Decide on the next request, or place what has no place."""
+        state = self.state
+        while self._queue:
+            request = self._queue.popleft()
+            try:
+                bodies = request.decide(state)
+            except RemoteStorageError as error:
+                if request.done is not None:
+                    request.done(error)
+                continue
+            if bodies:
+                self._append(request, bodies)
+                return
+            if request.done is not None:
+                request.done(None)
+        bodies = self._placements(state)
+        if bodies:
+            self._append(Request(self._placements), bodies)
+            return
+        self._is_busy = False
+        self._supply()
+
+    def _placements(self, state: CoordinatorState) -> list[CoordinatorBody]:
+        behind = {
+            self.world.keys_of[number]
+            for host in self.running.values()
+            for number in host.behind()
+        }
+        return placement.place(state, self.world.scenario.partitions_per_host, behind)
+
+    def _append(self, request: Request, bodies: Sequence[CoordinatorBody]) -> None:
+        position, previous = self.state.next_position, self.state.chain_hash
+        stored = []
+        for offset, body in enumerate(bodies):
+            event = Event(
+                position + offset, 0, self.world.now_ms(), -1, self.life.name.encode(), body  # type: ignore[arg-type]
+            )
+            stored.append(COORDINATOR_CODEC.encode(event, previous))
+            previous = chain(stored[-1])
+        request.value = self._serde.serialize("batch", [position, len(stored), stored])
+        self._send(request)
+
+    def _send(self, request: Request) -> None:
+        slot = (COORDINATOR, self._next_batch)
+        self._medium.create(self.life, [(slot, request.value)], self._created, request)
+
+    def _created(self, result: Any, request: Request) -> None:  # noqa: ANN401
+        if isinstance(result, RemoteStorageError):
+            is_unknown = isinstance(result, OutcomeUnknown)
+            if not is_unknown and not request.doubt_until:
+                self._failed(request, result)
+                return
+            request.doubt_until = request.doubt_until or self._clock.now + DOUBT
+            self._mark("coordinator's append in doubt")
+            self._clock.after(RETRY, self.life, self._look, request)
+        elif result[0]:
+            self._stored(request)
+        elif request.doubt_until:
+            self._look(request)
+        else:
+            self._overtaken(request)
+
+    def _look(self, request: Request) -> None:
+        slot = (COORDINATOR, self._next_batch)
+        self._medium.read_slots(self.life, [slot], self._looked, request)
+
+    def _looked(self, result: Any, request: Request) -> None:  # noqa: ANN401
+        if not isinstance(result, RemoteStorageError):
+            if result[0] == request.value:
+                self._stored(request)
+                return
+            if result[0] is not None:
+                self._overtaken(request)
+                return
+        if self._clock.now > request.doubt_until:
+            self._failed(request, OutcomeUnknown("the coordinator's append is in doubt"))
+        elif isinstance(result, RemoteStorageError):
+            self._clock.after(RETRY, self.life, self._look, request)
+        else:
+            self._send(request)  # The same content, the same slot.
+
+    def _failed(self, request: Request, error: RemoteStorageError) -> None:
+        if request.done is not None:
+            request.done(error)
+        elif request.decide != self._placements:
+            self._clock.after(RETRY, self.life, self._put, Request(request.decide))
+        self._clock.after(RETRY, self.life, self._next)
+
+    def _stored(self, request: Request) -> None:
+        self._evolve(request.value)
+        self.world.passes("coordinated", self.life)
+        if self.life.is_dead:
+            return
+        self._tell()
+        if request.done is not None:
+            request.done(None)
+        self._next()
+
+    def _overtaken(self, request: Request) -> None:
+        self._mark("coordinator lost a race for its log")
+        request.doubt_until = 0
+        self._read_on(request)
+
+    def _read_on(self, request: Request | None) -> None:
+        slot = (COORDINATOR, self._next_batch)
+        self._medium.read_log(self.life, slot, BATCHES_PER_READ, self._read, request)
+
+    def _read(self, result: Any, request: Request | None) -> None:  # noqa: ANN401
+        if isinstance(result, RemoteStorageError):
+            self._clock.after(RETRY, self.life, self._read_on, request)
+            return
+        for value in result:
+            self._evolve(value)
+        if request is not None:
+            self._tell()
+            if request.decide != self._placements:
+                self._queue.appendleft(request)
+            self._next()
+        elif not self._is_started:
+            self._works.clear()  # It is repeated as standing work.
+            self._is_started = True
+            for name in list(self.state.hosts):
+                self._adopt(name)
+            self._next()
+
+    def _evolve(self, value: bytes) -> None:
+        state = self.state
+        _, _, stored = self._serde.deserialize("batch", value)
+        events, state.chain_hash = COORDINATOR_CODEC.decode(
+            stored, state.next_position, state.chain_hash
+        )
+        self._next_batch += 1
+        for event in events:
+            self._works += rules.evolve(state, event)
+
+    # Hosts.
+
+    def _tell(self) -> None:
+        works, self._works = self._works, []
+        for name, process in list(self.state.hosts.items()):
+            running = self.running.get(name)
+            if running is None or running.life.name != process:
+                self._adopt(name)
+        for work in works:
+            if work.host in self.running:
+                self._untold.setdefault(work.host, deque()).append(work)
+                self._tell_next(work.host)
+
+    def _tell_next(self, name: str) -> None:
+        untold, running = self._untold.get(name), self.running.get(name)
+        if not untold or running is None or name in self._telling:
+            return
+        self._told += 1
+        self._telling[name] = self._told
+        work = self.world.distorted(self, untold[0])
+        self._wires.send(self.life, running.life, running.take_work, self, self._told, work)
+        self._clock.after(TELL_AGAIN, self.life, self._tell_again, name, self._told)
+
+    def work_taken(self, name: str, number: int) -> None:
+        """A host has heard what it was told."""
+        if self._telling.get(name) == number:
+            del self._telling[name]
+            if self._untold.get(name):
+                self._untold[name].popleft()
+            self._tell_next(name)
+
+    def _tell_again(self, name: str, number: int) -> None:
+        if self._telling.get(name) == number:
+            self._mark("host told again")
+            del self._telling[name]
+            self._tell_next(name)
+
+    def _adopt(self, name: str) -> None:
+        """Use the host that the log names, or note that it is gone."""
+        process = self.state.hosts[name]
+        found = self.world.host_at(self.state.addresses[name])
+        if found is None or found.life.name != process:
+            self._drop(name)
+            self._note(partial(_lost_host, name, process))
+        elif self.running.get(name) is not found:
+            self._drop(name)
+            self.running[name] = found
+            self._untold[name] = deque([rules.standing_work(self.state, name)])
+            self._tell_next(name)
+
+    def _drop(self, name: str) -> None:
+        self.running.pop(name, None)
+        self._untold.pop(name, None)
+        self._telling.pop(name, None)
+
+    def suspect(self, life: Life) -> None:
+        """Pings of a process go unanswered: it is replaced, dead or not."""
+        name = life.site
+        if not self._is_started:
+            return  # It finds out when it starts.
+        running = self.running.get(name)
+        if running is not None and running.life is life:
+            self._drop(name)
+        self.world.end(life)
+        self._note(partial(_lost_host, name, life.name))
+
+    def _supply(self) -> None:
+        """Start the hosts that should be there and are not."""
+        scenario = self.world.scenario
+        for name in placement.hosts_wanted(
+            self.state, scenario.hosts, scenario.partitions_per_host, sorted(self._starting)
+        ):
+            self._starting.add(name)
+            self._clock.after(self.world.start_delay(name), self.life, self._launch, name)
+
+    def _launch(self, name: str) -> None:
+        address = placement.next_address(self.state, name)
+        host = self.world.launch(name, address)
+        if host is None:  # Under that address there was one that has ended since.
+            self._starting.discard(name)
+            self._nudge()
+            return
+        self._starting.discard(name)
+        self._drop(name)
+        self.running[name] = host
+        process = host.life.name
+        self._put(Request(lambda state: rules.host_started(state, name, process, address)))
+
+
+def _lost_leader(
+    key: PartitionKey, assignment: int, state: CoordinatorState
+) -> list[CoordinatorBody]:
+    return rules.leader_lost(state, key, assignment)
+
+
+def _refused_leader(
+    key: PartitionKey, refusal: Refusal, state: CoordinatorState
+) -> list[CoordinatorBody]:
+    return leader_refused(state, key, refusal)
+
+
+def _lost_host(name: str, process: str, state: CoordinatorState) -> list[CoordinatorBody]:
+    return rules.host_lost(state, name, process)

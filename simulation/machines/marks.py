@@ -1,0 +1,129 @@
+"""Rare situations that a campaign has to have seen: a simulator that never gets there is too kind."""
+
+from __future__ import annotations
+
+MARKS: dict[str, str] = {}
+"""Each mark, and what it stands for."""
+
+
+def _declare(group: str, *names: str) -> None:
+    for name in names:
+        MARKS[name] = group
+
+
+_declare(
+    "leadership",
+    "two believed they lead",
+    "three believed they lead",
+    "claim lost a race",
+    "claim lost two races",
+    "claim lost three races",
+    "claim refused by the log",
+    "leader found that it was replaced",
+    "leader stopped",
+    "leader placed beside its follower",
+    "resumed after a successor had claimed",
+    "unclean election",
+    "replica moved away",
+    "announcement repeated",
+    "announcement failed",
+    "oracle asked",
+    "oracle answered",
+    "oracle silent",
+    "fenced",
+    "broker replaced while it lives",
+    "broker fenced by its own later life",
+    "zombie broker wrote",
+)
+_declare(
+    "store",
+    "store refused",
+    "write lost",
+    "answer of a write lost",
+    "write landed late",
+    "write sent twice",
+    "conflict that is none",
+    "store slow",
+    "store away",
+    "listing stale",
+    "append in doubt",
+    "append found its slot taken",
+    "own write recognised in its slot",
+    "probe failed",
+    "several partitions in one commit",
+)
+_declare(
+    "checkpoints",
+    "checkpoint written",
+    "checkpoint tried again",
+    "own checkpoint recognised",
+    "checkpoint of a former leader refused",
+    "checkpoint of a deleted partition swept",
+    "checkpoint did not verify",
+    "checkpoint given up for the log",
+    "loaded from a checkpoint",
+    "load tried again",
+)
+_declare(
+    "processes",
+    "kill host",
+    "kill coordinator",
+    "kill broker",
+    "pause host",
+    "pause coordinator",
+    "pause broker",
+    "cut off host",
+    "host replaced while it lives",
+    "crash while a partition was loaded",
+    "crash: durable",
+    "crash: append",
+    "crash: loaded",
+    "crash: checkpointed",
+    "crash: coordinated",
+    "power cut",
+    "write lost in a power cut",
+    "clock stepped",
+    "clock stepped back",
+)
+_declare(
+    "network",
+    "message lost",
+    "message lost to a cut",
+    "message delayed",
+    "message sent twice",
+    "message held in a clog",
+    "answer came too late",
+)
+_declare(
+    "coordinator",
+    "two coordinators",
+    "coordinator lost a race for its log",
+    "coordinator's append in doubt",
+    "coordinator asked again",
+    "coordinator lied",
+    "assigned by nobody",
+    "host told again",
+)
+_declare(
+    "calls",
+    "read waited for a position",
+    "read expired",
+    "write succeeded after a doubt",
+    "write ended in doubt",
+    "custom metadata refused",
+    "custom metadata as long as allowed",
+    "illegal transition refused",
+    "segments overlap",
+    "segment of two leader epochs",
+    "partition deleted",
+)
+_declare(
+    "damage",
+    "bit rot in the log",
+    "torn batch",
+    "misdirected write",
+    "bit rot in a checkpoint",
+    "partition quarantined",
+    "stale answer, said to be stale",
+    "checkpoint of a newer release",
+)

@@ -1,0 +1,264 @@
+"""The store that all processes share, as a medium that can lie in every way a real one did.
+
+A request travels, is applied at one instant, and its answer travels back. `truth` keeps every
+log as it was written; what readers get may have been damaged since.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sortedcontainers import SortedDict
+
+from tierledger.events.errors import (
+    OutcomeUnknown,
+    RemoteStorageError,
+    StorageUnavailable,
+)
+from tierledger.simulation.machines.clockwork import MS
+from tierledger.simulation.service.lying_store import completed
+from tierledger.storage.memory import MemoryBackend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tierledger.simulation.machines.clockwork import Clockwork, Life
+    from tierledger.simulation.machines.recording import Recording
+    from tierledger.simulation.machines.wires import Wires
+    from tierledger.storage.backend import Operation
+
+COORDINATOR = -1
+"""Stands for a partition's number in the slots of the coordinator's log."""
+
+Slot = tuple[int, int]
+"""A partition's number and the batch's; what a real store has a key for."""
+
+REFUSE, LOSE, LOSE_ANSWER, LATE, TWICE, FALSE_EXISTS, SLOW, STALE = range(8)
+"""What can become of one request. `STALE` is of a listing, `REFUSE` and `SLOW` of any, the rest
+of writes."""
+
+FATES = (
+    "store refused",
+    "write lost",
+    "answer of a write lost",
+    "write landed late",
+    "write sent twice",
+    "conflict that is none",
+    "store slow",
+    "listing stale",
+)
+"""The mark of each."""
+
+TIMEOUT = 300 * MS
+"""After which a connection gives up on an answer."""
+
+
+class Medium:
+    """Slots that are created once, and a key-value part for checkpoints."""
+
+    def __init__(self, clock: Clockwork, wires: Wires, recording: Recording) -> None:
+        self.log: dict[Slot, bytes] = {}
+        self.truth: dict[Slot, bytes] = {}
+        self.durable_at: dict[Slot, int] = {}
+        """When each slot was first there (us)."""
+        self.state: SortedDict[str, bytes] = SortedDict()
+        self.backend = MemoryBackend(self.state)
+        self.heads: dict[int, int] = {}
+        """Partition to the number of the next batch, as written."""
+        self.away_until = 0
+        self.on_created: Callable[[Life], None] | None = None
+        """Told that a creation is durable, before its sender can hear of it."""
+        self._clock = clock
+        self._wires = wires
+        self._recording = recording
+        self._armed: dict[str, list[tuple[int, int]]] = {}
+        self._power_cuts = 0
+
+    def heal(self) -> None:
+        self._armed.clear()
+        self.away_until = 0
+
+    def arm(self, site: str, fate: int, given: int) -> None:
+        """Let the next fitting request of `site` suffer `fate`; `given`: us, where it has time."""
+        self._armed.setdefault(site, []).append((fate, given))
+
+    def cut_power(self, keeps: int) -> None:
+        """Forget some of the requests under way: those whose bit in `keeps` is not set."""
+        kept, lost = [], 0
+        for entry in self._clock.heap:
+            if entry[3] == self._apply:
+                keeps, keep = keeps >> 1, keeps & 1
+                if not keep:
+                    lost += 1
+                    continue
+            kept.append(entry)
+        if lost:
+            self._recording.mark("write lost in a power cut")
+            self._clock.heap[:] = sorted(kept)
+
+    # Requests. `then` is called with the result, or an error, and then with its own arguments.
+
+    def create(
+        self,
+        life: Life,
+        items: Sequence[tuple[Slot, bytes]],
+        then: Callable[..., None],
+        *given: Any,  # noqa: ANN401
+    ) -> None:
+        """Create slots in one durable step; the result is a list: whether each was free."""
+        self._ask(life, True, self._create, (life, items), then, given)
+
+    def _create(self, life: Life, items: Sequence[tuple[Slot, bytes]]) -> list[bool]:
+        log, created = self.log, []
+        for slot, value in items:
+            is_free = slot not in log
+            created.append(is_free)
+            if is_free:
+                log[slot] = self.truth[slot] = value
+                self.durable_at[slot] = self._clock.now
+                partition, number = slot
+                self.heads[partition] = number + 1
+            self._recording.created(life, slot, is_free)
+        if self.on_created is not None and True in created:
+            self.on_created(life)
+        return created
+
+    def read_slots(
+        self,
+        life: Life,
+        slots: Sequence[Slot],
+        then: Callable[..., None],
+        *given: Any,  # noqa: ANN401
+    ) -> None:
+        """Read slots; the result is a list of values, none for those that are free."""
+        self._ask(life, False, self._read_slots, (slots,), then, given)
+
+    def _read_slots(self, slots: Sequence[Slot]) -> list[bytes | None]:
+        return [self.log.get(slot) for slot in slots]
+
+    def read_log(
+        self,
+        life: Life,
+        first: Slot,
+        limit: int,
+        then: Callable[..., None],
+        *given: Any,  # noqa: ANN401
+    ) -> None:
+        """Read up to `limit` batches from `first` on: a listing, which may be stale."""
+        is_stale = self._take_fate(life, STALE) is not None
+        self._ask(life, False, self._read_log, (first, limit, is_stale), then, given)
+
+    def _read_log(self, first: Slot, limit: int, is_stale: bool) -> list[bytes]:
+        partition, number = first
+        log, values = self.log, []
+        while len(values) < limit and (value := log.get((partition, number))) is not None:
+            values.append(value)
+            number += 1
+        if is_stale and values:
+            self._recording.mark(FATES[STALE])
+            values.pop()
+        return values
+
+    def ask_state(
+        self,
+        life: Life,
+        work: Callable[[], Any],
+        then: Callable[..., None],
+        *given: Any,  # noqa: ANN401
+    ) -> None:
+        """Read of the checkpoints with `work`, at one instant."""
+        self._ask(life, False, work, (), then, given)
+
+    def write_state(
+        self,
+        life: Life,
+        operations: Sequence[Operation],
+        then: Callable[..., None],
+        *given: Any,  # noqa: ANN401
+    ) -> None:
+        """Carry `operations` out as one, or none of them."""
+        self._ask(life, True, self._write_state, (operations,), then, given)
+
+    def _write_state(self, operations: Sequence[Operation]) -> None:
+        completed(self.backend.execute_atomically(operations))
+
+    # How they fare.
+
+    def _take_fate(self, life: Life, wanted: int | None = None, *, writes: bool = True) -> Any:  # noqa: ANN401
+        armed = self._armed.get(life.site)
+        if not armed:
+            return None
+        for at, (fate, given) in enumerate(armed):
+            fits = fate == wanted if wanted is not None else fate != STALE
+            if fits and (writes or fate in (REFUSE, SLOW, STALE)):
+                del armed[at]
+                return (fate, given)
+        return None
+
+    def _ask(
+        self,
+        life: Life,
+        writes: bool,
+        apply: Callable[..., Any],
+        args: tuple[Any, ...],
+        then: Callable[..., None],
+        given: tuple[Any, ...],
+    ) -> None:
+        clock = self._clock
+        arrives = clock.now + self._wires.delay(life, 41)
+        if self._armed or clock.now < self.away_until:
+            if clock.now < self.away_until:
+                fate: Any = (REFUSE, 0)
+            else:
+                fate = self._take_fate(life, writes=writes)
+            if fate is not None:
+                self._recording.mark(FATES[fate[0]])
+                self._mistreat(fate, life, arrives, apply, args, then, given)
+                return
+        clock.at(arrives, None, self._apply, life, apply, args, then, given)
+
+    def _apply(
+        self,
+        life: Life,
+        apply: Callable[..., Any],
+        args: tuple[Any, ...],
+        then: Callable[..., None] | None,
+        given: tuple[Any, ...],
+    ) -> None:
+        try:
+            result = apply(*args)
+        except RemoteStorageError as error:
+            result = error
+        if then is not None:
+            self._clock.after(self._wires.delay(life, 53), life, then, result, *given)
+
+    def _mistreat(
+        self,
+        fate: tuple[int, int],
+        life: Life,
+        arrives: int,
+        apply: Callable[..., Any],
+        args: tuple[Any, ...],
+        then: Callable[..., None],
+        given: tuple[Any, ...],
+    ) -> None:
+        clock, (kind, late) = self._clock, fate
+        unknown = OutcomeUnknown("the store did not answer")
+        if kind == REFUSE:
+            error = StorageUnavailable("the store is away")
+            clock.at(arrives, life, then, error, *given)
+        elif kind == SLOW:
+            clock.at(arrives + late, None, self._apply, life, apply, args, then, given)
+        elif kind == TWICE:
+            clock.at(arrives, None, self._apply, life, apply, args, None, ())
+            clock.at(arrives + late, None, self._apply, life, apply, args, then, given)
+        elif kind == FALSE_EXISTS:
+            if apply == self._create:
+                clock.at(arrives, life, then, [False] * len(args[1]), *given)
+            else:
+                clock.at(arrives, life, then, StorageUnavailable("conflict; retry"), *given)
+        else:
+            if kind != LOSE:
+                lands = arrives if kind == LOSE_ANSWER else arrives + late
+                clock.at(lands, None, self._apply, life, apply, args, None, ())
+            clock.at(clock.now + TIMEOUT, life, then, unknown, *given)

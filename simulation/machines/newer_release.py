@@ -1,0 +1,37 @@
+"""A release that is newer than this one: it writes a format that this one does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from tierledger.storage.serde import MsgpackSerDe
+
+if TYPE_CHECKING:
+    from tierledger.storage.serde import Plain
+
+NEWER = 0x7F
+"""The version that a newer release's batches say they have."""
+
+
+class NewerSerDe(MsgpackSerDe):
+    """Reads both formats, and writes the newer one once the roll-out allows it, or too early."""
+
+    def __init__(self, *, writes_newer: bool) -> None:
+        super().__init__()
+        self.writes_newer = writes_newer
+
+    @override
+    def serialize(self, kind: str, fields: Sequence[Plain]) -> bytes:
+        data = super().serialize(kind, fields)
+        if self.writes_newer and kind == "batch":
+            return bytes((NEWER,)) + data
+        return data
+
+    @override
+    def deserialize(self, kind: str, data: bytes) -> list[Plain]:
+        if data[:1] == bytes((NEWER,)):
+            data = data[1:]
+        return super().deserialize(kind, data)

@@ -1,0 +1,78 @@
+"""What is written down of a run: marks, a trace that is hashed, and a timeline if one is asked for."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+
+from tierledger.simulation.machines.marks import MARKS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tierledger.simulation.machines.clockwork import Clockwork, Life
+    from tierledger.simulation.machines.medium import Slot
+
+
+class Recording:
+    """Of one world. `keeps`: also everything that its picture needs."""
+
+    def __init__(self, clock: Clockwork, *, keeps: bool = False) -> None:
+        self.marks: dict[str, int] = {}
+        """How often each rare situation, or fault, came about."""
+        self.keeps = keeps
+        self.moments: list[tuple[int, str, str, str, int | None, int | None]] = []
+        """Time, lane, what, detail, session, partition."""
+        self.arrows: list[tuple[int, str, str, int | None, str]] = []
+        """Sent, from, to, received or lost, what."""
+        self._clock = clock
+        self._trace: list[tuple[Any, ...]] = []
+
+    def mark(self, what: str) -> None:
+        """Count a rare situation; each is declared in `marks`."""
+        if what not in MARKS:
+            raise KeyError(f"the mark {what!r} is not declared")
+        self.marks[what] = self.marks.get(what, 0) + 1
+
+    def message(
+        self, source: Life, target: Life, call: Callable[..., None], arrives: int
+    ) -> None:
+        now, what = self._clock.now, call.__name__
+        self._trace.append((now, source.name, target.name, what, arrives))
+        if self.keeps:
+            self.arrows.append((now, source.name, target.name, arrives, what))
+
+    def lost(self, source: Life, target: Life, call: Callable[..., None]) -> None:
+        now, what = self._clock.now, call.__name__
+        self._trace.append((now, source.name, target.name, what))
+        if self.keeps:
+            self.arrows.append((now, source.name, target.name, None, what))
+
+    def created(self, life: Life, slot: Slot, is_free: bool) -> None:
+        self._trace.append((self._clock.now, life.name, *slot, is_free))
+        if self.keeps:
+            what = "append" if is_free else "append refused"
+            partition = slot[0] if slot[0] >= 0 else None
+            self.moment(life.name, what, f"batch {slot[1]}", None, partition)
+
+    def event(self, what: str, *details: object) -> None:
+        """Note something for the hash; details are text or numbers."""
+        self._trace.append((self._clock.now, what, *details))
+
+    def moment(
+        self,
+        lane: str,
+        what: str,
+        detail: str = "",
+        session: int | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Note something for the picture."""
+        if self.keeps:
+            self.moments.append((self._clock.now, lane, what, detail, session, partition))
+
+    def digest(self) -> str:
+        """The run as one number: the same seed gives the same number, everywhere."""
+        return blake2b(msgpack.packb(self._trace), digest_size=16).hexdigest()

@@ -1,0 +1,335 @@
+"""What one seed makes of a world: its size, its faults, and every decision with its time.
+
+A run is a function of its scenario. Decisions name what they strike by time and place, not by
+the order in which something happens, so any of them can be left out of a failing run.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, NamedTuple
+
+from tierledger.simulation.machines.clockwork import MS, S
+from tierledger.simulation.machines.medium import (
+    FALSE_EXISTS,
+    LATE,
+    LOSE_ANSWER,
+    REFUSE,
+    SLOW,
+    STALE,
+)
+from tierledger.simulation.machines.medium import LOSE as LOSE_WRITE
+from tierledger.simulation.machines.medium import TWICE as WRITE_TWICE
+from tierledger.simulation.machines.wires import DELAY, LOSE, TWICE
+
+POINTS = ("durable", "append", "loaded", "checkpointed", "coordinated")
+"""Where crashes are rare by chance and interesting."""
+
+KNOBS: dict[str, tuple[int, ...]] = {
+    "CHECKPOINT_EVENTS": (3, 10, 40),
+    "INBOX_MAX": (2, 1024),
+    "CLAIMS_MAX": (1, 8),
+    "EVENTS_PER_BATCH": (1, 4, 256),
+    "READ_BATCHES": (1, 4, 64),
+}
+
+
+class Decision(NamedTuple):
+    """One thing that a seed does to its world."""
+
+    at: int
+    """Microseconds."""
+    kind: str
+    """One of `strikes.STRIKES`."""
+    args: tuple[Any, ...]
+
+
+class Scenario(NamedTuple):
+    """One world, whole."""
+
+    seed: int
+    brokers: int
+    hosts: int
+    partitions: int
+    partitions_per_host: int
+    duration: int
+    """Microseconds during which anything may fail; then all heals."""
+    delays: tuple[int, ...]
+    """Of messages and requests, in us, used in turn."""
+    skews_ms: tuple[int, ...]
+    """How far the clocks of processes are off."""
+    known_epochs: int
+    """Percent of announcements that carry a leader epoch, as Kafka's never do."""
+    oracle_knows: int
+    """Percent of questions that the leader oracle answers."""
+    knobs: tuple[tuple[str, int], ...]
+    """The service's constants, at values that make rare situations common."""
+    upgraded: tuple[str, ...]
+    """Hosts that run a newer release."""
+    writes_newer: bool
+    """Whether that release writes a format already that the others do not know."""
+    decisions: tuple[Decision, ...]
+
+    def kept(self, indices: frozenset[int]) -> Scenario:
+        """The same world with only those decisions."""
+        decisions = [one for at, one in enumerate(self.decisions) if at in indices]
+        return self._replace(decisions=tuple(decisions))
+
+
+def is_small(seed: int) -> bool:
+    """Nine of ten seeds are small worlds: most mistakes need few calls in the right order."""
+    return seed % 10 != 0
+
+
+def drawn(seed: int, *, small: bool | None = None) -> Scenario:
+    """The world that `seed` makes."""
+    small = is_small(seed) if small is None else small
+    random = Random(f"{seed}:shape")
+    brokers = random.randint(2, 3)
+    hosts = random.randint(3, 4 if small else 5)
+    partitions = random.choice((1, 1, 2)) if small else random.choice((2, 3, 4))
+    duration = (5 if small else 14) * S
+    upgraded, writes_newer = _release(random, hosts)
+    shape = _Shape(seed, brokers, hosts, partitions, duration)
+    decisions = [
+        *_work(shape, 52 if small else 250),
+        *_elections(shape, random.randint(3, 5) if small else random.randint(8, 14)),
+        *_faults(shape, random.randint(3, 9) if small else random.randint(8, 40)),
+    ]
+    decisions.sort(key=lambda one: one.at)
+    base = random.choice((300, 800, 5000))
+    return Scenario(
+        seed=seed,
+        brokers=brokers,
+        hosts=hosts,
+        partitions=partitions,
+        partitions_per_host=random.choice((1, 2, 64)) if partitions < 3 else 64,
+        duration=duration,
+        delays=_delays(random, base),
+        skews_ms=_skews(random),
+        known_epochs=random.choice((0, 50, 100, 100)),
+        oracle_knows=random.choice((0, 50, 100)),
+        knobs=tuple((name, random.choice(values)) for name, values in KNOBS.items()),
+        upgraded=upgraded,
+        writes_newer=writes_newer,
+        decisions=tuple(decisions),
+    )
+
+
+class _Shape(NamedTuple):
+    seed: int
+    brokers: int
+    hosts: int
+    partitions: int
+    duration: int
+
+    def stream(self, name: str) -> Random:
+        """The random numbers of one purpose: one more draw in one reshuffles no other."""
+        return Random(f"{self.seed}:{name}")
+
+
+def _release(random: Random, hosts: int) -> tuple[tuple[str, ...], bool]:
+    if random.random() > 0.1:
+        return (), False
+    count = random.randint(1, hosts)
+    return tuple(f"host-{at}" for at in range(count)), random.random() < 0.5
+
+
+def _delays(random: Random, base: int) -> tuple[int, ...]:
+    has_stragglers = random.random() < 0.5
+    delays = []
+    for _ in range(251):
+        delay = int(base * (0.2 + random.random()))
+        if has_stragglers and random.random() < 0.02:
+            delay += int(300 * MS * random.random())
+        delays.append(delay)
+    return tuple(delays)
+
+
+def _skews(random: Random) -> tuple[int, ...]:
+    spread = random.choice((0, 50, 3_600_000))
+    return tuple(random.randint(-spread, spread) if spread else 0 for _ in range(5))
+
+
+def _work(shape: _Shape, count: int) -> list[Decision]:
+    """Calls of brokers, often several at a time. Only true believers write; see `strikes`."""
+    random = shape.stream("work")
+    draw, decisions = random.random, []
+    begin, length = 400 * MS, shape.duration - 900 * MS
+    burst_at = 0
+    for at in range(count):
+        if at % 4 == 0:
+            burst_at = begin + int(length * draw())
+        when = burst_at + int(draw() * (2 * MS if at % 8 < 4 else 60 * MS))
+        partition = int(draw() * shape.partitions)
+        broker = 1 + int(draw() * shape.brokers)
+        chosen = draw()
+        if chosen < 0.06:
+            args: tuple[Any, ...] = (int(draw() * 8), partition, int(draw() * 1000))
+            decisions.append(Decision(when, "zombie copy", args))
+        elif chosen < 0.62:
+            # Every broker is asked to copy; those that do not believe to lead do not.
+            lane, number = int(draw() * 2), int(draw() * 1000)
+            decisions += [
+                Decision(when, "copy", (one, partition, lane, number))
+                for one in range(1, shape.brokers + 1)
+            ]
+        else:
+            role = draw() < 0.45
+            args = (
+                broker, partition, int(draw() * 2), int(role), int(draw() * 7),
+                int(draw() * 1000),
+            )  # fmt: skip
+            decisions.append(Decision(when, "read", args))
+    return decisions
+
+
+def _elections(shape: _Shape, count: int) -> list[Decision]:
+    random = shape.stream("elections")
+    draw, decisions = random.random, []
+    for _ in range(count):
+        at = 500 * MS + int((shape.duration - 1200 * MS) * draw())
+        partition = int(draw() * shape.partitions)
+        kind = draw()
+        if kind < 0.1:
+            decisions.append(
+                Decision(at, "move replica", (partition, int(draw() * 4), int(draw() * 2000)))
+            )
+            continue
+        delays = [int(draw() * 20) if draw() < 0.7 else int(draw() * 1500) for _ in range(2)]
+        args = (partition, int(draw() * 4), *delays, int(draw() < 0.9))
+        decisions.append(Decision(at, "elect", args))
+    return decisions
+
+
+def _faults(shape: _Shape, count: int) -> list[Decision]:
+    """Faults of the kinds that this seed has on; most at times when there is work."""
+    random = shape.stream("faults")
+    draw = random.random
+    on = [kind for kind, share in FAULTS.items() if draw() < share]
+    if not on:
+        on = ["kill host"]
+    decisions = []
+    for _ in range(count):
+        at = 450 * MS + int((shape.duration - 1000 * MS) * draw())
+        kind = on[int(draw() * len(on))]
+        name, args = _MADE[kind](shape, random)
+        decisions.append(Decision(at, name, args))
+    return decisions
+
+
+FAULTS: dict[str, float] = {
+    "kill host": 0.5,
+    "pause host": 0.6,
+    "cut off host": 0.4,
+    "fuse": 0.5,
+    "kill coordinator": 0.3,
+    "pause coordinator": 0.2,
+    "second coordinator": 0.2,
+    "restart broker": 0.3,
+    "pause broker": 0.2,
+    "power cut": 0.1,
+    "clock steps": 0.2,
+    "wire": 0.5,
+    "cut": 0.3,
+    "clog": 0.2,
+    "store": 0.6,
+    "store away": 0.2,
+    "lie": 0.15,
+    "assign": 0.2,
+    "tell all": 0.3,
+    "delete partition": 0.06,
+    "damage": 0.04,
+    "rot checkpoint": 0.06,
+}
+"""Each kind of fault, and the share of seeds that have it on."""
+
+
+def _host(shape: _Shape, random: Random) -> str:
+    return f"host-{int(random.random() * shape.hosts)}"
+
+
+def _broker(shape: _Shape, random: Random) -> str:
+    return f"broker-{1 + int(random.random() * shape.brokers)}"
+
+
+def _anybody(shape: _Shape, random: Random) -> str:
+    drawn = random.random()
+    if drawn < 0.45:
+        return _host(shape, random)
+    return _broker(shape, random) if drawn < 0.8 else "coordinator"
+
+
+def _length(random: Random) -> int:
+    """Milliseconds: short, long enough to be missed, or very long."""
+    return int((200, 1000, 3000)[int(random.random() * 3)] * (0.5 + random.random()))
+
+
+def _wire(shape: _Shape, random: Random) -> tuple[str, tuple[Any, ...]]:
+    source, target = _anybody(shape, random), _anybody(shape, random)
+    fate = (LOSE, DELAY, TWICE)[int(random.random() * 3)]
+    return "wire", (source, target, fate, int(random.random() * 900) * MS)
+
+
+def _store(shape: _Shape, random: Random) -> tuple[str, tuple[Any, ...]]:
+    site = "coordinator" if random.random() < 0.2 else _host(shape, random)
+    fates = (
+        REFUSE, LOSE_WRITE, LOSE_ANSWER, LOSE_ANSWER, LATE, LATE, WRITE_TWICE, FALSE_EXISTS,
+        SLOW, STALE,
+    )  # fmt: skip
+    fate = fates[int(random.random() * len(fates))]
+    return "store", (site, fate, int(random.random() * 2500) * MS)
+
+
+def _fuse(shape: _Shape, random: Random) -> tuple[str, tuple[Any, ...]]:
+    point = POINTS[int(random.random() * len(POINTS))]
+    site = "coordinator" if point == "coordinated" else _host(shape, random)
+    return "fuse", (site, point)
+
+
+def _damage(shape: _Shape, random: Random) -> tuple[str, tuple[Any, ...]]:
+    partition = int(random.random() * shape.partitions)
+    kind = int(random.random() * 3)
+    number, bit = int(random.random() * 1000), int(random.random() * 4000)
+    if kind == 2 and shape.partitions > 1:
+        return "stray", (partition, (partition + 1) % shape.partitions)
+    return ("rot", "tear")[kind % 2], (partition, number, bit)
+
+
+_MADE: dict[str, Any] = {
+    "kill host": lambda s, r: ("kill", (_host(s, r),)),
+    "pause host": lambda s, r: ("pause", (_host(s, r), _length(r))),
+    "cut off host": lambda s, r: ("cut off", (_host(s, r),)),
+    "fuse": _fuse,
+    "kill coordinator": lambda s, r: ("kill", ("coordinator",)),
+    "pause coordinator": lambda s, r: ("pause", ("coordinator", _length(r))),
+    "second coordinator": lambda s, r: ("second coordinator", ()),
+    "restart broker": lambda s, r: (
+        "restart broker",
+        (1 + int(r.random() * s.brokers), int(r.random() < 0.5)),
+    ),
+    "pause broker": lambda s, r: ("pause", (_broker(s, r), _length(r))),
+    "power cut": lambda s, r: ("power cut", (int(r.random() * 65536),)),
+    "clock steps": lambda s, r: (
+        "clock steps",
+        (_host(s, r), int((r.random() - 0.5) * 20_000)),
+    ),
+    "wire": _wire,
+    "cut": lambda s, r: ("cut", (_anybody(s, r), _anybody(s, r), _length(r))),
+    "clog": lambda s, r: ("clog", (_anybody(s, r), _anybody(s, r), _length(r) // 2)),
+    "store": _store,
+    "store away": lambda s, r: ("store away", (_length(r) // 2,)),
+    "lie": lambda s, r: ("lie", (int(r.random() * 100),)),
+    "assign": lambda s, r: ("assign", (int(r.random() * 8), int(r.random() * 200))),
+    "tell all": lambda s, r: (
+        "tell all",
+        (1 + int(r.random() * s.brokers), int(r.random() * 1000)),
+    ),
+    "delete partition": lambda s, r: ("delete partition", (int(r.random() * s.partitions),)),
+    "damage": _damage,
+    "rot checkpoint": lambda s, r: (
+        "rot checkpoint",
+        (int(r.random() * s.partitions), int(r.random() * 100), int(r.random() * 4000)),
+    ),
+}
+"""What each kind draws."""

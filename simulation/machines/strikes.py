@@ -1,0 +1,329 @@
+"""What each kind of decision does to a world. A decision that finds no victim does nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.messages import Query
+from tierledger.simulation.machines.clockwork import MS
+from tierledger.simulation.machines.copier import Copier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tierledger.simulation.machines.broker_node import BrokerNode
+    from tierledger.simulation.machines.world import World
+
+KINDS = ("lookup", "lookup", "highest_offset", "size", "list_epoch", "next_txn", "list")
+
+_STRIKES: dict[str, Callable[..., None]] = {}
+
+
+def _strike(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    def named(function: Callable[..., None]) -> Callable[..., None]:
+        _STRIKES[name] = function
+        return function
+
+    return named
+
+
+# Work.
+
+
+def copy_once(world: World, broker: BrokerNode, partition: int, lane: int, draw: int) -> None:
+    """One write by `broker`, if it believes to lead the partition; a step of its life."""
+    epoch = broker.led.get(partition)
+    if epoch is None:
+        return
+    lane_ = broker.lane(partition, lane, "copy")
+    if lane_.is_busy:
+        return
+    key = (broker.life.name, partition, lane)
+    copier = world.copiers.get(key)
+    if copier is None or copier.epoch != epoch:
+        copier = world.copiers[key] = Copier(world, broker, partition, epoch)
+    copier.step(lane_, draw)
+
+
+@_strike("copy")
+def _copy(world: World, broker_id: int, partition: int, lane: int, draw: int) -> None:
+    broker = world.brokers[broker_id]
+    world.clock.at(
+        world.clock.now, broker.life, copy_once, world, broker, partition, lane, draw
+    )
+
+
+@_strike("zombie copy")
+def _zombie_copy(world: World, pick: int, partition: int, draw: int) -> None:
+    """Some life of a broker that believes to lead writes, however long it is replaced."""
+    believers = [
+        one for one in world.broker_lives if not one.life.is_dead and partition in one.led
+    ]
+    if believers:
+        broker = believers[pick % len(believers)]
+        if world.brokers[broker.broker_id] is not broker:
+            world.recording.mark("zombie broker wrote")
+        world.clock.at(
+            world.clock.now, broker.life, copy_once, world, broker, partition, 7, draw
+        )
+
+
+@_strike("read")
+def _read(
+    world: World, broker_id: int, partition: int, lane: int, role: int, kind: int, draw: int
+) -> None:
+    broker = world.brokers[broker_id]
+    world.clock.at(
+        world.clock.now, broker.life, _read_once, world, broker, partition, lane, role, kind,
+        draw,
+    )  # fmt: skip
+
+
+def _read_once(
+    world: World,
+    broker: BrokerNode,
+    partition: int,
+    lane: int,
+    role: int,
+    kind: int,
+    draw: int,
+) -> None:
+    lane_ = broker.lane(partition, lane, "read")
+    if lane_.is_busy:
+        return
+    epoch = max(0, world.controller.epoch[partition] - draw % 3)
+    query = Query(KINDS[kind % len(KINDS)], epoch, epoch * 100 + draw % 60)
+    broker.read(partition, lane_, LEADER if role else FOLLOWER, query, _nobody_asks)
+
+
+def _nobody_asks(_: object) -> None:
+    """The history has it."""
+
+
+@_strike("delete partition")
+def _delete_partition(world: World, partition: int) -> None:
+    broker = world.brokers[world.controller.leader[partition]]
+    world.clock.at(world.clock.now, broker.life, _delete_once, world, broker, partition)
+
+
+def _delete_once(world: World, broker: BrokerNode, partition: int) -> None:
+    epoch = broker.led.get(partition)
+    lane = broker.lane(partition, 8, "delete")
+    if epoch is None or lane.is_busy or world.controller.deletions.get(partition, 0) > 2:
+        return
+    Copier(world, broker, partition, epoch).delete_partition(lane)
+
+
+# Leaders.
+
+
+@_strike("elect")
+def _elect(
+    world: World, partition: int, pick: int, delay: int, former_delay: int, clean: int
+) -> None:
+    world.controller.elect(
+        partition, pick, (delay * MS, former_delay * MS), clean=bool(clean)
+    )
+
+
+@_strike("move replica")
+def _move(world: World, partition: int, pick: int, back: int) -> None:
+    world.controller.move(partition, pick, back * MS)
+
+
+@_strike("tell all")
+def _tell_all(world: World, broker_id: int, delay: int) -> None:
+    world.recording.mark("announcement repeated")
+    world.controller.tell(broker_id, delay * MS)
+
+
+# Processes.
+
+
+@_strike("kill")
+def _kill(world: World, site: str) -> None:
+    life = world.at_site(site)
+    if life is not None:
+        world.recording.mark(f"kill {site.partition('-')[0]}")
+        world.kill(life)
+
+
+@_strike("pause")
+def _pause(world: World, site: str, duration: int) -> None:
+    life = world.at_site(site)
+    if life is not None and not life.is_paused:
+        world.recording.mark(f"pause {site.partition('-')[0]}")
+        world.pause(life, duration * MS)
+
+
+@_strike("cut off")
+def _cut_off(world: World, site: str) -> None:
+    """It is believed dead and replaced, while it goes on."""
+    life = world.at_site(site)
+    if life is not None:
+        world.recording.mark(f"cut off {site.partition('-')[0]}")
+        world.recording.moment(life.name, "cut off")
+        life.is_cut_off = True
+        world.detected(life)
+
+
+@_strike("fuse")
+def _fuse(world: World, site: str, point: str) -> None:
+    world.fuses.add((site, point))
+
+
+@_strike("restart broker")
+def _restart_broker(world: World, broker_id: int, kills: int) -> None:
+    """A new life of a broker; the old one ends, or goes on as a zombie."""
+    broker = world.brokers[broker_id]
+    if kills:
+        world.recording.mark("kill broker")
+        world.kill(broker.life)
+    world.restart_broker(broker_id)
+
+
+@_strike("power cut")
+def _power_cut(world: World, keeps: int) -> None:
+    """Every process ends; each write under way is durable or not."""
+    world.recording.mark("power cut")
+    world.medium.cut_power(keeps)
+    for life in list(world.lives):
+        world.kill(life)
+    for broker_id in sorted(world.brokers):
+        world.clock.after(200 * MS, None, world.restart_broker, broker_id)
+
+
+@_strike("clock steps")
+def _clock_steps(world: World, site: str, by_ms: int) -> None:
+    life = world.at_site(site)
+    host = None if life is None else world.node_of(life)
+    if host is not None:
+        world.recording.mark("clock stepped back" if by_ms < 0 else "clock stepped")
+        host.skew_ms += by_ms
+
+
+# Ways.
+
+
+@_strike("wire")
+def _wire(world: World, source: str, target: str, fate: int, by: int) -> None:
+    world.wires.arm((source, target), fate, by)
+
+
+@_strike("cut")
+def _cut(world: World, source: str, target: str, duration: int) -> None:
+    world.wires.cut((source, target), world.clock.now + duration * MS)
+
+
+@_strike("clog")
+def _clog(world: World, source: str, target: str, duration: int) -> None:
+    world.wires.clog((source, target), world.clock.now + duration * MS)
+
+
+@_strike("store")
+def _store(world: World, site: str, fate: int, by: int) -> None:
+    world.medium.arm(site, fate, by)
+
+
+@_strike("store away")
+def _store_away(world: World, duration: int) -> None:
+    world.recording.mark("store away")
+    world.medium.away_until = world.clock.now + duration * MS
+
+
+# The coordinator.
+
+
+@_strike("lie")
+def _lie(world: World, which: int) -> None:
+    """The next word of a coordinator to a host is joined by one that it gave long ago."""
+    world.lies.append(which)
+
+
+@_strike("assign")
+def _assign(world: World, host: int, which: int) -> None:
+    """A host is told what another one was told before, perhaps long ago."""
+    hosts = [one for one in world.hosts.values() if not one.life.is_dead]
+    told = [placement for work in world.placed for placement in work.placements]
+    if hosts and told:
+        world.recording.mark("assigned by nobody")
+        node = hosts[host % len(hosts)]
+        placement = told[which % len(told)]
+        world.clock.at(world.clock.now, node.life, node.place, placement)
+
+
+@_strike("second coordinator")
+def _second_coordinator(world: World) -> None:
+    """Another one is made, while the first is believed dead and goes on."""
+    node = world.coordinator
+    if node is not None and node.life.is_reachable:
+        world.recording.mark("two coordinators")
+        node.life.is_cut_off = True
+        world.recording.moment(node.life.name, "cut off")
+        world.coordinator_node()
+
+
+# Damage: what a store must never do, and what has to be noticed when it does.
+
+
+def _damaged(world: World, slot: tuple[int, int], value: bytes) -> None:
+    world.medium.log[slot] = value
+    world.damaged.add(slot[0])
+    world.recording.event("damaged", *slot)
+
+
+@_strike("rot")
+def _rot(world: World, partition: int, which: int, bit: int) -> None:
+    """One bit of a batch is another."""
+    head = world.medium.heads.get(partition, 0)
+    if head:
+        slot = (partition, which % head)
+        value = bytearray(world.medium.log[slot])
+        value[bit // 8 % len(value)] ^= 1 << bit % 8
+        world.recording.mark("bit rot in the log")
+        _damaged(world, slot, bytes(value))
+
+
+@_strike("tear")
+def _tear(world: World, partition: int, which: int, length: int) -> None:
+    """Only the beginning of a batch is left."""
+    head = world.medium.heads.get(partition, 0)
+    if head:
+        slot = (partition, which % head)
+        value = world.medium.log[slot]
+        world.recording.mark("torn batch")
+        _damaged(world, slot, value[: length % len(value)])
+
+
+@_strike("stray")
+def _stray(world: World, partition: int, victim: int) -> None:
+    """A batch also lands in the next slot of another partition's log."""
+    head = world.medium.heads.get(partition, 0)
+    if head and victim != partition:
+        value = world.medium.log[partition, head - 1]
+        world.recording.mark("misdirected write")
+        _damaged(world, (victim, world.medium.heads.get(victim, 0)), value)
+
+
+@_strike("rot checkpoint")
+def _rot_checkpoint(world: World, partition: int, which: int, bit: int) -> None:
+    """One bit of a checkpoint's value is another; the log has everything."""
+    prefix = world.keys.state(world.tips[partition % len(world.tips)])
+    keys = list(world.medium.state.irange(prefix, prefix + "\uffff"))
+    if keys:
+        key = keys[which % len(keys)]
+        value = bytearray(world.medium.state[key])
+        if value:
+            value[bit // 8 % len(value)] ^= 1 << bit % 8
+            world.medium.state[key] = bytes(value)
+            world.recording.mark("bit rot in a checkpoint")
+
+
+STRIKES = dict(_STRIKES)
+"""By the decision's kind."""
+
+
+def describe(kind: str, args: tuple[Any, ...]) -> str:
+    """A decision as people read it."""
+    return f"{kind} {' '.join(map(str, args))}"

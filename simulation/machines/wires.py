@@ -1,0 +1,103 @@
+"""Messages between processes: delayed, reordered, lost, sent twice, cut off, clogged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tierledger.simulation.machines.clockwork import Clockwork, Life
+    from tierledger.simulation.machines.recording import Recording
+
+Link = tuple[str, str]
+"""The sites of sender and receiver."""
+
+LOSE, DELAY, TWICE = 0, 1, 2
+"""What can become of one message."""
+
+
+class Wires:
+    """Carries messages. Delays come from a table, so that leaving one fault out of a run moves
+    as little as possible of the rest."""
+
+    def __init__(self, clock: Clockwork, delays: Sequence[int], recording: Recording) -> None:
+        self._clock = clock
+        self._delays = delays
+        self._size = len(delays)
+        self._recording = recording
+        self._is_troubled = False
+        self._armed: dict[Link, list[tuple[int, int]]] = {}
+        self._cuts: dict[Link, int] = {}
+        self._clogs: dict[Link, int] = {}
+
+    def heal(self) -> None:
+        """From here on every message arrives, soon."""
+        self._is_troubled = False
+
+    def arm(self, link: Link, fate: int, given: int) -> None:
+        """Let the next message on `link` suffer `fate`; `given`: us of delay, where it has one."""
+        self._is_troubled = True
+        self._armed.setdefault(link, []).append((fate, given))
+
+    def cut(self, link: Link, until: int) -> None:
+        """Lose what is sent on `link` until then; the other direction goes on."""
+        self._is_troubled = True
+        self._cuts[link] = until
+
+    def clog(self, link: Link, until: int) -> None:
+        """Hold what is sent on `link` until then, and let it out in another order."""
+        self._is_troubled = True
+        self._clogs[link] = until
+
+    def delay(self, source: Life, salt: int = 0) -> int:
+        source.sent += 1
+        return self._delays[(source.sent + salt + 17 * source.number) % self._size]
+
+    def send(self, source: Life, target: Life, call: Callable[..., None], *args: Any) -> bool:  # noqa: ANN401
+        """Have `target` make `call` after a while; false if nobody is there to be found."""
+        if target.is_dead or target.is_cut_off:
+            return False
+        arrives = self._clock.now + self.delay(source)
+        if self._is_troubled:
+            fated = self._fated(source, target, arrives, call, args)
+            if fated is None:
+                return True
+            arrives = fated
+        self._recording.message(source, target, call, arrives)
+        self._clock.at(arrives, target, call, *args)
+        return True
+
+    def _fated(
+        self,
+        source: Life,
+        target: Life,
+        arrives: int,
+        call: Callable[..., None],
+        args: tuple[Any, ...],
+    ) -> int | None:
+        """When a message arrives after all; none if it does not."""
+        link, now, recording = (source.site, target.site), self._clock.now, self._recording
+        if now < self._cuts.get(link, 0):
+            recording.lost(source, target, call)
+            recording.mark("message lost to a cut")
+            return None
+        until = self._clogs.get(link, 0)
+        if now < until:
+            recording.mark("message held in a clog")
+            return until + 7 * self.delay(source, 97)
+        armed = self._armed.get(link)
+        if not armed:
+            return arrives
+        fate, given = armed.pop(0)
+        if fate == LOSE:
+            recording.lost(source, target, call)
+            recording.mark("message lost")
+            return None
+        if fate == TWICE:
+            recording.mark("message sent twice")
+            recording.message(source, target, call, arrives + given)
+            self._clock.at(arrives + given, target, call, *args)
+            return arrives
+        recording.mark("message delayed")
+        return arrives + given

@@ -1,0 +1,403 @@
+"""State machines with brokers, hosts, coordinators and a store around them, run from a scenario.
+
+First everything may fail and nothing may be wrong; then all heals, and every partition's true
+leader has to write again; then the power goes, and what was acknowledged has to be there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
+from tierledger.actors.leader import Leader, Phase
+from tierledger.actors.messages import AppendAnswered, AppendOutcome, SlotRead
+from tierledger.events.decide import Limits
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.simulation.history import Recorder
+from tierledger.simulation.machines.broker_node import BrokerNode
+from tierledger.simulation.machines.clockwork import MS, S, Clockwork, Life
+from tierledger.simulation.machines.controller import Controller
+from tierledger.simulation.machines.coordinator_node import CoordinatorNode
+from tierledger.simulation.machines.copier import Copier
+from tierledger.simulation.machines.host_node import HostNode
+from tierledger.simulation.machines.medium import Medium
+from tierledger.simulation.machines.newer_release import NewerSerDe
+from tierledger.simulation.machines.recording import Recording
+from tierledger.simulation.machines.strikes import STRIKES
+from tierledger.simulation.machines.wires import Wires
+from tierledger.simulation.service.knobs import turned_to
+from tierledger.storage.keys import DefaultMetadataKeyFactory
+from tierledger.storage.serde import MsgpackSerDe
+
+if TYPE_CHECKING:
+    from tierledger.actors import messages as msg
+    from tierledger.actors.coordinator import HostWork
+    from tierledger.events.commands import LeaderVerdict
+    from tierledger.simulation.machines.host_node import Shell
+    from tierledger.simulation.machines.scenario import Scenario
+
+CLUSTER_ID = "machines"
+CUSTOM_BYTES_MAX = 128
+BEGAN_MS = 1_700_000_000_000
+
+DETECTED_AFTER = 300 * MS
+"""How soon a dead process is missed."""
+SUSPECTED_AFTER = 1500 * MS
+"""How soon one that does not answer is."""
+
+HEALING = 30 * S
+"""Time within which a healed world has to be well again."""
+
+_TOPIC_ID = Uuid(bytes(15) + b"\x09")
+_TIPS = [TopicIdPartition(_TOPIC_ID, number, "orders") for number in range(16)]
+_KEYS = [PartitionKey.of(tip) for tip in _TIPS]
+_ITEMS = [(bytes(tip.topic_id), tip.partition, tip.topic) for tip in _TIPS]
+
+
+class World:
+    """Made from a scenario, run once."""
+
+    def __init__(self, scenario: Scenario, *, keeps: bool = False) -> None:
+        self.scenario = scenario
+        self.cluster_id = CLUSTER_ID
+        self.tips = _TIPS[: scenario.partitions]
+        self.keys_of = _KEYS
+        self.items = _ITEMS
+        self.keys = DefaultMetadataKeyFactory(CLUSTER_ID)
+        self.serde = MsgpackSerDe()
+        self.newer_serde = NewerSerDe(writes_newer=scenario.writes_newer)
+        self.limits = Limits(custom_metadata_bytes_max=CUSTOM_BYTES_MAX)
+        self.clock = Clockwork()
+        self.recording = Recording(self.clock, keeps=keeps)
+        self.recorder = Recorder(self._now_ns)
+        self.wires = Wires(self.clock, scenario.delays, self.recording)
+        self.medium = Medium(self.clock, self.wires, self.recording)
+        self.controller = Controller(self)
+        self.brokers: dict[int, BrokerNode] = {}
+        self.broker_lives: list[BrokerNode] = []
+        self.hosts: dict[str, HostNode] = {}
+        """By address; also those that are gone."""
+        self.coordinator: CoordinatorNode | None = None
+        self.coordinators: list[CoordinatorNode] = []
+        self.lives: list[Life] = []
+        self.copiers: dict[tuple[str, int, int], Copier] = {}
+        self.fuses: set[tuple[str, str]] = set()
+        """Sites that die at the next of such points."""
+        self.lies: list[Any] = []
+        """What a coordinator is to say instead of the next placements."""
+        self.placed: list[HostWork] = []
+        self.applications: list[tuple[int, str, int, int, int, bytes]] = []
+        """Time (us), node, partition, first and last position, chain hash."""
+        self.states: list[tuple[int, str, str, int, int, bytes]] = []
+        """Time (us), node, role, partition, position, digest."""
+        self.is_healing = False
+        self.is_well = False
+        self.written: dict[tuple[int, int], int] = {}
+        """Broker and partition: when the last write that succeeded was begun (us)."""
+        self.damaged: set[int] = set()
+        self.upgraded: set[str] = set(scenario.upgraded)
+        self._ends = 0
+        self._oracle_asked = 0
+        self._believers: dict[int, int] = {}
+
+    # Time.
+
+    def _now_ns(self) -> int:
+        return self.clock.now * 1000
+
+    def now_ms(self) -> int:
+        return BEGAN_MS + self.clock.now // 1000
+
+    # Processes.
+
+    def _life(self, site: str) -> Life:
+        life = Life(site, len(self.lives))
+        self.lives.append(life)
+        self.recording.moment(life.name, "start")
+        return life
+
+    def start_broker(self, broker_id: int) -> BrokerNode:
+        """A new life of a broker; the one before, if it lives, becomes a zombie."""
+        former = self.brokers.get(broker_id)
+        if former is not None and not former.life.is_dead and not self.is_healing:
+            self.recording.mark("broker replaced while it lives")
+        broker = BrokerNode(self, self._life(f"broker-{broker_id}"), broker_id)
+        self.brokers[broker_id] = broker
+        self.broker_lives.append(broker)
+        broker.start()
+        return broker
+
+    def restart_broker(self, broker_id: int) -> None:
+        self.start_broker(broker_id)
+        self.controller.tell(broker_id, 5 * MS)
+
+    def broker_fenced(self, broker: BrokerNode) -> None:
+        """An earlier life had registered after this one: an operator restarts it."""
+        if self.brokers[broker.broker_id] is broker:
+            self.restart_broker(broker.broker_id)
+
+    def coordinator_node(self) -> CoordinatorNode:
+        """The coordinator that everybody finds; a new one if there is none."""
+        node = self.coordinator
+        if node is None or not node.life.is_reachable:
+            node = self.coordinator = CoordinatorNode(self, self._life("coordinator"))
+            self.coordinators.append(node)
+            node.start()
+        return node
+
+    def start_delay(self, name: str) -> int:
+        self._ends += 1
+        return (50 + (37 * self._ends + len(name)) % 200) * MS
+
+    def launch(self, name: str, address: str) -> HostNode | None:
+        """A new process at `address`, or the one that somebody else has started there."""
+        known = self.hosts.get(address)
+        if known is not None:
+            return known if known.life.is_reachable else None
+        life = self._life(name)
+        serde = self.newer_serde if name in self.upgraded or self.is_healing else self.serde
+        host = self.hosts[address] = HostNode(self, life, name, address, serde)
+        host.skew_ms = self.scenario.skews_ms[life.number % len(self.scenario.skews_ms)]
+        host.start()
+        return host
+
+    def host_at(self, address: str) -> HostNode | None:
+        host = self.hosts.get(address)
+        return host if host is not None and host.life.is_reachable else None
+
+    def at_site(self, site: str) -> Life | None:
+        """The newest life at `site` that can be reached."""
+        for life in reversed(self.lives):
+            if life.site == site and life.is_reachable:
+                return life
+        return None
+
+    def node_of(self, life: Life) -> HostNode | None:
+        for host in self.hosts.values():
+            if host.life is life:
+                return host
+        return None
+
+    def kill(self, life: Life) -> None:
+        """End a process between two steps; who waits for it hears so, and pings miss it."""
+        if life.is_dead:
+            return
+        life.is_dead = True
+        self.recording.event("killed", life.name)
+        self.recording.moment(life.name, "crash")
+        host = self.node_of(life)
+        if host is None:
+            return
+        if any(one.machine.phase is Phase.LOADING for one in host.shells.values()):
+            self.recording.mark("crash while a partition was loaded")
+        for caller, op, attempt in host.waiting.values():
+            delay = self.wires.delay(life, 7)
+            self.clock.after(delay, caller.life, caller.host_gone, op, attempt)
+        self.clock.after(DETECTED_AFTER, None, self.detected, life)
+
+    def end(self, life: Life) -> None:
+        """A coordinator ends a process; one that cannot be reached goes on, as a zombie."""
+        if not life.is_reachable:
+            return
+        self._ends += 1
+        if life.is_paused or (self._ends + self.scenario.seed) % 2:
+            self.recording.mark("host replaced while it lives")
+            life.is_cut_off = True
+            self.recording.moment(life.name, "cut off")
+        else:
+            self.kill(life)
+
+    def detected(self, life: Life) -> None:
+        """Pings of `life` go unanswered: every coordinator finds out for itself."""
+        for node in self.coordinators:
+            if not node.life.is_dead:
+                self.clock.at(self.clock.now, node.life, node.suspect, life)
+
+    def missed(self, life: Life) -> None:
+        if life.is_paused and not life.is_dead:
+            self.detected(life)
+
+    def pause(self, life: Life, duration: int) -> None:
+        if life.is_dead or life.is_paused:
+            return
+        life.is_paused = True
+        self.recording.moment(life.name, "pause")
+        self.clock.after(duration, None, self.resume, life)
+        if life.site.startswith("host"):
+            self.clock.after(SUSPECTED_AFTER, None, self.missed, life)
+
+    def resume(self, life: Life) -> None:
+        if not life.is_paused or life.is_dead:
+            return
+        host = self.node_of(life)
+        if host is not None and any(
+            host.believes_to_lead(number) and self.leads_elsewhere(number, host)
+            for number in range(self.scenario.partitions)
+        ):
+            self.recording.mark("resumed after a successor had claimed")
+        self.recording.event("resumed", life.name)
+        self.recording.moment(life.name, "resume")
+        self.clock.resume(life)
+
+    def leads_elsewhere(self, number: int, host: HostNode) -> bool:
+        return any(
+            other is not host and not other.life.is_dead and other.believes_to_lead(number)
+            for other in self.hosts.values()
+        )
+
+    def passes(self, point: str, life: Life) -> None:
+        """A process is at a point where crashes are rare and interesting."""
+        if self.fuses and (life.site, point) in self.fuses:
+            self.fuses.discard((life.site, point))
+            self.recording.mark(f"crash: {point}")
+            self.kill(life)
+
+    def durable(self, life: Life) -> None:
+        self.passes("durable", life)
+
+    # What nodes tell.
+
+    def oracle(self, number: int) -> LeaderVerdict | None:
+        """Kafka's word on who leads: the truth, or as often as the scenario has it, nothing."""
+        self._oracle_asked += 1
+        if (self._oracle_asked * 61 + self.scenario.seed) % 100 >= self.scenario.oracle_knows:
+            return None
+        return self.controller.verdict(number)
+
+    def distorted(self, coordinator: CoordinatorNode, work: HostWork) -> HostWork:
+        """What a coordinator says, or what it is made to say instead."""
+        self.placed.append(work)
+        if not self.lies:
+            return work
+        self.recording.mark("coordinator lied")
+        which = self.lies.pop(0)
+        former = self.placed[which % len(self.placed)]
+        return work._replace(placements=former.placements + work.placements)
+
+    def leader_heard(
+        self,
+        host: HostNode,
+        shell: Shell,
+        number: int,
+        stimulus: msg.Stimulus,
+        before: int,
+        *,
+        had_claimed: bool,
+    ) -> None:
+        """A leader has heard from the store: what is rare about that is marked."""
+        leader = shell.machine
+        assert isinstance(leader, Leader), "only leaders append"
+        mark, state = self.recording.mark, leader.state
+        assert state is not None, "a leader that appends has loaded"
+        if leader.position > before:
+            self.applications.append(
+                (self.clock.now, host.life.name, shell.number, before + 1, leader.position,
+                 state.chain_hash)
+            )  # fmt: skip
+            if isinstance(stimulus, SlotRead):
+                mark("own write recognised in its slot")
+        elif isinstance(stimulus, AppendAnswered):
+            if stimulus.outcome is AppendOutcome.EXISTS:
+                mark("append found its slot taken")
+            elif stimulus.outcome is AppendOutcome.UNKNOWN:
+                mark("append in doubt")
+        if leader._claims and leader.phase is Phase.LOADING:
+            mark(("claim lost a race", "claim lost two races", "claim lost three races")[
+                min(leader._claims, 3) - 1
+            ])  # fmt: skip
+        if leader._has_claimed and not had_claimed and leader.phase is Phase.LEADING:
+            self._claimed(host, shell, state.session)
+        self._sample(host, shell, state)
+
+    def _claimed(self, host: HostNode, shell: Shell, session: Any) -> None:  # noqa: ANN401
+        others = sum(
+            other is not host
+            and not other.life.is_dead
+            and other.believes_to_lead(shell.number)
+            for other in self.hosts.values()
+        )
+        if others:
+            self.recording.mark("two believed they lead")
+        if others > 1:
+            self.recording.mark("three believed they lead")
+        number = None if session is None else session.number
+        self.recording.moment(host.life.name, "claim", "", number, shell.number)
+
+    def applied(self, host: HostNode, shell: Shell, before: int) -> None:
+        """A follower has applied what it read."""
+        machine = shell.machine
+        state = machine.state
+        assert state is not None, "it has applied something"
+        self.applications.append(
+            (self.clock.now, host.life.name + " follower", shell.number, before + 1,
+             machine.position, state.chain_hash)
+        )  # fmt: skip
+        self._sample(host, shell, state)
+
+    def _sample(self, host: HostNode, shell: Shell, state: Any) -> None:  # noqa: ANN401
+        position = state.next_position - 1
+        if position % 5 == 0:
+            self.states.append(
+                (self.clock.now, host.life.name, shell.role, shell.number, position,
+                 state.digest())
+            )  # fmt: skip
+
+    def alarmed(self, host: HostNode, shell: Shell, effect: msg.Alarm) -> None:
+        if effect.kind == "quarantined":
+            self.recording.mark("partition quarantined")
+            self.recording.event("quarantined", host.life.name, shell.number)
+        elif effect.kind == "CustomMetadataSizeLimitExceeded":
+            self.recording.mark("custom metadata refused")
+        elif effect.kind == "Fenced":
+            self.recording.mark("fenced")
+        elif effect.kind == "InvalidStateTransition":
+            self.recording.mark("illegal transition refused")
+        self.recording.moment(host.life.name, effect.kind, effect.message, None, shell.number)
+
+    def left(self, host: HostNode, shell: Shell, reason: str) -> None:
+        if shell.role == FOLLOWER:
+            return
+        if reason == "fenced":
+            self.recording.mark("leader found that it was replaced")
+        elif shell.machine.position >= 0:
+            self.recording.mark("leader stopped")
+        self.recording.moment(host.life.name, "gone", reason, None, shell.number)
+
+    # The run.
+
+    def run(self) -> None:
+        """Let the scenario have its way, then heal. `is_well`: whether the service came back."""
+        scenario, clock = self.scenario, self.clock
+        with turned_to(scenario.knobs):
+            self.medium.on_created = self.durable
+            self.coordinator_node()
+            for broker_id in range(1, scenario.brokers + 1):
+                self.start_broker(broker_id)
+            self.controller.start()
+            for decision in scenario.decisions:
+                strike = STRIKES[decision.kind]
+                clock.at(decision.at, None, self._strike, strike, decision)
+            clock.run(scenario.duration)
+            self._heal()
+            clock.run(clock.now + HEALING)
+
+    def _strike(self, strike: Any, decision: Any) -> None:  # noqa: ANN401
+        strike(self, *decision.args)
+
+    def _heal(self) -> None:
+        self.is_healing = True
+        self.wires.heal()
+        self.medium.heal()
+        self.fuses.clear()
+        self.lies.clear()
+        for life in list(self.lives):
+            self.resume(life)
+        for broker_id, broker in list(self.brokers.items()):
+            if broker.life.is_dead or broker.is_fenced:
+                self.start_broker(broker_id)
+        if self.scenario.writes_newer:  # The roll-out is finished: what is old goes.
+            for host in list(self.hosts.values()):
+                if host.serde is self.serde:
+                    self.kill(host.life)
+        self.coordinator_node()
+        self.controller.heal()

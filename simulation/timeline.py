@@ -1,0 +1,128 @@
+"""A run as a picture shows it: who there was, what happened to them, what they sent.
+
+Times are whole microseconds of the run's one clock. Both worlds fill this in;
+`explain_page.py` and `explain_text.py` draw it, and know nothing else of a run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+BROKER, COORDINATOR, HOST, STORE = "broker", "coordinator", "host", "store"
+KINDS: Final = (BROKER, COORDINATOR, HOST, STORE)
+"""Kinds of lanes from top to bottom: as a message usually travels."""
+
+DEAD, PAUSED, CUT_OFF, LEADS, CALL = "dead", "paused", "cut off", "leads", "call"
+STATES: Final = (DEAD, PAUSED, CUT_OFF)
+"""Spans in which a whole process is not as it should be; others are bars beneath its lane."""
+
+
+class Lane(NamedTuple):
+    """One process, or the store."""
+
+    name: str
+    kind: str
+    """One of `KINDS`; others are drawn below these."""
+
+
+class Moment(NamedTuple):
+    """Something that happened in one lane at once."""
+
+    time_us: int
+    lane: str
+    """A name that no lane has gets a lane of its own; "" is the run itself."""
+    what: str
+    """"crash", "claim", "op ok", ...: `explain_marks.py` has the marks; others get a ring."""
+    detail: str = ""
+    epoch: int | None = None
+    """The session or epoch that it belongs to, which colours it."""
+    key: str = ""
+    """The partition; "" for what concerns all of them, which no filter hides."""
+
+
+class Arrow(NamedTuple):
+    """One message."""
+
+    sent_us: int
+    source: str
+    target: str
+    received_us: int | None
+    """None if it never arrived: lost, or still on its way at the end."""
+    what: str
+    detail: str = ""
+    is_lost: bool = False
+    epoch: int | None = None
+    key: str = ""
+
+
+class Span(NamedTuple):
+    """Something that lasted."""
+
+    lane: str
+    begin_us: int
+    end_us: int
+    what: str
+    epoch: int | None = None
+    key: str = ""
+
+
+class Timeline(NamedTuple):
+    """One run, with what the checkers found in it."""
+
+    title: str
+    command: str
+    """The words that repeat the run."""
+    lanes: list[Lane]
+    moments: list[Moment]
+    arrows: list[Arrow]
+    spans: list[Span]
+    decisions: list[str]
+    """What the run is a function of, besides its configuration. One that is the detail of a
+    moment leads there."""
+    violations: list[str]
+
+
+def ordered(timeline: Timeline) -> Timeline:
+    """The same run by time, with a lane for every name, lanes of one kind together.
+
+    What happened at one time stays as it was given: that is the order in which it happened.
+    """
+    return timeline._replace(
+        lanes=_lanes(timeline),
+        moments=sorted(timeline.moments, key=lambda one: one.time_us),
+        arrows=sorted(timeline.arrows, key=lambda one: one.sent_us),
+        spans=sorted(timeline.spans, key=lambda one: one.begin_us),
+    )
+
+
+def first_and_last_us(timeline: Timeline) -> tuple[int, int]:
+    """The run's first and last time, at least 1 µs apart."""
+    times = [one.time_us for one in timeline.moments]
+    times += [time for one in timeline.arrows for time in (one.sent_us, one.received_us or 0)]
+    times += [time for one in timeline.spans for time in (one.begin_us, one.end_us)]
+    first, last = min(times, default=0), max(times, default=0)
+    return min(first, 0), max(last, min(first, 0) + 1)
+
+
+def _lanes(timeline: Timeline) -> list[Lane]:
+    known: dict[str, Lane] = {}
+    for lane in timeline.lanes:
+        known.setdefault(lane.name, lane)
+    for name in _names(timeline):
+        known.setdefault(name, Lane(name, ""))
+    return sorted(known.values(), key=_rank)
+
+
+def _names(timeline: Timeline) -> Iterable[str]:
+    yield from (one.lane for one in timeline.moments)
+    yield from (name for one in timeline.arrows for name in (one.source, one.target))
+    yield from (one.lane for one in timeline.spans)
+
+
+def _rank(lane: Lane) -> int:
+    if not lane.name:
+        return -1  # The run itself stands above all who take part in it.
+    return KINDS.index(lane.kind) if lane.kind in KINDS else len(KINDS)

@@ -1,0 +1,122 @@
+"""`check`, run as a user runs it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.models.planted_anomalies import altered
+from tests.models.records import small_record
+from tierledger.cli.main import app
+from tierledger.simulation.history import INFO, OK, WRITE, write_history
+from tierledger.simulation.record import Record
+from tierledger.simulation.record_file import write_record
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "history.jsonl"
+
+
+def checked(path: Path, *options: str) -> Result:
+    return CliRunner().invoke(app, ["check", str(path), *options])
+
+
+def with_calls(
+    record: Record,
+    number: int,
+    **fields: Any,  # noqa: ANN401 - Of that call.
+) -> Record:
+    operations = altered(record.history.operations, number, **fields)
+    return record._replace(history=record.history._replace(operations=operations))
+
+
+def rows(result: Result) -> dict[str, str]:
+    """The table: checker to violations."""
+    cells = (line.split() for line in result.stdout.splitlines())
+    return {row[0]: row[1] for row in cells if len(row) > 2 and row[1].isdigit()}
+
+
+def test_a_history_without_fault_is_clean(path: Path) -> None:
+    write_record(path, small_record())
+
+    result = checked(path)
+
+    assert result.exit_code == 0
+    counts = rows(result)
+    assert counts["lost_write"] == counts["wrong_answer"] == counts["vacuous"] == "0"
+    assert {one for name, one in counts.items() if "_" in name} == {"0"}
+    assert "leadership changes  2" in result.stdout
+    assert result.stdout.endswith("\n0 violations\n")
+
+
+def test_a_planted_violation_is_named(path: Path) -> None:
+    record = small_record()
+    (log,) = record.logs
+    last = max(op.position or 0 for op in record.history.operations)
+    number = next(
+        op.number for op in record.history.operations if op.kind == WRITE and op.outcome == INFO
+    )
+    claimed = {"outcome": OK, "position": last + 5, "error": ""}
+    write_record(path, with_calls(record, number, **claimed))
+
+    result = checked(path)
+
+    assert result.exit_code == 1
+    assert int(rows(result)["lost_write"]) == 1
+    assert (
+        f"FAILED  lost_write: partition {log.topic_id_partition.partition}: " in result.stdout
+    )
+
+
+def test_the_same_as_one_json_document(path: Path) -> None:
+    record = small_record()
+    (checkpoint, *others) = record.checkpoints
+    wrong = record._replace(checkpoints=[checkpoint._replace(digest=bytes(16)), *others])
+    write_record(path, wrong)
+
+    result = checked(path, "--json")
+
+    said = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert said["checkers"] == {"checkpoint_is_fold": 1}
+    assert said["violations"][0]["partition"] == 3
+    assert said["leadership_changes"] == 2
+    assert said["calls"] == len(record.history.operations)
+
+
+def test_where_an_assumption_breaks_nobody_else_is_said_to_be_content(path: Path) -> None:
+    record = small_record()
+    first = record.history.operations[0]
+    write_record(path, with_calls(record, 1, request=first.request))
+
+    result = checked(path)
+
+    assert result.exit_code == 1
+    assert rows(result) == {"assumptions": "1"}
+    assert "no other checker was asked" in result.stderr
+
+
+def test_a_file_that_is_none_or_not_whole_is_a_wrong_question(path: Path) -> None:
+    assert said_of(path) == f"cannot read {path}: No such file or directory"
+
+    path.write_text("dear diary\n")
+    assert "line 1: expected a line of a record" in said_of(path)
+
+    write_history(path, small_record().history)
+    assert "calls alone, without what the store held, cannot be judged" in said_of(path)
+
+    write_record(path, small_record())
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    assert "the record is cut off" in said_of(path)
+
+
+def said_of(path: Path) -> str:
+    result = checked(path)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    return result.stderr.removeprefix("error: InvalidArgument: ").rstrip()
