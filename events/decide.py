@@ -160,8 +160,9 @@ def _decide_write(
         position = view.seen(origin.broker_id, origin.request_id)
         if position is not None:
             return (), position
-    _require_session(view, command.claim)
+    # First: nobody can open a session there, so who was elected since would be told to retry.
     _refuse_finished(view, command)
+    _require_session(view, command.claim)
     match command:
         case cmd.AddSegment():
             bodies = _add(view, command.metadata)

@@ -80,16 +80,13 @@ def legend(run: Timeline, texts: Texts) -> str:
         mark = mark_of(what)
         colour = "ink" if mark.colour == EPOCH else mark.colour
         marks[what] = _Drawing(mark.path, colour, mark.mode == FILL)
-    sections = (
-        ("Marks", "m", run.moments, marks),
-        ("Messages", "a", run.arrows, {}),
-        ("Bars", "s", run.spans, _STATE_DRAWINGS),
+    whats = [[one.what for one in some] for some in (run.moments, run.arrows, run.spans)]
+    return (
+        _kinds("Marks", "m", whats[0], marks, texts)
+        + _kinds("Messages", "a", whats[1], {}, texts)
+        + _kinds("Bars", "s", whats[2], _STATE_DRAWINGS, texts)
+        + _epochs(run)
     )
-    return "".join(
-        _kinds(title, kind, [one.what for one in some], drawings, texts)
-        for title, kind, some, drawings in sections
-        if some
-    ) + _epochs(run)
 
 
 def _kinds(
@@ -99,6 +96,8 @@ def _kinds(
     drawings: Mapping[str, _Drawing],
     texts: Texts,
 ) -> str:
+    if not whats:
+        return ""
     other = _ARROW if kind == "a" else _BAR
     chips = "".join(
         f'<button type="button" class="chip" data-kind="{kind}" data-what="{texts.at(what)}" '

@@ -153,8 +153,8 @@ function ticks() {
   const wanted = (view.to - view.from) / Math.max(2, width / 110);
   const power = 10 ** Math.floor(Math.log10(wanted));
   const step = Math.max(1, [1, 2, 5, 10].find((one) => one * power >= wanted) * power);
-  const list = [];
-  for (let at = Math.ceil(view.from / step) * step; at <= view.to; at += step) list.push(at || 0);
+  const list = [], first = Math.ceil(view.from / step) * step;
+  for (let at = first || 0; at <= view.to; at += step) list.push(at);
   return {list, digits: step >= 1000 ? 0 : Math.min(3, 3 - Math.floor(Math.log10(step)))};
 }
 function ms(time, digits = 3) {
@@ -260,8 +260,8 @@ function paintBar(pen, lane, bar) {
   if (to < -4 || from > width + 4) return;
   const y = barTop(lane, bar), wide = Math.max(1.5, to - from - 0.5), high = lane.row - 2;
   const leads = text(bar.what) === "leads";
-  pen.fillStyle = epochColour(bar.epoch, leads ? colours.soft : colours.gone);
-  pen.globalAlpha = leads ? 1 : 0.6;
+  pen.fillStyle = epochColour(bar.epoch, colours.soft);
+  pen.globalAlpha = leads ? 1 : 0.4;
   pen.fillRect(from, y, wide, high);
   pen.globalAlpha = 1;
   if (isStriped(bar.epoch)) {
@@ -285,7 +285,7 @@ function nameBar(pen, lane, bar) {
   for (const words of [named, short]) {
     const needs = pen.measureText(words).width + 10;
     if (!words || needs > to - from) continue;
-    pen.fillStyle = epochColour(bar.epoch, leads ? colours.soft : colours.gone);
+    pen.fillStyle = leads ? epochColour(bar.epoch, colours.soft) : colours.paper;
     pen.fillRect(from, y, needs, high);
     pen.textAlign = "left";
     pen.fillStyle = bar.epoch === null ? (leads ? colours.paper : colours.ink) :

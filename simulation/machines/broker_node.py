@@ -22,6 +22,7 @@ from tierledger.events.errors import (
 from tierledger.events.log_events import Origin
 from tierledger.simulation.history import INFO, READ, WRITE, digest_of, outcome_of
 from tierledger.simulation.machines.clockwork import MS, S
+from tierledger.simulation.machines.pending import Asked, Lane, Op
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,59 +40,6 @@ DEADLINE = 2 * S
 """After which it gives up on a call."""
 
 PAUSES = (10 * MS, 20 * MS, 50 * MS, 100 * MS, 200 * MS)
-
-Then = "Callable[[RemoteStorageError | None], None]"
-
-
-class Op:
-    """One call under way."""
-
-    __slots__ = (
-        "attempt", "attempts", "command", "deadline", "doubt", "is_done", "lane", "number",
-        "partition", "position_min", "query", "role", "then",
-    )  # fmt: skip
-
-    def __init__(self, partition: int, number: int, deadline: int, lane: Lane) -> None:
-        self.partition = partition
-        self.number = number
-        self.deadline = deadline
-        self.lane = lane
-        self.role = LEADER
-        self.command: cmd.Command | None = None
-        self.query: Query | None = None
-        self.position_min = -1
-        self.attempt = 0
-        self.attempts = 0
-        self.doubt: OutcomeUnknown | None = None
-        self.is_done = False
-        self.then: Any = None
-
-
-class Lane:
-    """One process of the history: one call after the other, a new name after each doubt."""
-
-    __slots__ = ("is_busy", "lives", "name")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.lives = 0
-        self.is_busy = False
-
-    @property
-    def process(self) -> str:
-        return f"{self.name}.{self.lives}"
-
-
-class Asked:
-    """A request to the coordinator under way."""
-
-    __slots__ = ("ask", "deadline", "then", "token")
-
-    def __init__(self, ask: Callable[[int], None], then: Any, deadline: int) -> None:  # noqa: ANN401
-        self.ask = ask
-        self.then = then
-        self.deadline = deadline
-        self.token = 0
 
 
 class BrokerNode:
@@ -252,11 +200,11 @@ class BrokerNode:
         asked = self._asked.pop(token, None)
         if asked is None:
             return
-        if isinstance(result, RetryableError | OutcomeUnknown):
-            if self._clock.now <= asked.deadline:
-                self._clock.after(PAUSES[2], self.life, self._ask, asked)
-                return
-        asked.then(result)
+        may_change = isinstance(result, RetryableError | OutcomeUnknown)
+        if may_change and self._clock.now <= asked.deadline:
+            self._clock.after(PAUSES[2], self.life, self._ask, asked)
+        else:
+            asked.then(result)
 
     def _ask_route(self, token: int, numbers: list[int]) -> None:
         node = self.world.coordinator_node()

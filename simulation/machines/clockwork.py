@@ -55,7 +55,13 @@ class Clockwork:
         self._count += 1
         heappush(self.heap, (when, self._count, life, call, args))
 
-    def after(self, delay: int, life: Life | None, call: Callable[..., None], *args: Any) -> None:  # noqa: ANN401
+    def after(
+        self,
+        delay: int,
+        life: Life | None,
+        call: Callable[..., None],
+        *args: Any,  # noqa: ANN401
+    ) -> None:
         self._count += 1
         heappush(self.heap, (self.now + delay, self._count, life, call, args))
 

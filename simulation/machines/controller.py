@@ -1,4 +1,4 @@
-"""Kafka's controller: the truth about leaders, and the mouth that tells it, late and unordered."""
+"""Kafka's controller: the truth about leaders, and the mouth that tells it, out of order."""
 
 from __future__ import annotations
 
@@ -105,9 +105,7 @@ class Controller:
         broker = self.world.brokers.get(broker_id)
         if broker is not None:
             says = self._says_epochs(broker_id)
-            self.world.clock.after(
-                delay, broker.life, broker.told, leads, follows, stops, says
-            )
+            self.world.clock.after(delay, broker.life, broker.told, leads, follows, stops, says)
 
     def _says_epochs(self, broker_id: int) -> bool:
         share = self.world.scenario.known_epochs

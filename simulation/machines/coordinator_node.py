@@ -118,7 +118,6 @@ class CoordinatorNode:
 
     def take_report(
         self,
-        host: HostNode,
         lost: Sequence[tuple[int, int]],
         refused: Sequence[tuple[int, Refusal]],
     ) -> None:
@@ -182,7 +181,12 @@ class CoordinatorNode:
         stored = []
         for offset, body in enumerate(bodies):
             event = Event(
-                position + offset, 0, self.world.now_ms(), -1, self.life.name.encode(), body  # type: ignore[arg-type]
+                position + offset,
+                0,
+                self.world.now_ms(),
+                -1,
+                self.life.name.encode(),
+                body,  # type: ignore[arg-type]
             )
             stored.append(COORDINATOR_CODEC.encode(event, previous))
             previous = chain(stored[-1])
@@ -301,7 +305,7 @@ class CoordinatorNode:
             return
         self._told += 1
         self._telling[name] = self._told
-        work = self.world.distorted(self, untold[0])
+        work = self.world.distorted(untold[0])
         self._wires.send(self.life, running.life, running.take_work, self, self._told, work)
         self._clock.after(TELL_AGAIN, self.life, self._tell_again, name, self._told)
 
@@ -350,7 +354,9 @@ class CoordinatorNode:
 
     def _supply(self) -> None:
         """Start the hosts that should be there and are not."""
-        scenario = self.world.scenario
+        scenario, state = self.world.scenario, self.state
+        if len(state.hosts) + len(self._starting) >= scenario.hosts and not state.unplaced:
+            return
         for name in placement.hosts_wanted(
             self.state, scenario.hosts, scenario.partitions_per_host, sorted(self._starting)
         ):

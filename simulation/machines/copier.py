@@ -1,4 +1,4 @@
-"""One partition's leader at work: copies segments, deletes old ones, makes the mistakes brokers make."""
+"""One partition's leader at work: copies and deletes segments, and errs as brokers do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tierledger.events.metadata import (
 
 if TYPE_CHECKING:
     from tierledger.events.errors import RemoteStorageError
-    from tierledger.simulation.machines.broker_node import BrokerNode, Lane
+    from tierledger.simulation.machines.broker_node import BrokerNode
+    from tierledger.simulation.machines.pending import Lane
     from tierledger.simulation.machines.world import World
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED

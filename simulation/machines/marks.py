@@ -1,4 +1,4 @@
-"""Rare situations that a campaign has to have seen: a simulator that never gets there is too kind."""
+"""Rare situations that a campaign has to have seen: one that never gets there is too kind."""
 
 from __future__ import annotations
 

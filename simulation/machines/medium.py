@@ -79,7 +79,7 @@ class Medium:
         self.away_until = 0
 
     def arm(self, site: str, fate: int, given: int) -> None:
-        """Let the next fitting request of `site` suffer `fate`; `given`: us, where it has time."""
+        """Let the next fitting request of `site` suffer `fate`; `given`: us, if it has any."""
         self._armed.setdefault(site, []).append((fate, given))
 
     def cut_power(self, keeps: int) -> None:
@@ -150,7 +150,8 @@ class Medium:
 
     def _read_log(self, first: Slot, limit: int, is_stale: bool) -> list[bytes]:
         partition, number = first
-        log, values = self.log, []
+        log = self.log
+        values: list[bytes] = []
         while len(values) < limit and (value := log.get((partition, number))) is not None:
             values.append(value)
             number += 1

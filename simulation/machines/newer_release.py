@@ -17,7 +17,7 @@ NEWER = 0x7F
 
 
 class NewerSerDe(MsgpackSerDe):
-    """Reads both formats, and writes the newer one once the roll-out allows it, or too early."""
+    """Reads both formats, and writes the newer one if it is told to, perhaps too early."""
 
     def __init__(self, *, writes_newer: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What is written down of a run: marks, a trace that is hashed, and a timeline if one is asked for."""
+"""What is written down of a run: marks, a trace that is hashed, a timeline if asked for."""
 
 from __future__ import annotations
 

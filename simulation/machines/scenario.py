@@ -138,7 +138,7 @@ def _release(random: Random, hosts: int) -> tuple[tuple[str, ...], bool]:
 def _delays(random: Random, base: int) -> tuple[int, ...]:
     has_stragglers = random.random() < 0.5
     delays = []
-    for _ in range(251):
+    for _ in range(101):
         delay = int(base * (0.2 + random.random()))
         if has_stragglers and random.random() < 0.02:
             delay += int(300 * MS * random.random())
@@ -167,13 +167,9 @@ def _work(shape: _Shape, count: int) -> list[Decision]:
         if chosen < 0.06:
             args: tuple[Any, ...] = (int(draw() * 8), partition, int(draw() * 1000))
             decisions.append(Decision(when, "zombie copy", args))
-        elif chosen < 0.62:
-            # Every broker is asked to copy; those that do not believe to lead do not.
-            lane, number = int(draw() * 2), int(draw() * 1000)
-            decisions += [
-                Decision(when, "copy", (one, partition, lane, number))
-                for one in range(1, shape.brokers + 1)
-            ]
+        elif chosen < 0.56:
+            args = (partition, int(draw() * 2), int(draw() * 1000))
+            decisions.append(Decision(when, "copy", args))
         else:
             role = draw() < 0.45
             args = (

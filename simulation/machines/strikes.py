@@ -47,11 +47,12 @@ def copy_once(world: World, broker: BrokerNode, partition: int, lane: int, draw:
 
 
 @_strike("copy")
-def _copy(world: World, broker_id: int, partition: int, lane: int, draw: int) -> None:
-    broker = world.brokers[broker_id]
-    world.clock.at(
-        world.clock.now, broker.life, copy_once, world, broker, partition, lane, draw
-    )
+def _copy(world: World, partition: int, lane: int, draw: int) -> None:
+    """Whoever believes to lead copies; there may be two, or nobody."""
+    now = world.clock.now
+    for broker in world.brokers.values():
+        if partition in broker.led and not broker.life.is_dead:
+            world.clock.at(now, broker.life, copy_once, world, broker, partition, lane, draw)
 
 
 @_strike("zombie copy")
@@ -122,9 +123,7 @@ def _delete_once(world: World, broker: BrokerNode, partition: int) -> None:
 def _elect(
     world: World, partition: int, pick: int, delay: int, former_delay: int, clean: int
 ) -> None:
-    world.controller.elect(
-        partition, pick, (delay * MS, former_delay * MS), clean=bool(clean)
-    )
+    world.controller.elect(partition, pick, (delay * MS, former_delay * MS), clean=bool(clean))
 
 
 @_strike("move replica")

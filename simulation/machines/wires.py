@@ -18,8 +18,11 @@ LOSE, DELAY, TWICE = 0, 1, 2
 
 
 class Wires:
-    """Carries messages. Delays come from a table, so that leaving one fault out of a run moves
-    as little as possible of the rest."""
+    """Carries messages.
+
+    Delays come from a table, so that leaving one fault out of a run moves as little as possible
+    of the rest.
+    """
 
     def __init__(self, clock: Clockwork, delays: Sequence[int], recording: Recording) -> None:
         self._clock = clock
@@ -36,7 +39,7 @@ class Wires:
         self._is_troubled = False
 
     def arm(self, link: Link, fate: int, given: int) -> None:
-        """Let the next message on `link` suffer `fate`; `given`: us of delay, where it has one."""
+        """Let the next message on `link` suffer `fate`; `given`: its us, if it has any."""
         self._is_troubled = True
         self._armed.setdefault(link, []).append((fate, given))
 

@@ -1,4 +1,4 @@
-"""State machines with brokers, hosts, coordinators and a store around them, run from a scenario.
+"""State machines with brokers, hosts, coordinators and a store, run from a scenario.
 
 First everything may fail and nothing may be wrong; then all heals, and every partition's true
 leader has to write again; then the power goes, and what was acknowledged has to be there.
@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
-from tierledger.actors.leader import Leader, Phase
-from tierledger.actors.messages import AppendAnswered, AppendOutcome, SlotRead
+from tierledger.actors.calls import PartitionKey
+from tierledger.actors.leader import Phase
 from tierledger.events.decide import Limits
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.simulation.history import Recorder
 from tierledger.simulation.machines.broker_node import BrokerNode
-from tierledger.simulation.machines.clockwork import MS, S, Clockwork, Life
+from tierledger.simulation.machines.clockwork import MS, Clockwork, Life, S
 from tierledger.simulation.machines.controller import Controller
 from tierledger.simulation.machines.coordinator_node import CoordinatorNode
 from tierledger.simulation.machines.copier import Copier
 from tierledger.simulation.machines.host_node import HostNode
 from tierledger.simulation.machines.medium import Medium
 from tierledger.simulation.machines.newer_release import NewerSerDe
+from tierledger.simulation.machines.observer import Observer
 from tierledger.simulation.machines.recording import Recording
 from tierledger.simulation.machines.strikes import STRIKES
 from tierledger.simulation.machines.wires import Wires
@@ -30,10 +30,8 @@ from tierledger.storage.keys import DefaultMetadataKeyFactory
 from tierledger.storage.serde import MsgpackSerDe
 
 if TYPE_CHECKING:
-    from tierledger.actors import messages as msg
     from tierledger.actors.coordinator import HostWork
     from tierledger.events.commands import LeaderVerdict
-    from tierledger.simulation.machines.host_node import Shell
     from tierledger.simulation.machines.scenario import Scenario
 
 CLUSTER_ID = "machines"
@@ -73,6 +71,7 @@ class World:
         self.wires = Wires(self.clock, scenario.delays, self.recording)
         self.medium = Medium(self.clock, self.wires, self.recording)
         self.controller = Controller(self)
+        self.observer = Observer(self)
         self.brokers: dict[int, BrokerNode] = {}
         self.broker_lives: list[BrokerNode] = []
         self.hosts: dict[str, HostNode] = {}
@@ -86,10 +85,6 @@ class World:
         self.lies: list[Any] = []
         """What a coordinator is to say instead of the next placements."""
         self.placed: list[HostWork] = []
-        self.applications: list[tuple[int, str, int, int, int, bytes]] = []
-        """Time (us), node, partition, first and last position, chain hash."""
-        self.states: list[tuple[int, str, str, int, int, bytes]] = []
-        """Time (us), node, role, partition, position, digest."""
         self.is_healing = False
         self.is_well = False
         self.written: dict[tuple[int, int], int] = {}
@@ -98,7 +93,6 @@ class World:
         self.upgraded: set[str] = set(scenario.upgraded)
         self._ends = 0
         self._oracle_asked = 0
-        self._believers: dict[int, int] = {}
 
     # Time.
 
@@ -264,7 +258,7 @@ class World:
             return None
         return self.controller.verdict(number)
 
-    def distorted(self, coordinator: CoordinatorNode, work: HostWork) -> HostWork:
+    def distorted(self, work: HostWork) -> HostWork:
         """What a coordinator says, or what it is made to say instead."""
         self.placed.append(work)
         if not self.lies:
@@ -274,99 +268,10 @@ class World:
         former = self.placed[which % len(self.placed)]
         return work._replace(placements=former.placements + work.placements)
 
-    def leader_heard(
-        self,
-        host: HostNode,
-        shell: Shell,
-        number: int,
-        stimulus: msg.Stimulus,
-        before: int,
-        *,
-        had_claimed: bool,
-    ) -> None:
-        """A leader has heard from the store: what is rare about that is marked."""
-        leader = shell.machine
-        assert isinstance(leader, Leader), "only leaders append"
-        mark, state = self.recording.mark, leader.state
-        assert state is not None, "a leader that appends has loaded"
-        if leader.position > before:
-            self.applications.append(
-                (self.clock.now, host.life.name, shell.number, before + 1, leader.position,
-                 state.chain_hash)
-            )  # fmt: skip
-            if isinstance(stimulus, SlotRead):
-                mark("own write recognised in its slot")
-        elif isinstance(stimulus, AppendAnswered):
-            if stimulus.outcome is AppendOutcome.EXISTS:
-                mark("append found its slot taken")
-            elif stimulus.outcome is AppendOutcome.UNKNOWN:
-                mark("append in doubt")
-        if leader._claims and leader.phase is Phase.LOADING:
-            mark(("claim lost a race", "claim lost two races", "claim lost three races")[
-                min(leader._claims, 3) - 1
-            ])  # fmt: skip
-        if leader._has_claimed and not had_claimed and leader.phase is Phase.LEADING:
-            self._claimed(host, shell, state.session)
-        self._sample(host, shell, state)
-
-    def _claimed(self, host: HostNode, shell: Shell, session: Any) -> None:  # noqa: ANN401
-        others = sum(
-            other is not host
-            and not other.life.is_dead
-            and other.believes_to_lead(shell.number)
-            for other in self.hosts.values()
-        )
-        if others:
-            self.recording.mark("two believed they lead")
-        if others > 1:
-            self.recording.mark("three believed they lead")
-        number = None if session is None else session.number
-        self.recording.moment(host.life.name, "claim", "", number, shell.number)
-
-    def applied(self, host: HostNode, shell: Shell, before: int) -> None:
-        """A follower has applied what it read."""
-        machine = shell.machine
-        state = machine.state
-        assert state is not None, "it has applied something"
-        self.applications.append(
-            (self.clock.now, host.life.name + " follower", shell.number, before + 1,
-             machine.position, state.chain_hash)
-        )  # fmt: skip
-        self._sample(host, shell, state)
-
-    def _sample(self, host: HostNode, shell: Shell, state: Any) -> None:  # noqa: ANN401
-        position = state.next_position - 1
-        if position % 5 == 0:
-            self.states.append(
-                (self.clock.now, host.life.name, shell.role, shell.number, position,
-                 state.digest())
-            )  # fmt: skip
-
-    def alarmed(self, host: HostNode, shell: Shell, effect: msg.Alarm) -> None:
-        if effect.kind == "quarantined":
-            self.recording.mark("partition quarantined")
-            self.recording.event("quarantined", host.life.name, shell.number)
-        elif effect.kind == "CustomMetadataSizeLimitExceeded":
-            self.recording.mark("custom metadata refused")
-        elif effect.kind == "Fenced":
-            self.recording.mark("fenced")
-        elif effect.kind == "InvalidStateTransition":
-            self.recording.mark("illegal transition refused")
-        self.recording.moment(host.life.name, effect.kind, effect.message, None, shell.number)
-
-    def left(self, host: HostNode, shell: Shell, reason: str) -> None:
-        if shell.role == FOLLOWER:
-            return
-        if reason == "fenced":
-            self.recording.mark("leader found that it was replaced")
-        elif shell.machine.position >= 0:
-            self.recording.mark("leader stopped")
-        self.recording.moment(host.life.name, "gone", reason, None, shell.number)
-
     # The run.
 
     def run(self) -> None:
-        """Let the scenario have its way, then heal. `is_well`: whether the service came back."""
+        """Let the scenario have its way, then heal; `is_well` says if the service came back."""
         scenario, clock = self.scenario, self.clock
         with turned_to(scenario.knobs):
             self.medium.on_created = self.durable

@@ -100,6 +100,18 @@ def test_a_deleted_partition_holds_nothing_and_takes_nothing() -> None:
     assert len(partition.state.rows) == 0
 
 
+@pytest.mark.parametrize("closes", [True, False])
+def test_whoever_was_elected_since_hears_that_the_partition_is_deleted(closes: bool) -> None:
+    partition = deleted()
+    if closes:
+        partition.accept(cmd.CloseSession(CLAIM, "released"))
+
+    # Not `NotLeader`, which is tried again: it can never lead here.
+    write = command_of(Add(b"\x02" * 16, 100, 199, {1: 100}), cmd.Claim(2, 1, 1))
+
+    assert isinstance(partition.refuse(write), PartitionDeleted)
+
+
 def test_a_deleted_partitions_session_can_still_be_closed() -> None:
     partition = deleted()
 

@@ -1,0 +1,65 @@
+"""What a broker waits for: calls to hosts, and requests to the coordinator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors.calls import LEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tierledger.actors.messages import Query
+    from tierledger.events import commands as cmd
+    from tierledger.events.errors import OutcomeUnknown
+
+
+class Op:
+    """One call under way."""
+
+    __slots__ = (
+        "attempt", "attempts", "command", "deadline", "doubt", "is_done", "lane", "number",
+        "partition", "position_min", "query", "role", "then",
+    )  # fmt: skip
+
+    def __init__(self, partition: int, number: int, deadline: int, lane: Lane) -> None:
+        self.partition = partition
+        self.number = number
+        self.deadline = deadline
+        self.lane = lane
+        self.role = LEADER
+        self.command: cmd.Command | None = None
+        self.query: Query | None = None
+        self.position_min = -1
+        self.attempt = 0
+        self.attempts = 0
+        self.doubt: OutcomeUnknown | None = None
+        self.is_done = False
+        self.then: Any = None
+
+
+class Lane:
+    """One process of the history: one call after the other, a new name after each doubt."""
+
+    __slots__ = ("is_busy", "lives", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lives = 0
+        self.is_busy = False
+
+    @property
+    def process(self) -> str:
+        return f"{self.name}.{self.lives}"
+
+
+class Asked:
+    """A request to the coordinator under way."""
+
+    __slots__ = ("ask", "deadline", "then", "token")
+
+    def __init__(self, ask: Callable[[int], None], then: Any, deadline: int) -> None:  # noqa: ANN401
+        self.ask = ask
+        self.then = then
+        self.deadline = deadline
+        self.token = 0

@@ -1,0 +1,120 @@
+"""Words that make a world simpler, and the words for which of its decisions are kept.
+
+A failing run is its seed, the decisions that it needs, and these; a command line has room for
+all of them.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from tierledger.events.errors import InvalidArgument
+from tierledger.simulation.machines.clockwork import MS
+from tierledger.simulation.machines.scenario import drawn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tierledger.simulation.machines.scenario import Scenario
+
+EVEN_DELAY: Final = 1 * MS
+
+_COUNTED: Final[dict[str, tuple[str, int]]] = {
+    "brokers": ("brokers", 1),
+    "hosts": ("hosts", 1),
+    "partitions": ("partitions", 1),
+    "duration": ("duration", MS),
+}
+"""A word's name to the field of a scenario that it sets, and the unit."""
+
+_NAMED: Final[dict[str, dict[str, Any]]] = {
+    "delays=even": {"delays": (EVEN_DELAY,)},
+    "skews=none": {"skews_ms": (0,)},
+    "epochs=known": {"known_epochs": 100},
+    "oracle=knows": {"oracle_knows": 100},
+    "knobs=default": {"knobs": ()},
+    "room=enough": {"partitions_per_host": 64},
+    "release=same": {"upgraded": (), "writes_newer": False},
+}
+"""A word to the fields that it sets."""
+
+
+def shaped(scenario: Scenario, words: Iterable[str]) -> Scenario:
+    """The world that those words make of `scenario`.
+
+    Raises:
+        InvalidArgument: There is no such word.
+    """
+    for word in words:
+        name, _, value = word.partition("=")
+        if word in _NAMED:
+            scenario = scenario._replace(**_NAMED[word])
+        elif name in _COUNTED and value.isascii() and value.isdigit() and int(value):
+            field, unit = _COUNTED[name]
+            changed: dict[str, Any] = {field: int(value) * unit}
+            scenario = scenario._replace(**changed)
+        else:
+            known = ", ".join([*(f"{one}=NUMBER" for one in _COUNTED), *_NAMED])
+            raise InvalidArgument(f"no shape {word!r}; there are {known}")
+    return scenario
+
+
+def simpler(scenario: Scenario) -> list[str]:
+    """Words that would make `scenario` simpler, the greatest step first."""
+    words = [
+        f"{name}={count}"
+        for name in ("partitions", "brokers", "hosts")
+        for count in range(1, getattr(scenario, name))
+    ]
+    words += [word for word in _NAMED if shaped(scenario, (word,)) != scenario]
+    return words
+
+
+def scenario_of(
+    seed: int, keep: Iterable[int] | None = None, words: Iterable[str] = ()
+) -> Scenario:
+    """A seed's world, with those of its decisions alone if any are named.
+
+    Raises:
+        InvalidArgument: The seed has no such decision, or there is no such word.
+    """
+    scenario = drawn(seed)
+    if keep is not None:
+        kept = frozenset(keep)
+        count = len(scenario.decisions)
+        if kept and max(kept) >= count:
+            raise InvalidArgument(f"seed {seed} has no decision {max(kept)}; it has {count}")
+        scenario = scenario.kept(kept)
+    return shaped(scenario, words)
+
+
+def numbers_text(numbers: Sequence[int]) -> str:
+    """Ascending numbers, runs of them in short: "3,8,19-22"; "none" if there are none."""
+    if not numbers:
+        return "none"
+    ends = [at for at, (one, other) in enumerate(pairwise(numbers)) if other != one + 1]
+    firsts = [numbers[0], *(numbers[at + 1] for at in ends)]
+    lasts = [*(numbers[at] for at in ends), numbers[-1]]
+    return ",".join(
+        str(first) if first == last else f"{first}-{last}"
+        for first, last in zip(firsts, lasts, strict=True)
+    )
+
+
+def numbers_of(text: str) -> list[int]:
+    """The numbers that such a text stands for.
+
+    Raises:
+        InvalidArgument: It is not one.
+    """
+    if text == "none":
+        return []
+    numbers: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        ends = [first, last] if dash else [first]
+        if not all(one.isascii() and one.isdigit() for one in ends):
+            raise InvalidArgument(f"expected numbers like 3,8,19-22 or none, got {text!r}")
+        numbers.update(range(int(first), int(ends[-1]) + 1))
+    return sorted(numbers)

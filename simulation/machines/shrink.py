@@ -1,0 +1,173 @@
+"""A failing run made small: fewer decisions first, then a simpler world.
+
+Decisions strike by time and place, so what is left of them does what it did before, as far as
+the world around it lets it; whether a smaller run still fails is found out by running it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierledger.simulation.machines.clockwork import MS
+from tierledger.simulation.machines.shape import shaped, simpler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from tierledger.simulation.machines.scenario import Scenario
+
+RUNS_MAX = 600
+"""Runs that one failing seed is worth."""
+
+AFTERWARDS = 500 * MS
+"""How long a run may go on after its last decision."""
+
+PAIRS_OF_MAX = 20
+"""Decisions up to which any two are tried to be left out together."""
+
+
+class Shrunk(NamedTuple):
+    """What is left of a failing run."""
+
+    scenario: Scenario
+    kept: tuple[int, ...]
+    """Which of the decisions, by their place among those that there were."""
+    words: tuple[str, ...]
+    """What made the world simpler."""
+    runs: int
+
+
+def shrunk(
+    scenario: Scenario, fails: Callable[[Scenario], bool], *, runs_max: int = RUNS_MAX
+) -> Shrunk:
+    """The smallest run found that still fails; `scenario` itself is known to.
+
+    Deterministic if `fails` is. After `runs_max` runs it is what has been found until then.
+    """
+    shrinking = _Shrinking(scenario, fails, runs_max)
+    shrinking.shrink()
+    return Shrunk(
+        shrinking.scenario(shrinking.kept, shrinking.words),
+        tuple(shrinking.kept),
+        tuple(shrinking.words),
+        shrinking.runs,
+    )
+
+
+class _Shrinking:
+    """One failing run, as small as it got so far."""
+
+    def __init__(
+        self, whole: Scenario, fails: Callable[[Scenario], bool], runs_max: int
+    ) -> None:
+        self.whole = whole
+        self.kept = list(range(len(whole.decisions)))
+        self.words: list[str] = []
+        self.runs = 0
+        self._fails = fails
+        self._runs_max = runs_max
+
+    def scenario(self, kept: Sequence[int], words: Sequence[str]) -> Scenario:
+        return shaped(self.whole.kept(frozenset(kept)), words)
+
+    def shrink(self) -> None:
+        self._leave_out_the_end()
+        self._end_early()
+        self._leave_out_groups()
+        self._leave_out_parts()
+        is_smaller = True
+        while is_smaller:
+            is_smaller = self._simplify()
+            is_smaller = self._leave_out_pairs() or is_smaller
+            is_smaller = self._leave_out_singles() or is_smaller
+        self._end_early()
+
+    def _try(self, kept: Sequence[int], words: Sequence[str] | None = None) -> bool:
+        """Go on with those if they still fail."""
+        words = self.words if words is None else words
+        if self.runs >= self._runs_max or (list(kept) == self.kept and words is self.words):
+            return False
+        self.runs += 1
+        if not self._fails(self.scenario(kept, words)):
+            return False
+        self.kept, self.words = list(kept), list(words)
+        return True
+
+    def _leave_out_the_end(self) -> None:
+        """Most failures need nothing of what came after them."""
+        everything = self.kept
+        low, high = 0, len(everything)
+        while low < high:
+            middle = (low + high) // 2
+            if self._try(everything[:middle]):
+                high = middle
+            else:
+                low = middle + 1
+
+    def _end_early(self) -> None:
+        last = max((self.whole.decisions[at].at for at in self.kept), default=0)
+        ends_ms = (last + AFTERWARDS) // MS
+        others = [word for word in self.words if not word.startswith("duration=")]
+        if ends_ms * MS < self.scenario(self.kept, self.words).duration:
+            self._try(self.kept, [*others, f"duration={ends_ms}"])
+
+    def _leave_out_groups(self) -> None:
+        """All decisions of one kind, or of one kind that strike in one place."""
+        for depth in (1, 2, 3):
+            groups: dict[Hashable, list[int]] = {}
+            for at in self.kept:
+                decision = self.whole.decisions[at]
+                groups.setdefault((decision.kind, *decision.args[: depth - 1]), []).append(at)
+            for group in groups.values():
+                if depth == 1 or len(group) > 1:
+                    leaving = set(group)
+                    self._try([at for at in self.kept if at not in leaving])
+
+    def _leave_out_parts(self) -> None:
+        """Halves, quarters, and so on, the last part first, down to single ones."""
+        size = len(self.kept) // 2
+        while size > 1:
+            self._leave_out_each(size)
+            size = min(size // 2, len(self.kept) // 2)
+        while self._leave_out_singles():
+            pass
+
+    def _leave_out_each(self, size: int) -> bool:
+        is_smaller = False
+        end = len(self.kept)
+        while end > 0:
+            begin = max(0, end - size)
+            is_smaller |= self._try(self.kept[:begin] + self.kept[end:])
+            end = begin
+        return is_smaller
+
+    def _leave_out_singles(self) -> bool:
+        return self._leave_out_each(1)
+
+    def _leave_out_pairs(self) -> bool:
+        """Two at once, where each alone is needed as long as the other is there."""
+        if len(self.kept) > PAIRS_OF_MAX:
+            return False
+        is_smaller = False
+        pairs = [(one, two) for at, two in enumerate(self.kept) for one in self.kept[:at]]
+        for pair in pairs:
+            if self._holds(pair):
+                is_smaller |= self._try([at for at in self.kept if at not in pair])
+        return is_smaller
+
+    def _holds(self, pair: tuple[int, int]) -> bool:
+        return pair[0] in self.kept and pair[1] in self.kept
+
+    def _simplify(self) -> bool:
+        """A simpler world, where the same decisions still fail in it."""
+        is_smaller = False
+        done: set[str] = set()
+        for word in simpler(self.scenario(self.kept, self.words)):
+            name = word.partition("=")[0]
+            if name not in done and self._try(self.kept, [*self._without(name), word]):
+                done.add(name)
+                is_smaller = True
+        return is_smaller
+
+    def _without(self, name: str) -> list[str]:
+        return [word for word in self.words if word.partition("=")[0] != name]
