@@ -16,6 +16,7 @@ from tierledger.events.errors import (
     Fenced,
     NotReady,
     OutcomeUnknown,
+    Overloaded,
     RemoteStorageError,
     RetryableError,
 )
@@ -349,6 +350,8 @@ class BrokerNode:
         """Try again, or end the call: see `Router`."""
         if isinstance(error, OutcomeUnknown):
             op.doubt = error
+        elif isinstance(error, Overloaded):
+            self._mark("inbox full")
         if isinstance(error, RetryableError | OutcomeUnknown):
             self._routes.pop(op.partition, None)
             op.attempt += 1  # Whatever still comes of the last attempt comes too late.

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors import coordinator as rules
+from tierledger.actors import coordinator_events as ev
 from tierledger.actors import coordinator_placement as placement
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator_events import COORDINATOR_CODEC
@@ -20,6 +21,7 @@ from tierledger.events.errors import OutcomeUnknown, RemoteStorageError
 from tierledger.events.event_codec import chain, genesis
 from tierledger.events.log_events import Event
 from tierledger.simulation.machines.clockwork import MS, S
+from tierledger.simulation.machines.fleet import Fleet
 from tierledger.simulation.machines.medium import COORDINATOR
 
 if TYPE_CHECKING:
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from tierledger.simulation.machines.world import World
 
 RETRY = 50 * MS
-TELL_AGAIN = 300 * MS
 DOUBT = 5 * S
 """How long the slot of an append without an answer is looked at before its caller hears so."""
 
@@ -64,7 +65,7 @@ class CoordinatorNode:
         self.world = world
         self.life = life
         self.state = CoordinatorState(genesis(world.cluster_id, b"coordinator", 0))
-        self.running: dict[str, HostNode] = {}
+        self.fleet = Fleet(self)
         self._clock, self._medium, self._wires = world.clock, world.medium, world.wires
         self._mark = world.recording.mark
         self._serde = world.serde
@@ -73,10 +74,6 @@ class CoordinatorNode:
         self._is_started = False
         self._queue: deque[Request] = deque()
         self._works: list[HostWork] = []
-        self._untold: dict[str, deque[HostWork]] = {}
-        self._told = 0
-        self._telling: dict[str, int] = {}
-        self._starting: set[str] = set()
 
     def start(self) -> None:
         """Read the log, and let everybody take up what they had."""
@@ -128,7 +125,7 @@ class CoordinatorNode:
         for number, refusal in refused:
             self._note(partial(_refused_leader, self.world.keys_of[number], refusal))
         if self.state.unplaced or self.state.together:
-            self._nudge()
+            self.nudge()
 
     def _note(self, decide: Callable[[CoordinatorState], list[CoordinatorBody]]) -> None:
         if decide(self.state):
@@ -136,9 +133,10 @@ class CoordinatorNode:
 
     def _put(self, request: Request) -> None:
         self._queue.append(request)
-        self._nudge()
+        self.nudge()
 
-    def _nudge(self) -> None:
+    def nudge(self) -> None:
+        """See whether there is something to do."""
         if not self._is_busy:
             self._is_busy = True
             self._clock.after(0, self.life, self._next)
@@ -166,12 +164,12 @@ class CoordinatorNode:
             self._append(Request(self._placements), bodies)
             return
         self._is_busy = False
-        self._supply()
+        self.fleet.supply()
 
     def _placements(self, state: CoordinatorState) -> list[CoordinatorBody]:
         behind = {
             self.world.keys_of[number]
-            for host in self.running.values()
+            for host in self.fleet.running.values()
             for number in host.behind()
         }
         return placement.place(state, self.world.scenario.partitions_per_host, behind)
@@ -273,7 +271,7 @@ class CoordinatorNode:
             self._works.clear()  # It is repeated as standing work.
             self._is_started = True
             for name in list(self.state.hosts):
-                self._adopt(name)
+                self.fleet.adopt(name)
             self._next()
 
     def _evolve(self, value: bytes) -> None:
@@ -286,94 +284,43 @@ class CoordinatorNode:
         for event in events:
             self._works += rules.evolve(state, event)
 
+    def move_leader(self, number: int, host: str) -> None:
+        """Place a partition's leader elsewhere, for no reason; the one there hears nothing."""
+        key = self.world.keys_of[number]
+
+        def decide(state: CoordinatorState) -> list[CoordinatorBody]:
+            entry = state.partitions.get(key)
+            if entry is None or entry.leadership is None or host not in state.hosts:
+                return []
+            return [ev.LeadersPlaced(host, ((*key, state.assignment + 1),))]
+
+        self._put(Request(decide))
+
     # Hosts.
 
     def _tell(self) -> None:
         works, self._works = self._works, []
         for name, process in list(self.state.hosts.items()):
-            running = self.running.get(name)
-            if running is None or running.life.name != process:
-                self._adopt(name)
-        for work in works:
-            if work.host in self.running:
-                self._untold.setdefault(work.host, deque()).append(work)
-                self._tell_next(work.host)
-
-    def _tell_next(self, name: str) -> None:
-        untold, running = self._untold.get(name), self.running.get(name)
-        if not untold or running is None or name in self._telling:
-            return
-        self._told += 1
-        self._telling[name] = self._told
-        work = self.world.distorted(untold[0])
-        self._wires.send(self.life, running.life, running.take_work, self, self._told, work)
-        self._clock.after(TELL_AGAIN, self.life, self._tell_again, name, self._told)
+            self.fleet.follow(name, process)
+        self.fleet.tell(works)
 
     def work_taken(self, name: str, number: int) -> None:
         """A host has heard what it was told."""
-        if self._telling.get(name) == number:
-            del self._telling[name]
-            if self._untold.get(name):
-                self._untold[name].popleft()
-            self._tell_next(name)
-
-    def _tell_again(self, name: str, number: int) -> None:
-        if self._telling.get(name) == number:
-            self._mark("host told again")
-            del self._telling[name]
-            self._tell_next(name)
-
-    def _adopt(self, name: str) -> None:
-        """Use the host that the log names, or note that it is gone."""
-        process = self.state.hosts[name]
-        found = self.world.host_at(self.state.addresses[name])
-        if found is None or found.life.name != process:
-            self._drop(name)
-            self._note(partial(_lost_host, name, process))
-        elif self.running.get(name) is not found:
-            self._drop(name)
-            self.running[name] = found
-            self._untold[name] = deque([rules.standing_work(self.state, name)])
-            self._tell_next(name)
-
-    def _drop(self, name: str) -> None:
-        self.running.pop(name, None)
-        self._untold.pop(name, None)
-        self._telling.pop(name, None)
+        self.fleet.taken(name, number)
 
     def suspect(self, life: Life) -> None:
         """Pings of a process go unanswered: it is replaced, dead or not."""
-        name = life.site
-        if not self._is_started:
-            return  # It finds out when it starts.
-        running = self.running.get(name)
-        if running is not None and running.life is life:
-            self._drop(name)
-        self.world.end(life)
-        self._note(partial(_lost_host, name, life.name))
+        if self._is_started:  # Else it finds out when it starts.
+            self.fleet.give_up(life)
+            self.lost(life.site, life.name)
 
-    def _supply(self) -> None:
-        """Start the hosts that should be there and are not."""
-        scenario, state = self.world.scenario, self.state
-        if len(state.hosts) + len(self._starting) >= scenario.hosts and not state.unplaced:
-            return
-        for name in placement.hosts_wanted(
-            self.state, scenario.hosts, scenario.partitions_per_host, sorted(self._starting)
-        ):
-            self._starting.add(name)
-            self._clock.after(self.world.start_delay(name), self.life, self._launch, name)
+    def lost(self, name: str, process: str) -> None:
+        """A process serves no more."""
+        self._note(partial(_lost_host, name, process))
 
-    def _launch(self, name: str) -> None:
-        address = placement.next_address(self.state, name)
-        host = self.world.launch(name, address)
-        if host is None:  # Under that address there was one that has ended since.
-            self._starting.discard(name)
-            self._nudge()
-            return
-        self._starting.discard(name)
-        self._drop(name)
-        self.running[name] = host
-        process = host.life.name
+    def joined(self, host: HostNode) -> None:
+        """A process serves from now on."""
+        name, process, address = host.name, host.life.name, host.address
         self._put(Request(lambda state: rules.host_started(state, name, process, address)))
 
 

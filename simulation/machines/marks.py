@@ -19,6 +19,7 @@ _declare(
     "claim lost two races",
     "claim lost three races",
     "claim refused by the log",
+    "leader made beside the one in office",
     "leader found that it was replaced",
     "leader stopped",
     "leader placed beside its follower",
@@ -34,6 +35,7 @@ _declare(
     "broker replaced while it lives",
     "broker fenced by its own later life",
     "zombie broker wrote",
+    "three sessions without a write between",
 )
 _declare(
     "store",
@@ -74,6 +76,7 @@ _declare(
     "pause broker",
     "cut off host",
     "host replaced while it lives",
+    "host given up by the coordinator",
     "crash while a partition was loaded",
     "crash: durable",
     "crash: append",
@@ -113,6 +116,7 @@ _declare(
     "custom metadata refused",
     "custom metadata as long as allowed",
     "illegal transition refused",
+    "inbox full",
     "segments overlap",
     "segment of two leader epochs",
     "partition deleted",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from tierledger.storage.serde import MsgpackSerDe
+from tierledger.storage.serde import HEADER_BYTES, VERSIONS, MsgpackSerDe, _framed, _seed
 
 if TYPE_CHECKING:
     from tierledger.storage.serde import Plain
@@ -26,12 +26,14 @@ class NewerSerDe(MsgpackSerDe):
     @override
     def serialize(self, kind: str, fields: Sequence[Plain]) -> bytes:
         data = super().serialize(kind, fields)
-        if self.writes_newer and kind == "batch":
-            return bytes((NEWER,)) + data
+        if self.writes_newer and kind in {"batch", "partition"}:
+            return _framed(NEWER, _seed(kind, NEWER), data[HEADER_BYTES:])
         return data
 
     @override
     def deserialize(self, kind: str, data: bytes) -> list[Plain]:
         if data[:1] == bytes((NEWER,)):
-            data = data[1:]
+            payload = data[HEADER_BYTES:]
+            if _framed(NEWER, _seed(kind, NEWER), payload) == data:
+                data = _framed(VERSIONS[kind], _seed(kind, VERSIONS[kind]), payload)
         return super().deserialize(kind, data)

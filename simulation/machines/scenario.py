@@ -28,7 +28,7 @@ POINTS = ("durable", "append", "loaded", "checkpointed", "coordinated")
 KNOBS: dict[str, tuple[int, ...]] = {
     "CHECKPOINT_EVENTS": (3, 10, 40),
     "INBOX_MAX": (2, 1024),
-    "CLAIMS_MAX": (1, 8),
+    "CLAIMS_MAX": (1, 8, 8),
     "EVENTS_PER_BATCH": (1, 4, 256),
     "READ_BATCHES": (1, 4, 64),
 }
@@ -204,7 +204,7 @@ def _faults(shape: _Shape, count: int) -> list[Decision]:
     draw = random.random
     on = [kind for kind, share in FAULTS.items() if draw() < share]
     if not on:
-        on = ["kill host"]
+        on = ["depose"]
     decisions = []
     for _ in range(count):
         at = 450 * MS + int((shape.duration - 1000 * MS) * draw())
@@ -215,9 +215,10 @@ def _faults(shape: _Shape, count: int) -> list[Decision]:
 
 
 FAULTS: dict[str, float] = {
-    "kill host": 0.5,
-    "pause host": 0.6,
-    "cut off host": 0.4,
+    "depose": 0.75,
+    "kill host": 0.3,
+    "pause host": 0.3,
+    "cut off host": 0.2,
     "fuse": 0.5,
     "kill coordinator": 0.3,
     "pause coordinator": 0.2,
@@ -233,6 +234,7 @@ FAULTS: dict[str, float] = {
     "store away": 0.2,
     "lie": 0.15,
     "assign": 0.2,
+    "contend": 0.12,
     "tell all": 0.3,
     "delete partition": 0.06,
     "damage": 0.04,
@@ -293,6 +295,11 @@ def _damage(shape: _Shape, random: Random) -> tuple[str, tuple[Any, ...]]:
 
 
 _MADE: dict[str, Any] = {
+    "contend": lambda s, r: (
+        "contend",
+        (int(r.random() * s.partitions), int(r.random() * 4), 5 + int(r.random() * 30)),
+    ),
+    "depose": lambda s, r: ("depose", (int(r.random() * s.partitions), int(r.random() * 4))),
     "kill host": lambda s, r: ("kill", (_host(s, r),)),
     "pause host": lambda s, r: ("pause", (_host(s, r), _length(r))),
     "cut off host": lambda s, r: ("cut off", (_host(s, r),)),

@@ -8,6 +8,7 @@ from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.messages import Query
 from tierledger.simulation.machines.clockwork import MS
 from tierledger.simulation.machines.copier import Copier
+from tierledger.simulation.machines.medium import SLOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from tierledger.simulation.machines.world import World
 
 KINDS = ("lookup", "lookup", "highest_offset", "size", "list_epoch", "next_txn", "list")
+
+DELETED = 2
+"""The last step of a partition's deletion."""
 
 _STRIKES: dict[str, Callable[..., None]] = {}
 
@@ -109,11 +113,15 @@ def _delete_partition(world: World, partition: int) -> None:
 
 
 def _delete_once(world: World, broker: BrokerNode, partition: int) -> None:
+    """The step that is due; the next one follows, as soon as this broker may."""
     epoch = broker.led.get(partition)
     lane = broker.lane(partition, 8, "delete")
-    if epoch is None or lane.is_busy or world.controller.deletions.get(partition, 0) > 2:
+    if world.controller.deletions.get(partition, 0) > DELETED:
         return
-    Copier(world, broker, partition, epoch).delete_partition(lane)
+    if epoch is not None and not lane.is_busy:
+        Copier(world, broker, partition, epoch).delete_partition(lane)
+    if world.clock.now < world.scenario.duration:
+        world.clock.after(100 * MS, broker.life, _delete_once, world, broker, partition)
 
 
 # Leaders.
@@ -165,6 +173,24 @@ def _cut_off(world: World, site: str) -> None:
         world.recording.moment(life.name, "cut off")
         life.is_cut_off = True
         world.detected(life)
+
+
+@_strike("depose")
+def _depose(world: World, partition: int, how: int) -> None:
+    """The host that leads a partition dies, freezes, or is replaced while it goes on."""
+    for host in reversed(list(world.hosts.values())):
+        if host.life.is_reachable and host.believes_to_lead(partition):
+            site = host.life.site
+            if how == 0:
+                _kill(world, site)
+            elif how == 1:
+                _pause(world, site, 2500)
+            elif how == 2:
+                _cut_off(world, site)
+            else:
+                world.recording.mark("host given up by the coordinator")
+                world.detected(host.life)
+            return
 
 
 @_strike("fuse")
@@ -250,6 +276,28 @@ def _assign(world: World, host: int, which: int) -> None:
         node = hosts[host % len(hosts)]
         placement = told[which % len(told)]
         world.clock.at(world.clock.now, node.life, node.place, placement)
+
+
+@_strike("contend")
+def _contend(world: World, partition: int, host: int, slow: int) -> None:
+    """A slow host is made leader while the one in office writes on, as fast as it can."""
+    coordinator = world.coordinator
+    idle = [
+        node
+        for node in world.hosts.values()
+        if node.life.is_reachable and not node.believes_to_lead(partition)
+    ]
+    if coordinator is None or coordinator.life.is_dead or not idle:
+        return
+    world.recording.mark("leader made beside the one in office")
+    node = idle[host % len(idle)]
+    for _ in range(30):
+        world.medium.arm(node.life.site, SLOW, slow * MS)
+    world.clock.at(
+        world.clock.now, coordinator.life, coordinator.move_leader, partition, node.name
+    )
+    for at in range(40):
+        world.clock.after(at * slow * MS // 3, None, _copy, world, partition, at % 2, 500 + at)
 
 
 @_strike("second coordinator")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.events.errors import DataError
+from tierledger.events.log_events import SessionClosed
 from tierledger.simulation.checkers import Minimums, check
 from tierledger.simulation.checkers_violation import Violation
 from tierledger.simulation.final_log import FinalLog, LoggedBatch, decode_log
@@ -16,6 +17,8 @@ from tierledger.storage.checkpoint import CheckpointStore
 
 if TYPE_CHECKING:
     from tierledger.simulation.machines.scenario import Scenario
+
+SESSIONS_IN_A_ROW = 2
 
 MINIMUMS = Minimums(ok_writes=1)
 """Of one seed; a campaign asks more of all its seeds together."""
@@ -75,8 +78,12 @@ def verdict_of(world: World) -> Verdict:
             logs,
             checkpoints=checkpoints,
             custom_metadata_bytes_max=CUSTOM_BYTES_MAX,
-            minimums=MINIMUMS,
+            # Where the log was damaged early nothing may be written any more.
+            minimums=None if world.damaged else MINIMUMS,
         )
+    for log in logs.values():
+        if _sessions_without_write(log) > SESSIONS_IN_A_ROW:
+            world.recording.mark("three sessions without a write between")
     return Verdict(
         seed=world.scenario.seed,
         violations=violations,
@@ -88,6 +95,18 @@ def verdict_of(world: World) -> Verdict:
         virtual_s=world.clock.now / 1e6,
         marks=world.recording.marks,
     )
+
+
+def _sessions_without_write(log: FinalLog) -> int:
+    """The most sessions that opened one after the other while nothing was written."""
+    most = run = 0
+    last = -9
+    for position in log.sessions:
+        between = log.events[last + 1 : position] if last >= 0 else ()
+        idle = all(isinstance(event.body, SessionClosed) for event in between)
+        run = run + 1 if idle else 1
+        most, last = max(most, run), position
+    return most
 
 
 def _log(world: World, number: int) -> FinalLog:

@@ -194,12 +194,13 @@ class World:
         if not life.is_reachable:
             return
         self._ends += 1
-        if life.is_paused or (self._ends + self.scenario.seed) % 2:
-            self.recording.mark("host replaced while it lives")
-            life.is_cut_off = True
-            self.recording.moment(life.name, "cut off")
-        else:
+        way = 1 if life.is_paused else (self._ends + self.scenario.seed) % 3
+        if not way:
             self.kill(life)
+            return
+        self.recording.mark("host replaced while it lives")
+        self.recording.moment(life.name, "replaced")
+        life.is_cut_off = way == 1  # Else clients that know it go on calling it.
 
     def detected(self, life: Life) -> None:
         """Pings of `life` go unanswered: every coordinator finds out for itself."""

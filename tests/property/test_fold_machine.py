@@ -38,7 +38,7 @@ from tests.models.histories import (
 from tests.models.slow_model import Add, Record, SlowPartition, Update
 from tierledger.events import commands as cmd
 from tierledger.events.decide import Accepted, Limits
-from tierledger.events.errors import Fenced
+from tierledger.events.errors import Fenced, PartitionDeleted
 from tierledger.events.invariants import check
 from tierledger.events.log_events import Origin, TombstonesDropped
 from tierledger.events.partition_state import PartitionState
@@ -140,7 +140,7 @@ class FoldMachine(RuleBasedStateMachine):
     def write_under_another_announcement(self, record: Record) -> None:
         claim = self.claim._replace(announcement=self.claim.announcement + 1)
         error = self.partition.refuse(command_of(record, claim))
-        assert isinstance(error, Fenced)
+        assert isinstance(error, PartitionDeleted if self.model.deleted else Fenced)
 
     @rule(passed_ms=st.sampled_from([0, 1, 30, 200]))
     def let_time_pass(self, passed_ms: int) -> None:

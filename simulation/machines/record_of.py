@@ -1,0 +1,44 @@
+"""A world that has run, as a record that can be judged again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierledger.events.errors import InvalidArgument
+from tierledger.simulation.checkers_violation import Violation
+from tierledger.simulation.final_log import LoggedBatch
+from tierledger.simulation.machines.verdict import MINIMUMS
+from tierledger.simulation.machines.world import CLUSTER_ID, CUSTOM_BYTES_MAX
+from tierledger.simulation.record import Record, RecordedLog, RecordSettings
+
+if TYPE_CHECKING:
+    from tierledger.simulation.machines.world import World
+
+
+def record_of(world: World, origin: str) -> Record:
+    """What callers saw, and every log as it was written; `origin` is what made it, for people.
+
+    Raises:
+        InvalidArgument: A host wrote the format of a newer release.
+    """
+    if world.scenario.writes_newer:
+        raise InvalidArgument(
+            f"seed {world.scenario.seed} writes in the format of a newer release, which no "
+            "record has; expected --shape release=same"
+        )
+    settings = RecordSettings(CLUSTER_ID, origin, CUSTOM_BYTES_MAX, minimums=MINIMUMS)
+    medium = world.medium
+    logs = [
+        RecordedLog(
+            tip,
+            [
+                LoggedBatch(at, medium.truth[number, at], medium.durable_at[number, at] * 1000)
+                for at in range(medium.heads.get(number, 0))
+            ],
+        )
+        for number, tip in enumerate(world.tips)
+    ]
+    findings = []
+    if not world.is_well:
+        findings.append(Violation("liveness", None, "not well again after all had healed"))
+    return Record(settings, world.recorder.history(), logs, [], findings)
