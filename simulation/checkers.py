@@ -27,6 +27,7 @@ from tierledger.simulation.checkers_log import (
     lost_write,
     phantom_write,
 )
+from tierledger.simulation.checkers_model import unlike_model
 from tierledger.simulation.checkers_nodes import feed_gap, two_leaders
 from tierledger.simulation.checkers_order import linearizability, session_reads
 from tierledger.simulation.checkers_refusals import wrong_refusal
@@ -82,6 +83,7 @@ def check(  # noqa: PLR0913 - What is known of a run, each by name.
     custom_metadata_bytes_max: int | None = None,
     check_every: int = 0,
     check_end: bool = True,
+    check_model: bool = False,
     minimums: Minimums | None = None,
 ) -> list[Violation]:
     """Everything that is wrong with a run; empty if nothing is.
@@ -97,46 +99,79 @@ def check(  # noqa: PLR0913 - What is known of a run, each by name.
         custom_metadata_bytes_max: The limit that leaders were given.
         check_every: Check a state's invariants after so many events.
         check_end: And in the end; that is a tenth of all that checking costs.
+        check_model: Hold the service's rules against the slow model, which costs more than
+            all the rest together: enough now and then.
         minimums: What the run must have seen at least.
     """
     broken = assumptions(history.operations, logs)
     if broken:
         return bounded(broken)
+    known = _Known(
+        by_key(history.operations), checkpoints or {}, by_key(states), by_key(applied),
+        by_key(led), healed or {}, custom_metadata_bytes_max,
+    )  # fmt: skip
     found: list[Violation] = []
-    calls, seen = by_key(history.operations), by_key(states)
-    taken, written = by_key(applied), by_key(led)
     for key, log in logs.items():
-        operations = calls.get(key, [])
-        for checker in OF_CALLS_AND_LOG:
-            found += bounded(checker(operations, log))
-        found += bounded(wrong_refusal(operations, log, custom_metadata_bytes_max))
-        found += bounded(unlawful_event(log, custom_metadata_bytes_max))
-        found += bounded(feed_gap(taken.pop(key, ()), log))
-        found += bounded(two_leaders(written.pop(key, ()), log))
-        stored = () if checkpoints is None else checkpoints.get(key, ())
-        folded = check_fold(
-            log,
-            reads=reads_of(operations),
-            writes=writes_without_event(operations, log),
-            checkpoints=[Checkpoint(*one) for one in stored],
-            states=seen.pop(key, ()),
-            every=check_every,
-            at_end=check_end,
-        )
-        found += bounded(folded)
-        if healed is not None and (well := healed.get(key)) is not None:
-            found += bounded(lockout(operations, log, well))
-            found += bounded(liveness(operations, log, well))
-    # Of partitions whose log nobody knows, nodes can still be held against each other.
-    for key, own in seen.items():
-        found += bounded(replay_determinism(own, None, key))
-    for key, feeds in taken.items():
-        found += bounded(feed_gap(feeds, None, key))
-    for key, batches in written.items():
-        found += bounded(two_leaders(batches, None, key))
-    if minimums is not None:
-        found += vacuity(history, logs, minimums)
-    return found
+        found += _of_calls(log, known)
+        found += _of_nodes(key, log, known)
+        found += _of_states(log, known, check_every, at_end=check_end)
+        if check_model:
+            found += bounded(unlike_model(known.calls.get(key, ()), log))
+    found += _without_log(known, logs)
+    return found if minimums is None else found + vacuity(history, logs, minimums)
+
+
+class _Known(NamedTuple):
+    """What is known of a run, each by partition."""
+
+    calls: Mapping[PartitionKey, Sequence[Operation]]
+    checkpoints: Mapping[PartitionKey, Sequence[tuple[int, bytes]]]
+    states: Mapping[PartitionKey, Sequence[StateSeen]]
+    applied: Mapping[PartitionKey, Sequence[Applied]]
+    led: Mapping[PartitionKey, Sequence[Led]]
+    healed: Mapping[PartitionKey, Healed]
+    custom_metadata_bytes_max: int | None
+
+
+def _of_calls(log: FinalLog, known: _Known) -> Iterator[Violation]:
+    operations, limit = known.calls.get(log.key, ()), known.custom_metadata_bytes_max
+    for checker in OF_CALLS_AND_LOG:
+        yield from bounded(checker(operations, log))
+    yield from bounded(wrong_refusal(operations, log, limit))
+    yield from bounded(unlawful_event(log, limit))
+    healed = known.healed.get(log.key)
+    if healed is not None:
+        yield from bounded(lockout(operations, log, healed))
+        yield from bounded(liveness(operations, log, healed))
+
+
+def _of_nodes(key: PartitionKey, log: FinalLog | None, known: _Known) -> list[Violation]:
+    return [
+        *bounded(feed_gap(known.applied.get(key, ()), log, key)),
+        *bounded(two_leaders(known.led.get(key, ()), log, key)),
+    ]
+
+
+def _of_states(log: FinalLog, known: _Known, every: int, *, at_end: bool) -> list[Violation]:
+    operations = known.calls.get(log.key, ())
+    folded = check_fold(
+        log,
+        reads=reads_of(operations),
+        writes=writes_without_event(operations, log),
+        checkpoints=[Checkpoint(*one) for one in known.checkpoints.get(log.key, ())],
+        states=known.states.get(log.key, ()),
+        every=every,
+        at_end=at_end,
+    )
+    return bounded(folded)
+
+
+def _without_log(known: _Known, logs: Mapping[PartitionKey, FinalLog]) -> Iterator[Violation]:
+    """Nodes of a partition whose log nobody knows can still be held against each other."""
+    keys = {*known.states, *known.applied, *known.led} - logs.keys()
+    for key in sorted(keys):
+        yield from _of_nodes(key, None, known)
+        yield from bounded(replay_determinism(known.states.get(key, ()), None, key))
 
 
 class Keyed(Protocol):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tierledger.actors.calls import FOLLOWER
 from tierledger.events.errors import Fenced, NotLeader
 from tierledger.events.log_events import SessionOpened
+from tierledger.simulation.checkers_order import NEVER
 from tierledger.simulation.checkers_violation import Violation
 from tierledger.simulation.history import INFO, OK, READ, WRITE
 
@@ -86,11 +87,11 @@ def staleness(history: History, logs: Mapping[PartitionKey, FinalLog]) -> Stalen
     """
     known = {key: _first_known(history.operations, log) for key, log in logs.items()}
     lags = sorted(
-        max(0, op.invoked - times[op.position + 1])
+        max(0, op.invoked - known[op.key][op.position + 1])
         for op in history.operations
         if op.kind == READ and op.role == FOLLOWER and op.outcome == OK
         if op.position is not None and op.key in known
-        if op.position + 1 < len(times := known[op.key])
+        if op.position + 1 < len(known[op.key])
     )
     if not lags:
         return Staleness(0, 0, 0, 0)
@@ -99,9 +100,8 @@ def staleness(history: History, logs: Mapping[PartitionKey, FinalLog]) -> Stalen
 
 
 def _first_known(operations: Iterable[Operation], log: FinalLog) -> list[int]:
-    """Per position the time from which anybody could know of it; `NEVER` comes late enough."""
-    never = 1 << 63
-    times = [never if time is None else time for time in log.durable_at]
+    """Per position, and for the one behind the end, when anybody could first know of it."""
+    times = [NEVER if time is None else time for time in (*log.durable_at, None)]
     for op in operations:
         position, ended = op.position, op.completed
         if op.key != log.key or op.outcome != OK or position is None or ended is None:

@@ -155,7 +155,10 @@ def decode_log(
     durable_at: list[int | None] = []
     for expected, (number, value, time) in enumerate(batches):
         if number != expected:
-            raise CorruptLog(f"{tip}: expected batch {expected} of the log, found {number}")
+            why = "" if expected else "; what was forgotten cannot be judged"
+            raise CorruptLog(
+                f"{tip}: expected batch {expected} of the log, found {number}{why}"
+            )
         decoded = decode_batch(serde, StoredBatch(number, value), len(events), previous)
         events += decoded.events
         previous = decoded.chain_hash

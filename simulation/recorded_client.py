@@ -98,7 +98,7 @@ class RecordedClient:
             query=query,
         )
         try:
-            answered = await self.manager.ask(tip, role, query)
+            answered = await self._whole(tip, role, await self.manager.ask(tip, role, query))
         except (RemoteStorageError, asyncio.CancelledError) as error:
             return self._failed(number, error)
         value: Any = answered.value
@@ -106,6 +106,19 @@ class RecordedClient:
             number, answered.position, digest_of(value, query), stale=answered.stale
         )
         return answered
+
+    async def _whole(self, tip: TopicIdPartition, role: str, first: Answered) -> Answered:
+        """The answer with all its pages; of a list they are all as of one position."""
+        if first.cursor is None:
+            return first
+        rows: list[Any] = []
+        page, router = first, self.manager._connected()
+        while True:
+            more: Any = page.value
+            rows += more
+            if page.cursor is None:
+                return first._replace(value=rows, cursor=None)
+            page = await router.next_page(PartitionKey.of(tip), role, page.cursor)
 
     def _failed(self, number: int, error: BaseException) -> RemoteStorageError:
         if isinstance(error, asyncio.CancelledError):

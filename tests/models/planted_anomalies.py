@@ -1,14 +1,22 @@
 """Histories and logs with one thing in them that never happened."""
 
-from collections.abc import Sequence
-from typing import Any
+from __future__ import annotations
 
-from tests.models.recorded_run import KEY, RecordedRun
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tests.models.driven_partition import GENESIS, TIP
+from tests.models.recorded_run import KEY, SERDE, RecordedRun
+from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.events.evolve import evolve_all
 from tierledger.events.log_events import Event
+from tierledger.events.partition_state import PartitionState
 from tierledger.simulation.checkers import check
 from tierledger.simulation.checkers_violation import Violation
 from tierledger.simulation.final_log import FinalLog
 from tierledger.simulation.history import History, Operation
+from tierledger.simulation.observations import COLD, Applied, Healed, Led, StateSeen
+from tierledger.storage.event_log import StoredBatch, decode_batch
 
 
 def altered(
@@ -51,17 +59,74 @@ def without_times(log: FinalLog) -> FinalLog:
     )
 
 
+class NodeRecords(NamedTuple):
+    """What the nodes of a right run would have written down of themselves."""
+
+    states: list[StateSeen]
+    applied: list[Applied]
+    led: list[Led]
+
+    def without(self, which: str, at: int) -> NodeRecords:
+        """The same, but one record is missing."""
+        kept = list(getattr(self, which))
+        del kept[at]
+        return self._replace(**{which: kept})
+
+    def altered(self, which: str, at: int, **fields: Any) -> NodeRecords:  # noqa: ANN401
+        """The same, but one record was otherwise."""
+        kept = list(getattr(self, which))
+        kept[at] = kept[at]._replace(**fields)
+        return self._replace(**{which: kept})
+
+
+def node_records(run: RecordedRun) -> NodeRecords:
+    """A leader per session, a follower that enters in the middle, and a cold reader."""
+    found = NodeRecords([], [], [])
+    state = PartitionState(TIP, GENESIS)
+    entered = len(run.batches) // 2
+    for number, value, durable in run.batches:
+        first = state.next_position
+        assert durable is not None
+        decoded = decode_batch(SERDE, StoredBatch(number, value), first, state.chain_hash)
+        if number == entered:
+            entry = Applied(durable, "follower-1", KEY, first, first - 1, state.chain_hash)
+            found.applied.append(entry)
+        evolve_all(state, decoded.events, decoded.chain_hash)
+        last, session = state.next_position - 1, decoded.events[0].session
+        taken = Applied(durable, "", KEY, first, last, decoded.chain_hash)
+        found.applied.append(taken._replace(node_life="leader-1"))
+        seen = StateSeen(durable, "host-1", LEADER, KEY, last, state.digest())
+        found.states.append(seen)
+        found.led.append(Led(durable, f"leader of {session}", KEY, session, last))
+        if number >= entered:
+            found.applied.append(taken._replace(time=durable + 1, node_life="follower-1"))
+            found.states.append(seen._replace(node="host-2", role=FOLLOWER))
+    end = state.next_position - 1
+    found.states.append(StateSeen(run.now, "reader", COLD, KEY, end, state.digest()))
+    return found
+
+
 def all_found(
-    run: RecordedRun, *, operations: list[Operation] | None = None, log: FinalLog | None = None
+    run: RecordedRun,
+    *,
+    operations: list[Operation] | None = None,
+    log: FinalLog | None = None,
+    nodes: NodeRecords | None = None,
+    healed: Healed | None = None,
 ) -> list[Violation]:
     """What all checkers together say."""
     history = run.history()
     if operations is not None:
         history = History(operations, history.notes)
+    nodes = node_records(run) if nodes is None else nodes
     return check(
         history,
         {KEY: run.log() if log is None else log},
         checkpoints={KEY: run.checkpoints},
+        states=nodes.states,
+        applied=nodes.applied,
+        led=nodes.led,
+        healed=None if healed is None else {KEY: healed},
         custom_metadata_bytes_max=128,
         check_every=1,
     )

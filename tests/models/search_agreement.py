@@ -1,8 +1,8 @@
 """Checkers of order against brute force: all orders are tried, all pairs are compared.
 
-Two processes call a log of a few events. Their answers are near the truth, so that more than half
-of the histories are right; some ends are not known, and in every second history nobody knows
-when events became durable. Run it to compare as many as you like:
+Two processes call a log of a few events. Their answers are near the truth, so that more than
+half of the histories are right; some ends are not known, and in every second history nobody
+knows when events became durable. Run it to compare as many as you like:
 
     python -m tests.models.search_agreement 50000
 """
@@ -86,9 +86,8 @@ def _call(
     if kind == READ:
         role = FOLLOWER if random.random() < 0.3 else LEADER
         stale = random.random() < 0.1
-    elif outcome != FAIL and random.random() < 0.8 and position >= 0:
-        if requests[position] is None:
-            requests[position] = request
+    elif position >= 0 and requests[position] is None and outcome != FAIL:
+        requests[position] = request if random.random() < 0.8 else None
     answered = position if outcome == OK else None
     return Operation(
         number, "", kind, KEY, role, FIRST, request, "", SIZE if kind == READ else None,
@@ -171,5 +170,7 @@ def compare(seed: str, histories: int) -> Agreement:
 
 if __name__ == "__main__":
     found = compare("by hand", int(sys.argv[1]))
-    print(f"agreed {found.agreed} of {found.histories} histories; right: {dict(found.right)}")
+    sys.stdout.write(
+        f"agreed {found.agreed} of {found.histories} histories; right: {dict(found.right)}\n"
+    )
     sys.exit(found.agreed != found.histories)

@@ -1,5 +1,7 @@
 """The checkers of order agree with brute force, which tries all orders and all pairs."""
 
+import sys
+
 import pytest
 
 from tests.models.search_agreement import Agreement, compare
@@ -7,7 +9,7 @@ from tests.models.search_agreement import Agreement, compare
 
 def assert_agreed(found: Agreement, capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
-        print(f" agreed {found.agreed} of {found.histories}", end=" ")
+        sys.stdout.write(f" agreed {found.agreed} of {found.histories} ")
     assert found.disagreed[:1] == []
     for checker, right in found.right.items():
         share = right / found.histories

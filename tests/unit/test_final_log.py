@@ -74,3 +74,15 @@ def test_an_empty_log_is_a_log() -> None:
     log = decode_log(SERDE, "cluster", TIP, [])
 
     assert (log.end, log.events, log.requests) == (-1, [], {})
+
+
+def test_a_log_knows_how_much_of_it_was_durable_when() -> None:
+    batches = small_run().batches
+    log = decode_log(SERDE, "cluster", TIP, batches)
+    assert log.durable_at[1:3] == [2, 5]
+
+    assert [log.durable_before(time) for time in (0, 2, 3, 5, 999)] == [0, 1, 2, 2, 10]
+    assert [log.durable_until(time) for time in (-1, 2, 3, 5, None)] == [0, 2, 2, 3, 10]
+    unknown = [batch._replace(durable_at=None) for batch in batches]
+    live = decode_log(SERDE, "cluster", TIP, unknown)
+    assert (live.durable_before(999), live.durable_until(0)) == (0, 10)
