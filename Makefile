@@ -46,7 +46,7 @@ bench: postgresql ## measure
 	@$(BIN)/python -m tierledger.benchmarks
 
 chaos: postgresql ## kill and freeze a real service's processes for MINUTES (2) under load
-	@$(BIN)/python -m tierledger.simulation.live.chaos --minutes $(or $(MINUTES),2) \
+	@$(BIN)/tierledger simulate live --minutes $(or $(MINUTES),2) \
 		--store $(or $(STORE),postgresql) $(if $(SEED),--seed $(SEED))
 
 lock: setup ## renew requirements.lock

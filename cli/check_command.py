@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from tierledger.simulation.record import Judgement, Record
+    from tierledger.simulation.record import Judgement, Observations, Record
 
 # The simulation is imported where it is used, as in `simulate`.
 
@@ -53,7 +53,7 @@ def check_history(
 
 def _print(record: Record, judgement: Judgement) -> None:
     found = Counter(one.checker for one in judgement.violations)
-    known = _checkers()
+    known = _checkers(record.seen)
     if found[ASSUMPTIONS]:
         # Then the others have said nothing, which is not the same as finding nothing.
         known = {ASSUMPTIONS: known[ASSUMPTIONS]}
@@ -90,19 +90,31 @@ def _as_json(record: Record, judgement: Judgement) -> dict[str, object]:
     }
 
 
-def _checkers() -> dict[str, str]:
-    """Each checker by the name under which it finds something, and what that would be."""
-    from tierledger.simulation.checkers import OF_CALLS_AND_LOG, assumptions, vacuity
-    from tierledger.simulation.checkers_fold import (
-        checkpoint_is_fold,
-        hollow_write,
-        lifecycle,
-        wrong_answer,
-    )
+def _checkers(seen: Observations) -> dict[str, str]:
+    """Each checker that was asked, by the name of what it finds, and what that would be."""
+    from tierledger.simulation import checkers, checkers_fold
+    from tierledger.simulation.checkers_healing import liveness, lockout
+    from tierledger.simulation.checkers_model import unlike_model
+    from tierledger.simulation.checkers_nodes import feed_gap, two_leaders
+    from tierledger.simulation.checkers_refusals import wrong_refusal
 
-    of_state = (wrong_answer, hollow_write, checkpoint_is_fold, lifecycle)
-    named = {one.__name__: one for one in (assumptions, *OF_CALLS_AND_LOG, *of_state)}
-    checkers: dict[str, Callable[..., Any]] = {**named, "vacuous": vacuity}
-    return {
-        name: (one.__doc__ or "").split("\n\n")[0].strip() for name, one in checkers.items()
-    }
+    asked: list[Callable[..., Any]] = [
+        checkers.assumptions,
+        *checkers.OF_CALLS_AND_LOG,
+        wrong_refusal,
+        checkers_fold.wrong_answer,
+        checkers_fold.hollow_write,
+        checkers_fold.checkpoint_is_fold,
+        checkers_fold.lifecycle,
+        unlike_model,
+    ]
+    if seen.states:
+        asked.append(checkers_fold.replay_determinism)
+    if seen.applied:
+        asked.append(feed_gap)
+    if seen.led:
+        asked.append(two_leaders)
+    if seen.healed:
+        asked += [lockout, liveness]
+    named = {one.__name__: one for one in asked} | {"vacuous": checkers.vacuity}
+    return {name: (one.__doc__ or "").split("\n\n")[0].strip() for name, one in named.items()}

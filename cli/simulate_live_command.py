@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
+    from tierledger.simulation.live.chaos import Outcome, Storm
     from tierledger.simulation.live.verdict import Fared, LiveVerdict
 
 # Ray and the simulation are imported where they are used: every command would wait for them.
@@ -34,39 +35,50 @@ def register(app: typer.Typer) -> None:
     app.command("live")(live)
 
 
+MinutesOption = Annotated[float, typer.Option(min=0.0, help="How long faults strike.")]
+StoreOption = Annotated[
+    str,
+    typer.Option(
+        help="`sqlite` or `postgresql`, of its own and removed afterwards, or a store's URL, "
+        "to which a cluster is added."
+    ),
+]
+HostsOption = Annotated[int, typer.Option(min=1, max=1000, help="Host processes.")]
+NodesOption = Annotated[int, typer.Option(min=2, help="Nodes of the Ray cluster.")]
+BrokersOption = Annotated[int, typer.Option(min=1, help="Brokers at work.")]
+PartitionsOption = Annotated[int, typer.Option(min=1, help="Partitions they work on.")]
+RateOption = Annotated[float, typer.Option(min=1.0, help="Calls per second, about.")]
+ChangeEveryOption = Annotated[
+    float,
+    typer.Option(
+        "--change-every", min=0.1, help="Mean time between two elections, in seconds."
+    ),
+]
+FaultOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Strike with these alone; may be repeated. [default: all that fit]"),
+]
+SeedOption = Annotated[
+    int | None, typer.Option(min=0, max=2**32 - 1, help="Of workload and faults; else any.")
+]
+HistoryOption = Annotated[
+    Path | None,
+    typer.Option(help="Write a history for `check` here. Violations write one in any case."),
+]
+
+
 def live(
-    minutes: Annotated[float, typer.Option(min=0.0, help="How long faults strike.")] = 2.0,
-    store: Annotated[
-        str,
-        typer.Option(
-            help="`sqlite` or `postgresql`, of its own and removed afterwards, or a store's "
-            "URL, to which a cluster is added."
-        ),
-    ] = "sqlite",
-    hosts: Annotated[int, typer.Option(min=1, max=1000, help="Host processes.")] = 3,
-    nodes: Annotated[int, typer.Option(min=2, help="Nodes of the Ray cluster.")] = 3,
-    brokers: Annotated[int, typer.Option(min=1, help="Brokers at work.")] = 3,
-    partitions: Annotated[int, typer.Option(min=1, help="Partitions they work on.")] = 6,
-    rate: Annotated[float, typer.Option(min=1.0, help="Calls per second, about.")] = 120.0,
-    change_every: Annotated[
-        float,
-        typer.Option(
-            "--change-every", min=0.1, help="Mean time between two elections, in seconds."
-        ),
-    ] = 5.0,
-    fault: Annotated[
-        list[str] | None,
-        typer.Option(help="Strike with these alone; may be repeated. [default: all that fit]"),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, max=2**32 - 1, help="Of workload and faults; else any.")
-    ] = None,
-    history: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write a history for `check` here. Violations write one in any case."
-        ),
-    ] = None,
+    minutes: MinutesOption = 2.0,
+    store: StoreOption = "sqlite",
+    hosts: HostsOption = 3,
+    nodes: NodesOption = 3,
+    brokers: BrokersOption = 3,
+    partitions: PartitionsOption = 6,
+    rate: RateOption = 120.0,
+    change_every: ChangeEveryOption = 5.0,
+    fault: FaultOption = None,
+    seed: SeedOption = None,
+    history: HistoryOption = None,
     json: JsonOption = False,
 ) -> None:
     """Run brokers on a real service whose processes are killed and frozen, and check it.
@@ -74,24 +86,16 @@ def live(
     Starts a Ray cluster of several nodes and `serve`; strikes hosts, coordinator, raylets and
     the store; holds every answer against what the store holds. Exit 1 if anything is wrong.
     """
-    import structlog
-
-    from tierledger.simulation.live.chaos import Storm, storm_on
+    from tierledger.simulation.live.chaos import Storm
     from tierledger.simulation.live.run import LivePlan
     from tierledger.simulation.record_file import write_record
 
     if history is not None:
         require_place(history)
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     seed = int(time.time()) % SEEDS if seed is None else seed
     plan = LivePlan(seed, brokers, partitions, rate, change_every)
     storm = Storm(plan, minutes, store, hosts, nodes, tuple(fault or ()))
-    with _telling(minutes * 60) as telling:
-        telling.say(f"seed {seed} on {storm.shown_store}: {plan}")
-        try:
-            verdict, record = storm_on(storm, telling)
-        except asyncio.CancelledError:  # SIGTERM; all has ended.
-            raise typer.Abort from None
+    verdict, record = _outcome_of(storm)
     if verdict.violations and history is None:
         history = Path(tempfile.gettempdir()) / f"tierledger-live-{seed}.jsonl"
     if history is not None:
@@ -102,6 +106,22 @@ def live(
         _print(verdict, history)
     if verdict.violations:
         raise typer.Exit(1)
+
+
+def _outcome_of(storm: Storm) -> Outcome:
+    import structlog
+
+    from tierledger.simulation.live.chaos import storm_on
+
+    # Faults are what it is for: nobody wants to read of each twice.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    with _telling(storm.minutes * 60) as telling:
+        telling.say(f"seed {storm.plan.seed} on {storm.shown_store}: {storm.plan}")
+        try:
+            return storm_on(storm, telling)
+        except asyncio.CancelledError:  # SIGTERM; all that was started has ended.
+            print_note("it was told to stop, so nothing was checked")
+            raise typer.Exit(2) from None
 
 
 class _Shown:

@@ -292,6 +292,6 @@ def _take_observation(line: dict[str, Any], seen: Observations) -> None:
             chain_hash = parsed("hash", line["hash"], bytes.fromhex)
             first, last = typed(int, line, "first"), typed(int, line, "last")
             seen.applied.append(Applied(time, node, key, first, last, chain_hash))
-        case "led":
+        case _:
             session, position = typed(int, line, "session"), typed(int, line, "position")
             seen.led.append(Led(time, node, key, session, position))

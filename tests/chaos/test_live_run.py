@@ -9,10 +9,13 @@ from tests.models.faulty_store import settings
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.local_service import LocalService
+from tierledger.actors.ray_service import connect
 from tierledger.actors.wall_clock import WallClock
 from tierledger.events.errors import CustomMetadataSizeLimitExceeded, Fenced, NotLeader
 from tierledger.simulation.checkers import Minimums
 from tierledger.simulation.history import WRITE, History, Recorder
+from tierledger.simulation.live.chaos_faults import ALWAYS, SQLITE, Chaos
+from tierledger.simulation.live.ray_faults import LiveService
 from tierledger.simulation.live.run import LiveRun
 from tierledger.simulation.live.verdict import (
     LiveVerdict,
@@ -136,3 +139,19 @@ def test_a_refusal_that_the_rules_demand_is_an_answer() -> None:
     recorder.ok(recorder.begin("broker", WRITE, PartitionKey(bytes(16), 0)), 0)
 
     assert fared(recorder.history().operations) == (4, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("url", "own"), [("sqlite:store.sqlite", SQLITE), ("postgresql://nobody@nowhere/x", ())]
+)
+def test_each_fault_that_fits_the_store_comes_once_before_any_comes_again(
+    url: str, own: tuple[str, ...], tmp_path: Path
+) -> None:
+    known = ServiceSettings("live", {"metadata.storage.url": url})
+    chaos = Chaos(LiveService(known, tmp_path), LiveRun(plan(1), known, connect))
+
+    faults = [*ALWAYS, *own]
+    drawn = [chaos.draw() for _ in range(2 * len(faults))]
+
+    assert sorted(drawn[: len(faults)]) == sorted(faults)
+    assert set(drawn) == set(faults)

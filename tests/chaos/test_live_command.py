@@ -1,0 +1,85 @@
+"""`tierledger simulate live` for a minute, and `check` on the history that it leaves."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tierledger.simulation.history import OK, WRITE
+from tierledger.simulation.record_file import read_record, write_record
+
+pytestmark = [
+    pytest.mark.chaos,
+    pytest.mark.ray,
+    # The last fault may take half a minute, and then all heals, ends and is checked.
+    pytest.mark.timeout(400),
+]
+
+MINUTES = 1
+
+
+class Said(NamedTuple):
+    """How a command ended, and the document that it printed."""
+
+    status: int
+    document: dict[str, Any]
+
+
+def command(*arguments: object) -> Said:
+    given = [sys.executable, "-m", "tierledger.cli.main", *map(str, arguments), "--json"]
+    ended = subprocess.run(given, capture_output=True, text=True, check=False)
+    assert ended.stdout, ended.stderr
+    return Said(ended.returncode, json.loads(ended.stdout))
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("live") / "history.jsonl"
+
+
+@pytest.fixture(scope="module")
+def lived(history: Path) -> Said:
+    options = ["--minutes", MINUTES, "--store", "sqlite", "--seed", 7, "--history", history]
+    return command("simulate", "live", *options)
+
+
+def test_a_minute_of_faults_shows_no_violation_and_was_no_quiet_one(lived: Said) -> None:
+    document = lived.document
+    assert document["violations"] == []
+    assert lived.status == 0
+    # A sixth of what ten minutes have to show, and a half of that on a busy machine.
+    assert document["leadership_changes"] >= 5
+    assert document["ok_writes"] >= 500
+    assert len(document["faults"]) >= 3
+    assert document["fared"]["answered_share"] > 0.9
+    assert all(0 < row["max_gap_s"] < 60 for row in document["faults"])
+
+
+def test_its_history_is_judged_again_and_the_same(lived: Said, history: Path) -> None:
+    status, again = command("check", history)
+
+    assert (status, again["violations"]) == (0, [])
+    for name, figure in (
+        ("calls", lived.document["fared"]["calls"]),
+        ("ok_writes", lived.document["ok_writes"]),
+        ("leadership_changes", lived.document["leadership_changes"]),
+        ("events", lived.document["events"]),
+    ):
+        assert again[name] == figure
+
+
+def test_a_lie_in_it_is_found(lived: Said, history: Path, tmp_path: Path) -> None:
+    record = read_record(history)
+    operations = record.history.operations
+    answered = next(op for op in operations if (op.kind, op.outcome) == (WRITE, OK))
+    assert answered.position is not None
+    operations[answered.number] = answered._replace(position=answered.position + 1)
+    write_record(tmp_path / "lie.jsonl", record)
+
+    status, document = command("check", tmp_path / "lie.jsonl")
+
+    assert status == 1
+    assert "lost_write" in document["checkers"]

@@ -1,0 +1,40 @@
+"""`simulate live` told something that cannot be done: it says so before it starts anything."""
+
+import pytest
+from typer.testing import CliRunner
+
+from tierledger.cli.main import app
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--store", "memory:"], "a store that several processes see, got memory:"),
+        (["--store", "mysql://me:secret@db/x"], "expected a store as sqlite:FILE"),
+        (["--fault", "burn"], "no fault 'burn'; there are kill host, "),
+        (["--fault", "kill PostgreSQL"], "'kill PostgreSQL' cannot happen to sqlite"),
+        (["--store", "postgresql", "--fault", "freeze writer"], "to postgresql"),
+        (
+            ["--store", "postgresql://me:secret@db/x", "--fault", "freeze PostgreSQL"],
+            "//me@db/x",
+        ),
+        (["--history", "/nowhere/at/all"], "/nowhere/at is no folder"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_question_is_one_line(options: list[str], said: str) -> None:
+    result = CliRunner().invoke(app, ["simulate", "live", *options])
+
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    assert said in result.stderr
+    assert "secret" not in result.stderr
+
+
+@pytest.mark.parametrize("options", [["--nodes", "1"], ["--hosts", "0"], ["--seed", "-1"]])
+def test_a_number_out_of_range_is_refused(options: list[str]) -> None:
+    result = CliRunner().invoke(app, ["simulate", "live", *options])
+
+    assert result.exit_code == 2
+    assert options[0] in result.stderr
