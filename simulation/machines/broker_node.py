@@ -247,7 +247,7 @@ class BrokerNode:
             lane.process, WRITE, world.keys_of[partition],
             claim=claim, request=request, what=what, wanted=wanted,
         )  # fmt: skip
-        op = Op(partition, number, self._clock.now + DEADLINE, lane)
+        op = Op(partition, number, self._clock.now + world.scenario.patience, lane)
         op.command = make(claim, Origin(self.broker_id, request))
         op.then = then
         lane.is_busy = True
@@ -260,7 +260,7 @@ class BrokerNode:
             lane.process, READ, world.keys_of[partition],
             role=role, what=query.kind, query=query,
         )  # fmt: skip
-        op = Op(partition, number, self._clock.now + DEADLINE, lane)
+        op = Op(partition, number, self._clock.now + world.scenario.patience, lane)
         op.role, op.query, op.then = role, query, then
         op.position_min = self.seen.get(partition, -1)
         lane.is_busy = True

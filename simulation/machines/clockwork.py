@@ -65,6 +65,13 @@ class Clockwork:
         self._count += 1
         heappush(self.heap, (self.now + delay, self._count, life, call, args))
 
+    def step(self, life: Life, call: Callable[..., None], *args: Any) -> None:  # noqa: ANN401
+        """Make `call` as a step of `life` now; later if it is paused, never if it is dead."""
+        if life.is_paused:
+            life.held.append((call, args))
+        elif not life.is_dead:
+            call(*args)
+
     def run(self, until: int) -> None:
         """Run until that time, until `is_stopped`, or until nothing is left to do."""
         heap = self.heap

@@ -16,6 +16,9 @@ REPEAT = 2 * S
 
 LOOK = 100 * MS
 
+LATE_WORDS = 1600 * MS
+"""Longer than any word to a broker is on its way."""
+
 
 class Controller:
     """Who leads which partition, and who replicates it."""
@@ -114,8 +117,12 @@ class Controller:
     # After healing.
 
     def heal(self) -> None:
+        """Once the last late word has arrived, see whether all is well."""
+        self.world.clock.after(LATE_WORDS, None, self._settled)
+
+    def _settled(self) -> None:
         """Tell everybody, and let true leaders write until each has succeeded."""
-        self._healed_at = self.world.clock.now
+        self._healed_at = self.world.healed_at = self.world.clock.now
         for broker_id in range(1, self.world.scenario.brokers + 1):
             self.tell(broker_id, MS)
         self._look()
@@ -125,17 +132,14 @@ class Controller:
         waiting = [
             number for number in range(world.scenario.partitions) if not self._is_well(number)
         ]
-        if not waiting:
+        if not waiting and not world.is_well:
             world.is_well = True
             world.recording.event("well")
             world.clock.is_stopped = True
             return
         for number in waiting:
             broker = world.brokers[self.leader[number]]
-            if not broker.life.is_dead:
-                world.clock.at(
-                    world.clock.now, broker.life, copy_once, world, broker, number, 9, 0
-                )
+            world.clock.step(broker.life, copy_once, world, broker, number, 9, 0)
         world.clock.after(LOOK, None, self._look)
 
     def _is_well(self, number: int) -> bool:

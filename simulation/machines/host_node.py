@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tierledger.simulation.machines.world import World
     from tierledger.storage.serde import MetadataSerDe
 
-POLL = 500 * MS
+POLL = 1000 * MS
 """How often followers look for what nobody hinted at; leaders' hints make them prompt."""
 
 QUERY_TIMEOUT = 900 * MS
@@ -197,7 +197,7 @@ class HostNode:
         self._appends.append((shell, number, value))
         if not self._is_committing:
             self._is_committing = True
-            self._clock.after(0, self.life, self._commit)
+            self._commit()
 
     def _commit(self) -> None:
         appends, self._appends = self._appends, []
@@ -220,7 +220,7 @@ class HostNode:
             self._outcome(shell, stimulus)
         self._is_committing = bool(self._appends)
         if self._appends:
-            self._clock.after(0, self.life, self._commit)
+            self._commit()
 
     def _outcome(self, shell: Shell, stimulus: msg.Stimulus) -> None:
         leader = shell.machine
@@ -235,7 +235,7 @@ class HostNode:
         self._slots.append((shell, number))
         if not self._is_reading:
             self._is_reading = True
-            self._clock.after(0, self.life, self._read_slots)
+            self._read_slots()
 
     def _read_slots(self) -> None:
         slots, self._slots = self._slots, []
@@ -253,7 +253,7 @@ class HostNode:
             self._outcome(shell, stimulus)
         self._is_reading = bool(self._slots)
         if self._slots:
-            self._clock.after(0, self.life, self._read_slots)
+            self._read_slots()
 
     # Standing work.
 

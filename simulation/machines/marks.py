@@ -75,6 +75,7 @@ _declare(
     "pause coordinator",
     "pause broker",
     "cut off host",
+    "mute host died",
     "host replaced while it lives",
     "host given up by the coordinator",
     "crash while a partition was loaded",

@@ -17,6 +17,7 @@ from tierledger.events.errors import (
 )
 from tierledger.simulation.machines.clockwork import MS
 from tierledger.simulation.service.lying_store import completed
+from tierledger.storage.backend import Remove
 from tierledger.storage.memory import MemoryBackend
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class Medium:
         """When each slot was first there (us)."""
         self.state: SortedDict[str, bytes] = SortedDict()
         self.backend = MemoryBackend(self.state)
+        self.checkpoints: dict[str, list[bytes]] = {}
+        """Per partition's key what was written there, in this order."""
         self.heads: dict[int, int] = {}
         """Partition to the number of the next batch, as written."""
         self.away_until = 0
@@ -182,6 +185,9 @@ class Medium:
 
     def _write_state(self, operations: Sequence[Operation]) -> None:
         completed(self.backend.execute_atomically(operations))
+        guard = operations[0]
+        if not isinstance(guard, Remove):
+            self.checkpoints.setdefault(guard.key, []).append(guard.value)
 
     # How they fare.
 
@@ -214,8 +220,12 @@ class Medium:
                 fate = self._take_fate(life, writes=writes)
             if fate is not None:
                 self._recording.mark(FATES[fate[0]])
+                if self._recording.keeps:
+                    self._recording.asked(life, _lands(fate, arrives), apply)
                 self._mistreat(fate, life, arrives, apply, args, then, given)
                 return
+        if self._recording.keeps:
+            self._recording.asked(life, arrives, apply)
         clock.at(arrives, None, self._apply, life, apply, args, then, given)
 
     def _apply(
@@ -230,8 +240,12 @@ class Medium:
             result = apply(*args)
         except RemoteStorageError as error:
             result = error
+        delay = None
         if then is not None:
-            self._clock.after(self._wires.delay(life, 53), life, then, result, *given)
+            delay = self._wires.delay(life, 53)
+            self._clock.after(delay, life, then, result, *given)
+        if self._recording.keeps:
+            self._recording.answered(life, delay, apply)
 
     def _mistreat(
         self,
@@ -263,3 +277,11 @@ class Medium:
                 lands = arrives if kind == LOSE_ANSWER else arrives + late
                 clock.at(lands, None, self._apply, life, apply, args, None, ())
             clock.at(clock.now + TIMEOUT, life, then, unknown, *given)
+
+
+def _lands(fate: tuple[int, int], arrives: int) -> int | None:
+    """When a mistreated request gets to the store, if it does."""
+    kind, late = fate
+    if kind == LOSE:
+        return None
+    return arrives + late if kind in (LATE, SLOW) else arrives

@@ -1,4 +1,4 @@
-"""A release that is newer than this one: it writes a format that this one does not know."""
+"""Releases beside this one: a newer one with a format of its own, and an older one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,26 @@ if TYPE_CHECKING:
 
 NEWER = 0x7F
 """The version that a newer release's batches say they have."""
+
+
+OLDER = 1
+"""The version of a partition's value before disputes in a row were counted."""
+
+HEAD_AT, RUN_AT = 8, -1
+"""Where that count stands now: in the value's head, as the last of its fields."""
+
+
+class OlderSerDe(MsgpackSerDe):
+    """Writes checkpoints as the release before this one did, as long as they fit."""
+
+    @override
+    def serialize(self, kind: str, fields: Sequence[Plain]) -> bytes:
+        if kind == "partition" and fields[HEAD_AT][RUN_AT] is None:
+            older = list(fields)
+            older[HEAD_AT] = older[HEAD_AT][:RUN_AT]
+            payload = super().serialize(kind, older)[HEADER_BYTES:]
+            return _framed(OLDER, _seed(kind, OLDER), payload)
+        return super().serialize(kind, fields)
 
 
 class NewerSerDe(MsgpackSerDe):

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 from tierledger.actors.calls import FOLLOWER
 from tierledger.actors.leader import Leader, Phase
 from tierledger.actors.messages import AppendAnswered, AppendOutcome, SlotRead
+from tierledger.simulation.observations import Applied, Led, StateSeen
 
 if TYPE_CHECKING:
     from tierledger.actors import messages as msg
     from tierledger.simulation.machines.shell import Shell
     from tierledger.simulation.machines.world import World
 
-SAMPLED = 8
+SAMPLED = 32
 """One state in so many is remembered, to be held against the log's."""
 
 
@@ -21,10 +22,9 @@ class Observer:
     """Changes nothing."""
 
     def __init__(self, world: World) -> None:
-        self.applications: list[tuple[int, str, int, int, int, bytes]] = []
-        """Time (us), node, partition, first and last position, chain hash."""
-        self.states: list[tuple[int, str, str, int, int, bytes]] = []
-        """Time (us), node, role, partition, position, digest."""
+        self.applied: list[Applied] = []
+        self.led: list[Led] = []
+        self.states: list[StateSeen] = []
         self._world = world
         self._clock, self._recording = world.clock, world.recording
 
@@ -42,10 +42,16 @@ class Observer:
         mark, state = self._recording.mark, leader.state
         assert state is not None, "a leader that appends has loaded"
         if leader.position > before:
-            self.applications.append(
-                (self._clock.now, shell.host.life.name, shell.number, before + 1,
-                 leader.position, state.chain_hash)
-            )  # fmt: skip
+            self._note_applied(shell, before)
+            session = state.session
+            # A finished deletion is served without a session; all that is left is to close it.
+            if session is not None and not state.is_finished:
+                self.led.append(
+                    Led(
+                        self._clock.now * 1000, shell.name, self._world.keys_of[shell.number],
+                        session.number, leader.position,
+                    )
+                )  # fmt: skip
             if isinstance(stimulus, SlotRead):
                 mark("own write recognised in its slot")
         elif isinstance(stimulus, AppendAnswered):
@@ -59,7 +65,6 @@ class Observer:
             ])  # fmt: skip
         if leader._has_claimed and not had_claimed and leader.phase is Phase.LEADING:
             self._claimed(shell, state.session)
-        self._sample(shell, state)
 
     def _claimed(self, shell: Shell, session: Any) -> None:  # noqa: ANN401
         others = sum(
@@ -75,24 +80,40 @@ class Observer:
         number = None if session is None else session.number
         self._recording.moment(shell.host.life.name, "claim", "", number, shell.number)
 
-    def applied(self, shell: Shell, before: int) -> None:
-        """A follower has applied what it read."""
-        machine = shell.machine
-        state = machine.state
-        assert state is not None, "it has applied something"
-        self.applications.append(
-            (self._clock.now, shell.host.life.name + " follower", shell.number, before + 1,
-             machine.position, state.chain_hash)
+    def entered(self, shell: Shell, position: int, chain_hash: bytes) -> None:
+        """A machine has loaded a state, and reads on from there."""
+        self.applied.append(
+            Applied(
+                self._clock.now * 1000, shell.name, self._world.keys_of[shell.number],
+                position + 1, position, chain_hash,
+            )
         )  # fmt: skip
-        self._sample(shell, state)
 
-    def _sample(self, shell: Shell, state: Any) -> None:  # noqa: ANN401
-        position = state.next_position - 1
-        if position % SAMPLED == 0:
+    def read_on(self, shell: Shell, before: int) -> None:
+        """A machine has applied what it read, from behind `before` on."""
+        self._note_applied(shell, before)
+
+    def _note_applied(self, shell: Shell, before: int) -> None:
+        machine, state = shell.machine, shell.machine.state
+        assert state is not None, "it has applied something"
+        self.applied.append(
+            Applied(
+                self._clock.now * 1000, shell.name, self._world.keys_of[shell.number],
+                before + 1, machine.position, state.chain_hash,
+            )
+        )  # fmt: skip
+        if machine.position % SAMPLED == 0:
+            self.saw(shell)
+
+    def saw(self, shell: Shell) -> None:
+        """Remember a machine's state as it is."""
+        state = shell.machine.state
+        if state is not None:
+            key = self._world.keys_of[shell.number]
+            position, now = state.next_position - 1, self._clock.now * 1000
             self.states.append(
-                (self._clock.now, shell.host.life.name, shell.role, shell.number, position,
-                 state.digest())
-            )  # fmt: skip
+                StateSeen(now, shell.name, shell.role, key, position, state.digest())
+            )
 
     def alarmed(self, shell: Shell, effect: msg.Alarm) -> None:
         if effect.kind == "quarantined":

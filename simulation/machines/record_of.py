@@ -9,7 +9,7 @@ from tierledger.simulation.checkers_violation import Violation
 from tierledger.simulation.final_log import LoggedBatch
 from tierledger.simulation.machines.verdict import MINIMUMS
 from tierledger.simulation.machines.world import CLUSTER_ID, CUSTOM_BYTES_MAX
-from tierledger.simulation.record import Record, RecordedLog, RecordSettings
+from tierledger.simulation.record import Observations, Record, RecordedLog, RecordSettings
 
 if TYPE_CHECKING:
     from tierledger.simulation.machines.world import World
@@ -26,7 +26,8 @@ def record_of(world: World, origin: str) -> Record:
             f"seed {world.scenario.seed} writes in the format of a newer release, which no "
             "record has; expected --shape release=same"
         )
-    settings = RecordSettings(CLUSTER_ID, origin, CUSTOM_BYTES_MAX, minimums=MINIMUMS)
+    minimums = None if world.damaged else MINIMUMS
+    settings = RecordSettings(CLUSTER_ID, origin, CUSTOM_BYTES_MAX, minimums=minimums)
     medium = world.medium
     logs = [
         RecordedLog(
@@ -41,4 +42,6 @@ def record_of(world: World, origin: str) -> Record:
     findings = []
     if not world.is_well:
         findings.append(Violation("liveness", None, "not well again after all had healed"))
-    return Record(settings, world.recorder.history(), logs, [], findings)
+    observer = world.observer
+    seen = Observations(observer.states, observer.applied, observer.led, {})
+    return Record(settings, world.recorder.history(), logs, [], findings, seen)

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from tierledger.simulation.machines.medium import Slot
 
 
+STORE = "store"
+"""The store's lane."""
+
+
 class Recording:
     """Of one world. `keeps`: also everything that its picture needs."""
 
@@ -50,6 +54,17 @@ class Recording:
         if self.keeps:
             self.arrows.append((now, source.name, target.name, None, what))
 
+    def asked(self, life: Life, arrives: int | None, apply: Callable[..., Any]) -> None:
+        """A request to the store, for the picture."""
+        what = _request(apply)
+        self.arrows.append((self._clock.now, life.name, STORE, arrives, what))
+
+    def answered(self, life: Life, delay: int | None, apply: Callable[..., Any]) -> None:
+        """The store's answer, or that it is lost, for the picture."""
+        now = self._clock.now
+        arrives = None if delay is None else now + delay
+        self.arrows.append((now, STORE, life.name, arrives, f"{_request(apply)} done"))
+
     def created(self, life: Life, slot: Slot, is_free: bool) -> None:
         self._trace.append((self._clock.now, life.name, *slot, is_free))
         if self.keeps:
@@ -76,3 +91,9 @@ class Recording:
     def digest(self) -> str:
         """The run as one number: the same seed gives the same number, everywhere."""
         return blake2b(msgpack.packb(self._trace), digest_size=16).hexdigest()
+
+
+def _request(apply: Callable[..., Any]) -> str:
+    """What the store is asked, as people read it."""
+    name: str = getattr(apply, "__name__", "read_state")
+    return name.strip("_").replace("_", " ")

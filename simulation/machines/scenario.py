@@ -69,6 +69,10 @@ class Scenario(NamedTuple):
     writes_newer: bool
     """Whether that release writes a format already that the others do not know."""
     decisions: tuple[Decision, ...]
+    patience: int = 2 * S
+    """How long (us) a client repeats a call before it gives up."""
+    outdated: tuple[str, ...] = ()
+    """Hosts that run an older release: they write checkpoints in its format."""
 
     def kept(self, indices: frozenset[int]) -> Scenario:
         """The same world with only those decisions."""
@@ -113,6 +117,8 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         upgraded=upgraded,
         writes_newer=writes_newer,
         decisions=tuple(decisions),
+        patience=shape.stream("patience").choice((400 * MS, 2 * S, 2 * S)),
+        outdated=_outdated(shape.stream("outdated"), hosts),
     )
 
 
@@ -133,6 +139,12 @@ def _release(random: Random, hosts: int) -> tuple[tuple[str, ...], bool]:
         return (), False
     count = random.randint(1, hosts)
     return tuple(f"host-{at}" for at in range(count)), random.random() < 0.5
+
+
+def _outdated(random: Random, hosts: int) -> tuple[str, ...]:
+    if random.random() > 0.1:
+        return ()
+    return tuple(f"host-{at}" for at in range(random.randint(1, hosts)))
 
 
 def _delays(random: Random, base: int) -> tuple[int, ...]:
@@ -219,6 +231,7 @@ FAULTS: dict[str, float] = {
     "kill host": 0.3,
     "pause host": 0.3,
     "cut off host": 0.2,
+    "mute host": 0.3,
     "fuse": 0.5,
     "kill coordinator": 0.3,
     "pause coordinator": 0.2,
@@ -237,7 +250,7 @@ FAULTS: dict[str, float] = {
     "contend": 0.12,
     "tell all": 0.3,
     "delete partition": 0.06,
-    "damage": 0.04,
+    "damage": 0.08,
     "rot checkpoint": 0.06,
 }
 """Each kind of fault, and the share of seeds that have it on."""
@@ -303,6 +316,7 @@ _MADE: dict[str, Any] = {
     "kill host": lambda s, r: ("kill", (_host(s, r),)),
     "pause host": lambda s, r: ("pause", (_host(s, r), _length(r))),
     "cut off host": lambda s, r: ("cut off", (_host(s, r),)),
+    "mute host": lambda s, r: ("mute", (_host(s, r), 20 + int(r.random() * 600))),
     "fuse": _fuse,
     "kill coordinator": lambda s, r: ("kill", ("coordinator",)),
     "pause coordinator": lambda s, r: ("pause", ("coordinator", _length(r))),

@@ -43,7 +43,7 @@ class Shell:
 
     __slots__ = (
         "_attempts", "_checkpoints", "_clock", "_life", "_medium", "_must_rebuild",
-        "_stored_partition", "assignment", "host", "machine", "mark", "number", "role",
+        "_stored_partition", "assignment", "host", "machine", "mark", "name", "number", "role",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +55,7 @@ class Shell:
         self.number = number
         self.machine = machine
         self.assignment = 0
+        self.name = f"{host.life.name}/{number}/{role}/{world.next_number()}"
         self.mark = world.recording.mark
         self._clock, self._medium, self._life = world.clock, world.medium, host.life
         self._checkpoints = CheckpointStore(
@@ -111,6 +112,7 @@ class Shell:
     def _start_machine(self, state: PartitionState, next_batch: int) -> None:
         self.host.world.passes("loaded", self._life)
         if not self._life.is_dead:
+            self.host.world.observer.entered(self, state.next_position - 1, state.chain_hash)
             self.feed(msg.StateLoaded(state, next_batch))
 
     def _blank(self) -> PartitionState:
@@ -131,8 +133,8 @@ class Shell:
         machine = self.machine
         before = machine.position
         self.feed(msg.LogRead(number, batches, len(result) < limit))
-        if machine.position > before and self.role == FOLLOWER:
-            self.host.world.observer.applied(self, before)
+        if machine.position > before:
+            self.host.world.observer.read_on(self, before)
 
     # Effects.
 

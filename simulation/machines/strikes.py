@@ -53,10 +53,9 @@ def copy_once(world: World, broker: BrokerNode, partition: int, lane: int, draw:
 @_strike("copy")
 def _copy(world: World, partition: int, lane: int, draw: int) -> None:
     """Whoever believes to lead copies; there may be two, or nobody."""
-    now = world.clock.now
     for broker in world.brokers.values():
-        if partition in broker.led and not broker.life.is_dead:
-            world.clock.at(now, broker.life, copy_once, world, broker, partition, lane, draw)
+        if partition in broker.led:
+            world.clock.step(broker.life, copy_once, world, broker, partition, lane, draw)
 
 
 @_strike("zombie copy")
@@ -69,9 +68,7 @@ def _zombie_copy(world: World, pick: int, partition: int, draw: int) -> None:
         broker = believers[pick % len(believers)]
         if world.brokers[broker.broker_id] is not broker:
             world.recording.mark("zombie broker wrote")
-        world.clock.at(
-            world.clock.now, broker.life, copy_once, world, broker, partition, 7, draw
-        )
+        world.clock.step(broker.life, copy_once, world, broker, partition, 7, draw)
 
 
 @_strike("read")
@@ -79,8 +76,7 @@ def _read(
     world: World, broker_id: int, partition: int, lane: int, role: int, kind: int, draw: int
 ) -> None:
     broker = world.brokers[broker_id]
-    world.clock.at(
-        world.clock.now, broker.life, _read_once, world, broker, partition, lane, role, kind,
+    world.clock.step(broker.life, _read_once, world, broker, partition, lane, role, kind,
         draw,
     )  # fmt: skip
 
@@ -109,7 +105,7 @@ def _nobody_asks(_: object) -> None:
 @_strike("delete partition")
 def _delete_partition(world: World, partition: int) -> None:
     broker = world.brokers[world.controller.leader[partition]]
-    world.clock.at(world.clock.now, broker.life, _delete_once, world, broker, partition)
+    world.clock.step(broker.life, _delete_once, world, broker, partition)
 
 
 def _delete_once(world: World, broker: BrokerNode, partition: int) -> None:
@@ -191,6 +187,18 @@ def _depose(world: World, partition: int, how: int) -> None:
                 world.recording.mark("host given up by the coordinator")
                 world.detected(host.life)
             return
+
+
+@_strike("mute")
+def _mute(world: World, site: str, duration: int) -> None:
+    """A host dies, and whatever it has said to brokers shortly before is lost."""
+    life = world.at_site(site)
+    if life is not None:
+        world.recording.mark("mute host died")
+        for broker_id in sorted(world.brokers):
+            until = world.clock.now + duration * MS
+            world.wires.cut((site, f"broker-{broker_id}"), until)
+        world.clock.after(duration * MS, None, world.kill, life)
 
 
 @_strike("fuse")
@@ -275,7 +283,7 @@ def _assign(world: World, host: int, which: int) -> None:
         world.recording.mark("assigned by nobody")
         node = hosts[host % len(hosts)]
         placement = told[which % len(told)]
-        world.clock.at(world.clock.now, node.life, node.place, placement)
+        world.clock.step(node.life, node.place, placement)
 
 
 @_strike("contend")
@@ -293,9 +301,7 @@ def _contend(world: World, partition: int, host: int, slow: int) -> None:
     node = idle[host % len(idle)]
     for _ in range(30):
         world.medium.arm(node.life.site, SLOW, slow * MS)
-    world.clock.at(
-        world.clock.now, coordinator.life, coordinator.move_leader, partition, node.name
-    )
+    world.clock.step(coordinator.life, coordinator.move_leader, partition, node.name)
     for at in range(40):
         world.clock.after(at * slow * MS // 3, None, _copy, world, partition, at % 2, 500 + at)
 

@@ -54,15 +54,14 @@ def timeline_of(
     spans = lives.ended()
     operations = world.recorder.history().operations
     decided = [_decided(one) for one in world.scenario.decisions]
+    if any(STORE in {source, target} for _, source, target, *_ in world.recording.arrows):
+        lanes.append(Lane(STORE, STORE))
     return Timeline(
         title,
         command,
         lanes,
         [*map(lives.coloured, moments), *_ends(operations), *decided],
-        [
-            Arrow(sent, source, target, arrives, what, is_lost=arrives is None)
-            for sent, source, target, arrives, what in world.recording.arrows
-        ],
+        list(_arrows(world, spans)),
         [*spans, *_calls(operations, world.clock.now)],
         [one.detail for one in decided],
         list(violations),
@@ -85,6 +84,21 @@ def _key(partition: int | None) -> str:
 def _moments(world: World) -> Iterator[Moment]:
     for time, lane, what, detail, session, partition in world.recording.moments:
         yield Moment(time, lane, what, detail, session, _key(partition))
+
+
+def _arrows(world: World, spans: Iterable[Span]) -> Iterator[Arrow]:
+    """Messages; one reaches who is paused when he goes on, and who is dead never."""
+    deaf: dict[str, list[Span]] = {}
+    for span in spans:
+        if span.what in {DEAD, PAUSED}:
+            deaf.setdefault(span.lane, []).append(span)
+    for sent, source, target, arrives, what in world.recording.arrows:
+        received = arrives
+        for span in deaf.get(target, ()):
+            if received is not None and span.begin_us <= received < span.end_us:
+                received = None if span.what == DEAD else span.end_us
+        said = what.removeprefix("take_").replace("_", " ")
+        yield Arrow(sent, source, target, received, said, is_lost=arrives is None)
 
 
 class _Open(NamedTuple):

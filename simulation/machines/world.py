@@ -20,7 +20,7 @@ from tierledger.simulation.machines.coordinator_node import CoordinatorNode
 from tierledger.simulation.machines.copier import Copier
 from tierledger.simulation.machines.host_node import HostNode
 from tierledger.simulation.machines.medium import Medium
-from tierledger.simulation.machines.newer_release import NewerSerDe
+from tierledger.simulation.machines.newer_release import NewerSerDe, OlderSerDe
 from tierledger.simulation.machines.observer import Observer
 from tierledger.simulation.machines.recording import Recording
 from tierledger.simulation.machines.strikes import STRIKES
@@ -46,6 +46,9 @@ SUSPECTED_AFTER = 1500 * MS
 HEALING = 30 * S
 """Time within which a healed world has to be well again."""
 
+CATCHING_UP = 1600 * MS
+"""Time within which the followers of a world that is well have read everything."""
+
 _TOPIC_ID = Uuid(bytes(15) + b"\x09")
 _TIPS = [TopicIdPartition(_TOPIC_ID, number, "orders") for number in range(16)]
 _KEYS = [PartitionKey.of(tip) for tip in _TIPS]
@@ -63,6 +66,7 @@ class World:
         self.items = _ITEMS
         self.keys = DefaultMetadataKeyFactory(CLUSTER_ID)
         self.serde = MsgpackSerDe()
+        self.older_serde = OlderSerDe()
         self.newer_serde = NewerSerDe(writes_newer=scenario.writes_newer)
         self.limits = Limits(custom_metadata_bytes_max=CUSTOM_BYTES_MAX)
         self.clock = Clockwork()
@@ -87,12 +91,17 @@ class World:
         self.placed: list[HostWork] = []
         self.is_healing = False
         self.is_well = False
+        self.well_at = 0
         self.written: dict[tuple[int, int], int] = {}
         """Broker and partition: when the last write that succeeded was begun (us)."""
         self.damaged: set[int] = set()
         self.upgraded: set[str] = set(scenario.upgraded)
+        self.healed_at = 0
+        self._numbers = 0
         self._ends = 0
         self._oracle_asked = 0
+        self.oracle_named: dict[int, set[int]] = {}
+        """Partition to the brokers of which the leader oracle ever said that they lead."""
 
     # Time.
 
@@ -101,6 +110,10 @@ class World:
 
     def now_ms(self) -> int:
         return BEGAN_MS + self.clock.now // 1000
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
 
     # Processes.
 
@@ -150,6 +163,8 @@ class World:
             return known if known.life.is_reachable else None
         life = self._life(name)
         serde = self.newer_serde if name in self.upgraded or self.is_healing else self.serde
+        if serde is self.serde and name in self.scenario.outdated:
+            serde = self.older_serde
         host = self.hosts[address] = HostNode(self, life, name, address, serde)
         host.skew_ms = self.scenario.skews_ms[life.number % len(self.scenario.skews_ms)]
         host.start()
@@ -257,7 +272,9 @@ class World:
         self._oracle_asked += 1
         if (self._oracle_asked * 61 + self.scenario.seed) % 100 >= self.scenario.oracle_knows:
             return None
-        return self.controller.verdict(number)
+        said = self.controller.verdict(number)
+        self.oracle_named.setdefault(number, set()).add(said.broker_id)
+        return said
 
     def distorted(self, work: HostWork) -> HostWork:
         """What a coordinator says, or what it is made to say instead."""
@@ -286,6 +303,13 @@ class World:
             clock.run(scenario.duration)
             self._heal()
             clock.run(clock.now + HEALING)
+            self.well_at = clock.now
+            if self.is_well:
+                clock.run(clock.now + CATCHING_UP)
+            for host in self.hosts.values():
+                if not host.life.is_dead:
+                    for shell in host.shells.values():
+                        self.observer.saw(shell)
 
     def _strike(self, strike: Any, decision: Any) -> None:  # noqa: ANN401
         strike(self, *decision.args)
@@ -303,7 +327,7 @@ class World:
                 self.start_broker(broker_id)
         if self.scenario.writes_newer:  # The roll-out is finished: what is old goes.
             for host in list(self.hosts.values()):
-                if host.serde is self.serde:
+                if host.serde is not self.newer_serde:
                     self.kill(host.life)
         self.coordinator_node()
         self.controller.heal()

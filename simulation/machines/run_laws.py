@@ -1,0 +1,112 @@
+"""Laws of a run that need more than callers' answers and partitions' logs: what the store and
+the coordinator wrote down on the way, and what the leader oracle had said.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierledger.actors.calls import PartitionKey
+from tierledger.actors.coordinator_events import COORDINATOR_CODEC, LeaderRefused
+from tierledger.events.event_codec import genesis
+from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.log_events import (
+    SegmentUpdated,
+    SessionDisputed,
+    SessionOpened,
+    TombstonesDropped,
+)
+from tierledger.simulation.checkers_violation import Violation
+from tierledger.simulation.machines.medium import COORDINATOR
+from tierledger.storage.checkpoint import CheckpointStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tierledger.simulation.final_log import FinalLog
+    from tierledger.simulation.machines.world import World
+
+_DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+
+
+def checkpoints_written(world: World, number: int) -> list[tuple[int, bytes]]:
+    """Last position and digest of every checkpoint of a partition, in the store's order."""
+    tip, keys = world.tips[number], world.keys
+    store = CheckpointStore(world.medium.backend, keys, world.newer_serde, tip)
+    written = world.medium.checkpoints.get(keys.partition(tip), ())
+    values = [store.parse_partition(value) for value in written]
+    return [(value.next_position - 1, value.digest) for value in values]
+
+
+def checkpoint_regressed(
+    checkpoints: Iterable[tuple[int, bytes]], key: PartitionKey
+) -> Iterator[Violation]:
+    """A checkpoint was replaced by one of an earlier position."""
+    latest = -1
+    for position, _ in checkpoints:
+        if position < latest:
+            message = f"the checkpoint at {latest} was replaced by one at {position}"
+            yield Violation("checkpoint_regressed", key, message)
+        latest = position
+
+
+def unsettled_dispute(log: FinalLog, named: Iterable[int]) -> Iterator[Violation]:
+    """A session took over where leader epochs cannot be compared, and nobody had said so.
+
+    `named`: the brokers that the leader oracle ever named. Without its word the dispute has to
+    stand in the log.
+    """
+    known = set(named)
+    last: SessionOpened | None = None
+    for at in log.sessions:
+        body, former = log.events[at].body, last
+        assert isinstance(body, SessionOpened), "the log's index says so"
+        last = body
+        if former is None or former.broker_id == body.broker_id or log.claims[at - 1] is None:
+            continue
+        is_unclear = (body.leader_epoch is None) != (former.leader_epoch is None)
+        is_on_record = at < log.end and isinstance(log.events[at + 1].body, SessionDisputed)
+        if is_unclear and not is_on_record and body.broker_id not in known:
+            message = (
+                f"position {at}: broker {body.broker_id} in leader epoch {body.leader_epoch} "
+                f"took over from {former.broker_id} in {former.leader_epoch}, without a word "
+                "of the oracle or of a dispute"
+            )
+            yield Violation("unsettled_dispute", log.key, message)
+
+
+def early_forgetting(log: FinalLog, retention_ms: int) -> Iterator[Violation]:
+    """A deleted segment's id was dropped before its retention had passed."""
+    deleted: list[tuple[int, int]] = []
+    for position, _, time_ms, _, _, body in log.events:
+        if isinstance(body, SegmentUpdated) and body.state == _DELETED:
+            deleted.append((position, time_ms))
+        elif isinstance(body, TombstonesDropped):
+            kept_ms = min(
+                (time_ms - was for at, was in deleted if at < body.until), default=None
+            )
+            if kept_ms is not None and kept_ms < retention_ms:
+                message = f"position {position}: an id was remembered for {kept_ms} ms only"
+                yield Violation("early_forgetting", log.key, message)
+            deleted = [one for one in deleted if one[0] >= body.until]
+
+
+def refusal_repeated(world: World) -> Iterator[Violation]:
+    """The coordinator took note of one refusal twice: the first had changed nothing."""
+    position, chain_hash = 0, genesis(world.cluster_id, b"coordinator", 0)
+    seen: set[tuple[bytes, int, int]] = set()
+    for at in range(world.medium.heads.get(COORDINATOR, 0)):
+        value = world.medium.truth[COORDINATOR, at]
+        _, _, stored = world.newer_serde.deserialize("batch", value)
+        events, chain_hash = COORDINATOR_CODEC.decode(stored, position, chain_hash)
+        position += len(events)
+        for event in events:
+            body: object = event.body
+            if not isinstance(body, LeaderRefused):
+                continue
+            refusal = (body.topic_id, body.partition, body.assignment)
+            if refusal in seen:
+                key = PartitionKey(body.topic_id, body.partition)
+                message = f"assignment {body.assignment} was refused before, and is in force"
+                yield Violation("refusal_repeated", key, message)
+            seen.add(refusal)
