@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tierledger.actors.calls import LEADER, STORAGE, PageCall, PartitionKey
 from tierledger.actors.lanes import Lane
+from tierledger.actors.window import Window
 from tierledger.events.errors import (
     DataError,
     Fenced,
@@ -39,6 +40,7 @@ class Router:
         self._deadline_s = deadline_s
         self._routes: dict[PartitionKey, Route] = {}
         self._lanes: dict[str, Lane] = {}
+        self._windows: dict[PartitionKey, Window] = {}
         self._is_closed = False
 
     async def ask(self, key: PartitionKey, role: str, make: Callable[[str], Call]) -> Any:  # noqa: ANN401
@@ -57,14 +59,24 @@ class Router:
     async def change(self, key: PartitionKey, call: Call) -> Any:  # noqa: ANN401
         """The result of `call`, which the leader of the partition carries out.
 
-        Retries what certainly did not happen, and what carries its own repeat protection.
+        Retries what certainly did not happen, and what carries its own repeat protection; for
+        which no call begins too far ahead of the oldest one: see `Window`.
 
         Raises:
             OutcomeUnknown: The deadline passed, and an attempt before it may have succeeded.
             RemoteStorageError: The last failure once the deadline has passed, or any that
                 repeating would not change.
         """
-        return await self._send(key, LEADER, lambda _: call)
+        window = self._windows.get(key)
+        if window is None:
+            window = self._windows[key] = Window()
+        number = await window.enter()
+        try:
+            return await self._send(key, LEADER, lambda _: call)
+        finally:
+            window.leave(number)
+            if window.is_idle:
+                self._windows.pop(key, None)
 
     async def _send(self, key: PartitionKey, role: str, make: Callable[[str], Call]) -> Any:  # noqa: ANN401
 

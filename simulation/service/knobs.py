@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tierledger.actors import leader, leader_batch, partition_shell
+from tierledger.actors import leader, leader_batch, partition_shell, window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,6 +17,8 @@ KNOBS: tuple[tuple[Any, str, tuple[int, ...]], ...] = (
     (leader, "CLAIMS_MAX", (1, 8)),
     (leader_batch, "EVENTS_PER_BATCH", (1, 4, 256)),
     (partition_shell, "READ_BATCHES", (1, 64)),
+    # As few as may begin, and as few as are remembered beyond them.
+    (window, "WRITES_MAX", (1, 3, 200)),
 )
 """Module, constant, and what a world may set it to."""
 

@@ -1,0 +1,61 @@
+"""How far a client's newest write may be ahead of its oldest that has not ended.
+
+A repeat is recognised among the last `REQUESTS_KEPT` requests of its origin. A write that is in
+doubt while that many others of the same client succeed would be carried out twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+WRITES_MAX = 200
+"""Writes from the oldest that has not ended to the newest, below `REQUESTS_KEPT`."""
+
+
+class Window:
+    """The writes of one client to one partition, in the order in which they begin."""
+
+    def __init__(self) -> None:
+        self._begun = 0
+        self._open: dict[int, None] = {}
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self._open or self._waiting)
+
+    async def enter(self) -> int:
+        """The number of a write that may begin now; waits until the oldest is near enough."""
+        if self._waiting or self._is_full():
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._wake()  # Its turn had come; it is the next one's.
+                raise
+        number = self._begun
+        self._begun += 1
+        self._open[number] = None
+        self._wake()
+        return number
+
+    def leave(self, number: int) -> None:
+        """That write has ended, however it did."""
+        del self._open[number]
+        self._wake()
+
+    def _is_full(self) -> bool:
+        return bool(self._open) and self._begun - next(iter(self._open)) >= WRITES_MAX
+
+    def _wake(self) -> None:
+        """Let the first that waits go on: when it has begun, it looks after the next."""
+        if self._is_full():
+            return
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
