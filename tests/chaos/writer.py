@@ -17,10 +17,6 @@ PARTITIONS = 12
 """Enough for each host to lead some of them."""
 
 
-IN_FLIGHT = 100
-"""Fewer than the requests that a log remembers of one broker: a repeat has to be recognised."""
-
-
 class Writer:
     """A broker that leads some partitions, each call of it in a history."""
 
@@ -45,13 +41,8 @@ class Writer:
 
     async def copy(self, tip: TopicIdPartition, numbers: Iterable[int]) -> None:
         """Copies side by side, all of which succeed."""
-        places = asyncio.Semaphore(IN_FLIGHT)
 
         async def one(number: int) -> RemoteStorageError | None:
-            async with places:
-                return await both_writes(number)
-
-        async def both_writes(number: int) -> RemoteStorageError | None:
             client, metadata = self.client(f"copy {number}"), segment(number, tip)
             add = self.manager.add_remote_log_segment_metadata(metadata)
             error = await client.write(tip, add, "add", metadata)
