@@ -11,8 +11,10 @@ from tierledger.actors.window import Window
 from tierledger.events.errors import (
     DataError,
     Fenced,
+    InvalidStateTransition,
     NotReady,
     OutcomeUnknown,
+    PartitionDeleted,
     RemoteResourceNotFound,
     RetryableError,
 )
@@ -29,6 +31,10 @@ T = TypeVar("T")
 
 RETRY_PAUSES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
 """Pauses between attempts; the last repeats until the deadline."""
+
+
+MAY_YET_HAPPEN = (InvalidStateTransition, RemoteResourceNotFound)
+"""Refusals that another write can turn into the opposite."""
 
 
 class Router:
@@ -72,13 +78,19 @@ class Router:
             window = self._windows[key] = Window()
         number = await window.enter()
         try:
-            return await self._send(key, LEADER, lambda _: call)
+            return await self._send(key, LEADER, lambda _: call, MAY_YET_HAPPEN)
         finally:
             window.leave(number)
             if window.is_idle:
                 self._windows.pop(key, None)
 
-    async def _send(self, key: PartitionKey, role: str, make: Callable[[str], Call]) -> Any:  # noqa: ANN401
+    async def _send(
+        self,
+        key: PartitionKey,
+        role: str,
+        make: Callable[[str], Call],
+        open_refusals: tuple[type[RemoteStorageError], ...] = (),
+    ) -> Any:  # noqa: ANN401
 
         async def attempt() -> Any:  # noqa: ANN401
             name, serving = await self._where(key, role)
@@ -89,7 +101,7 @@ class Router:
             if isinstance(error, OutcomeUnknown):
                 self._lanes.clear()
 
-        return await self._persist(attempt, forget)
+        return await self._persist(attempt, forget, open_refusals)
 
     async def coordinate(self, ask: Callable[[CoordinatorHandle], Awaitable[T]]) -> T:
         """What the coordinator answers to `ask`, which is repeated like any call."""
@@ -99,6 +111,7 @@ class Router:
         self,
         attempt: Callable[[], Awaitable[T]],
         failed: Callable[[RemoteStorageError], None],
+        open_refusals: tuple[type[RemoteStorageError], ...] = (),
     ) -> T:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._deadline_s
@@ -122,6 +135,11 @@ class Router:
                 await asyncio.sleep(pause)
             except (Fenced, DataError) as error:
                 # Said of this attempt, by somebody who may never have seen the one before.
+                raise (doubt or error) from None
+            except open_refusals as error:
+                if isinstance(error, PartitionDeleted):
+                    raise
+                # The attempt before may still arrive, when what is refused now is allowed.
                 raise (doubt or error) from None
 
     async def next_page(self, key: PartitionKey, role: str, cursor: str) -> Answered:

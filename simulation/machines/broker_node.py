@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.coordinator_events import Announcement
+from tierledger.actors.router import MAY_YET_HAPPEN
 from tierledger.events import commands as cmd
 from tierledger.events.errors import (
     DataError,
@@ -17,6 +18,7 @@ from tierledger.events.errors import (
     NotReady,
     OutcomeUnknown,
     Overloaded,
+    PartitionDeleted,
     RemoteStorageError,
     RetryableError,
 )
@@ -363,6 +365,9 @@ class BrokerNode:
             error = op.doubt or error
         elif isinstance(error, Fenced | DataError):
             error = op.doubt or error
+        elif isinstance(error, MAY_YET_HAPPEN) and not isinstance(error, PartitionDeleted):
+            # What is refused now may be allowed when the attempt before arrives.
+            error = op.doubt or error if op.query is None else error
         if op.query is not None and isinstance(error, OutcomeUnknown):
             error = NotReady(str(error))
         self.world.recorder.failed(op.number, error)

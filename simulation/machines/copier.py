@@ -48,6 +48,8 @@ class Copier:
         self._over: list[RemoteLogSegmentId] = []
         self._copied: list[RemoteLogSegmentId] = []
         self._deleting: list[RemoteLogSegmentId] = []
+        self._early: RemoteLogSegmentId | None = None
+        """A segment that was finished before it was added."""
         self._last_added: RemoteLogSegmentMetadata | None = None
 
     def step(self, lane: Lane, draw: int) -> None:
@@ -62,6 +64,9 @@ class Copier:
             self._move(lane, unknown, DELETED if draw % 2 else FINISHED, "unknown segment")
         elif rare == 29 and self._deleting:
             self._move(lane, self._deleting[-1], FINISHED, "finish what is deleted", CUSTOM)
+        elif rare == 37 and self._early is None:
+            self._early = RemoteLogSegmentId(self._tip, self._new_id())
+            self._move(lane, self._early, FINISHED, "finish too early", CUSTOM)
         elif self._over:
             self._clean_up(lane)
         elif self._deleting:
@@ -91,7 +96,8 @@ class Copier:
         if self.epoch and draw % 7 == 2:
             epochs = {self.epoch - 1: start, self.epoch: start + 4}
             self.world.recording.mark("segment of two leader epochs")
-        segment = RemoteLogSegmentId(self._tip, self._new_id())
+        segment = self._early or RemoteLogSegmentId(self._tip, self._new_id())
+        self._early = None
         self._next_offset = start + 10
         self._last_added = RemoteLogSegmentMetadata(
             remote_log_segment_id=segment,

@@ -11,10 +11,13 @@ from tierledger.actors.router import Router
 from tierledger.events import commands as cmd
 from tierledger.events.errors import (
     CorruptLog,
+    CustomMetadataSizeLimitExceeded,
     Fenced,
     InvalidStateTransition,
     NotLeader,
     OutcomeUnknown,
+    PartitionDeleted,
+    RemoteResourceNotFound,
     RemoteStorageError,
 )
 
@@ -74,7 +77,20 @@ async def test_a_final_word_on_this_attempt_leaves_an_earlier_one_open(
         await changed(OutcomeUnknown("lost"), error)
 
 
-async def test_a_rejection_is_decided_on_the_whole_log_and_stands() -> None:
-    """It was decided behind the look for the request's id: no earlier attempt is in the log."""
-    with pytest.raises(InvalidStateTransition):
-        await changed(OutcomeUnknown("lost"), InvalidStateTransition("no"))
+@pytest.mark.parametrize("error", [InvalidStateTransition("no"), RemoteResourceNotFound("no")])
+async def test_a_refusal_that_may_not_last_leaves_an_earlier_attempt_open(
+    error: RemoteStorageError,
+) -> None:
+    """That attempt may still be on its way, and arrive when it is allowed."""
+    with pytest.raises(OutcomeUnknown, match="lost"):
+        await changed(OutcomeUnknown("lost"), error)
+    with pytest.raises(type(error)):
+        await changed(NotLeader("moved"), error)
+
+
+@pytest.mark.parametrize(
+    "error", [CustomMetadataSizeLimitExceeded("129"), PartitionDeleted("gone")]
+)
+async def test_a_refusal_that_lasts_is_said_of_every_attempt(error: RemoteStorageError) -> None:
+    with pytest.raises(type(error)):
+        await changed(OutcomeUnknown("lost"), error)
