@@ -22,6 +22,7 @@ from tierledger.benchmarks import (
     commit,
     failover,
     lookup,
+    machines,
     neighbour,
     ray_announce,
     ray_calls,
@@ -53,6 +54,7 @@ PARTS: dict[str, Callable[[Bench], Awaitable[list[Figure]]]] = {
     "announce": ray_announce.measure,
     "failover": failover.measure,
     "world": world.measure,
+    "machines": machines.measure,
 }
 """In this order, whichever are asked for: the service takes the partition over for good."""
 

@@ -39,6 +39,7 @@ class Scale:
         failover_segments: Segments of each partition whose host is lost.
         failovers: Hosts that are lost in each way.
         simulated: Calls of one simulated world, at least.
+        worlds: Large worlds of state machines in one repetition, and five times as many small.
         stores: Kinds of stores that the service on Ray is measured on.
     """
 
@@ -57,6 +58,7 @@ class Scale:
     failover_segments: int = 10_000
     failovers: int = 3
     simulated: int = 5_000
+    worlds: int = 60
     stores: tuple[str, ...] = (SQLITE, POSTGRESQL)
 
 
@@ -73,6 +75,7 @@ QUICK = Scale(
     failover_segments=1_000,
     failovers=1,
     simulated=1_000,
+    worlds=20,
 )
 """A look at everything in less than a minute; its figures are not comparable."""
 

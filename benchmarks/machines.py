@@ -1,0 +1,62 @@
+"""How many worlds of state machines one core runs in a second, with all of their checkers."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+from tierledger.benchmarks.report import Figure, Goal
+from tierledger.simulation.machines.scenario import drawn
+from tierledger.simulation.machines.verdict import judge
+
+if TYPE_CHECKING:
+    from tierledger.benchmarks.scale import Bench
+    from tierledger.simulation.machines.verdict import Verdict
+
+SMALL_PER_S_MIN = 250.0
+LARGE_PER_S_MIN = 80.0
+SIMULATED_MIN = 1000.0
+"""Seconds of virtual time per second of the processor's."""
+
+SMALL_PER_LARGE = 5
+"""About as much longer does a large world take."""
+
+
+async def measure(bench: Bench) -> list[Figure]:
+    """Small worlds and large ones, from drawing the seed to the verdict."""
+    figures = []
+    for name, small, goal in (
+        ("small", True, SMALL_PER_S_MIN),
+        ("large", False, LARGE_PER_S_MIN),
+    ):
+        seeds = bench.scale.worlds * (SMALL_PER_LARGE if small else 1)
+        rates, ratios = [], []
+        verdicts: list[Verdict] = []
+        gc.collect()
+        gc.freeze()  # As in a campaign: what was there before is not looked through.
+        for turn in range(bench.scale.repetitions):
+            bench.say(f"machines: {name}, {turn + 1} of {bench.scale.repetitions}")
+            begun = time.process_time()
+            verdicts = [
+                judge(drawn(seed, small=small))
+                for seed in range(turn * seeds, (turn + 1) * seeds)
+            ]
+            seconds = time.process_time() - begun
+            rates.append(seeds / seconds)
+            ratios.append(sum(one.virtual_s for one in verdicts) / seconds)
+        calls = statistics.median(one.calls for one in verdicts)
+        changes = statistics.median(one.changes for one in verdicts)
+        detail = f"median of {calls:.0f} calls, {changes:.0f} leadership changes"
+        figures += [
+            Figure(
+                f"machines: {name} worlds", statistics.median(rates), "seeds/s",
+                Goal(goal, at_least=True), detail,
+            ),
+            Figure(
+                f"machines: {name}, virtual to real time", statistics.median(ratios), ": 1",
+                Goal(SIMULATED_MIN, at_least=True),
+            ),
+        ]  # fmt: skip
+    return figures
