@@ -202,7 +202,7 @@ class Leader:
         return self._pump()
 
     def _query_in_quarantine(self, arrived: msg.QueryArrived) -> list[msg.Effect]:
-        if self.state is None:
+        if self.state is None or arrived.position_min > self.position:  # Seen before it broke.
             assert self._trouble is not None, "a quarantine has its reason"
             return [msg.ReplyError(arrived.reply_to, self._trouble)]
         return [msg.Answer(arrived.reply_to, arrived.query, stale=True)]

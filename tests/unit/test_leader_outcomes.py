@@ -214,12 +214,15 @@ def test_an_unreadable_event_leaves_the_last_good_state_to_read(store: SlotStore
     waiting = harness.write(added(3), OTHER)
     harness.load()
     harness.settle()
-    read, write = harness.ask(), harness.write(added(4), OTHER)
+    read, write = harness.ask(position_min=1), harness.write(added(4), OTHER)
+    ahead = harness.ask(position_min=2)
 
     answer = harness.heard(read)
     assert isinstance(answer, msg.Answer)
     assert answer.stale
     assert harness.answered_at[read] == 1
+    # Who has seen more than there is left is not led back.
+    assert isinstance(harness.error_for(ahead), Quarantined)
     assert isinstance(harness.error_for(waiting), Quarantined)
     assert isinstance(harness.error_for(write), Quarantined)
     assert [alarm.kind for alarm in harness.alarms] == ["quarantined"]
