@@ -1,185 +1,330 @@
-"""`simulate`: the whole service under virtual time, with everything that can go wrong."""
+"""`simulate`: worlds in which everything fails, and every answer is checked."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+import time
+from collections import Counter
+from itertools import count
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from tierledger.cli import (
+    simulate_live_command,
+    simulate_mutants_command,
+    simulate_replay_command,
+)
 from tierledger.cli.options import JsonOption
-from tierledger.cli.output import print_json, print_note, print_pairs, print_table, progress
+from tierledger.cli.output import print_json, print_note, print_pairs, progress
+from tierledger.cli.simulation_options import (
+    JobsOption,
+    WorldOption,
+    checked_world,
+    cores,
+    seeds_of,
+)
+from tierledger.cli.violation_output import print_violations, violation_as_json
+from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tierledger.simulation.service.verdict import Verdict
+    from collections.abc import Iterable, Sequence
+
+    from tierledger.simulation.campaign import Outcome, Workers
+    from tierledger.simulation.campaign_summary import SizeSummary, Summary
+    from tierledger.simulation.reduction import Reduction
 
 # The simulation is imported where it is used: it brings the whole service along, and every
 # command would wait for that.
 
-ALL_MUTANTS = "all"
+SEEDS = "1000"
+"""If neither seeds nor a time are given."""
+
+SHRUNK_MAX = 5
+"""Failing seeds that are shrunk, of different checkers as far as there are."""
+
+SHOWN_MAX = 20
+"""Failing seeds that are shown; the rest is counted."""
+
+VIOLATIONS_SHOWN = 3
+"""Of one seed, before it is shrunk; `replay` shows all."""
 
 
 def register(app: typer.Typer) -> None:
-    app.command("simulate")(simulate)
+    group = typer.Typer(
+        help="Simulate the service with everything that can fail, and check every answer.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    group.command("run")(run)
+    for commands in (
+        simulate_replay_command,
+        simulate_mutants_command,
+        simulate_live_command,
+    ):
+        commands.register(group)
+    app.add_typer(group, name="simulate")
 
 
-def simulate(
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 200,
-    first: Annotated[int, typer.Option("--from", min=0, help="The first of them.")] = 0,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Run this seed alone, and tell all about it.")
-    ] = None,
-    mutant: Annotated[
+def run(
+    seeds: Annotated[
         str | None,
-        typer.Option(help="Plant this mistake, or `all` one by one, until a seed notices."),
+        typer.Option(
+            metavar="COUNT|FIRST:END",
+            help=f"Which seeds to run. [default: {SEEDS}, or all that --minutes has room for]",
+        ),
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes to run in. [default: one per core]")
+    seed: Annotated[int | None, typer.Option(min=0, help="Run this one alone.")] = None,
+    jobs: JobsOption = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.0, help="Begin no more seeds after this time.")
     ] = None,
-    trace: Annotated[
-        Path | None, typer.Option(help="With --seed: write every step of the run here.")
-    ] = None,
-    history: Annotated[
-        Path | None, typer.Option(help="With --seed: write what callers saw here.")
-    ] = None,
+    world: WorldOption = "machines",
+    require_marks: Annotated[
+        bool,
+        typer.Option(
+            "--require-marks",
+            help="Fail if a rare situation never came about. [default: from 20,000 seeds on]",
+        ),
+    ] = False,
+    no_shrink: Annotated[
+        bool, typer.Option("--no-shrink", help="Do not make failing seeds smaller.")
+    ] = False,
+    hash_only: Annotated[
+        bool, typer.Option("--hash-only", help="Print only a line per seed: its trace hash.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Simulate the service: brokers, hosts and a store that fail, and check every answer.
+    """Run many seeds, each a world with its own faults, and hold every answer to the log.
 
-    Each seed is one world with its own faults. Exit 1 if a checker finds anything, or if no
-    seed notices a planted mistake.
+    A failing seed is made small and shown with the command that repeats it. Exit 1 if a
+    checker finds anything, or if so little happened that its silence means nothing.
     """
-    if seed is not None:
-        well = _one(seed, trace, history, json)
-    elif mutant is not None:
-        well = _hunt(mutant, range(first, first + seeds), _cores(jobs), json)
-    else:
-        well = _campaign(range(first, first + seeds), _cores(jobs), json)
+    from tierledger.simulation.campaign import SERVICE, Workers
+
+    checked_world(world)
+    chosen = _chosen(seeds, seed, minutes)
+    deadline = None if minutes is None else time.monotonic() + 60 * minutes
+    with Workers(cores(jobs)) as workers:
+        if hash_only:
+            well = _print_hashes(chosen, workers, world, deadline)
+        else:
+            campaign = _campaign(chosen, workers, world, deadline)
+            is_shrunk = not (no_shrink or world == SERVICE)
+            shown = _reductions(campaign, workers) if is_shrunk else []
+            well = _report(campaign, shown, require_marks=require_marks, json=json)
     if not well:
         raise typer.Exit(1)
 
 
-def _cores(jobs: int | None) -> int:
-    return jobs or os.cpu_count() or 1
+def _chosen(seeds: str | None, seed: int | None, minutes: float | None) -> Iterable[int]:
+    if seed is not None:
+        if seeds is not None:
+            raise InvalidArgument("expected --seed or --seeds, got both")
+        return range(seed, seed + 1)
+    if seeds is None and minutes is not None:
+        return count()
+    return seeds_of(seeds or SEEDS)
 
 
-def _one(seed: int, trace: Path | None, history: Path | None, json: bool) -> bool:
-    from tierledger.simulation.history import write_history
-    from tierledger.simulation.service.plan import drawn
-    from tierledger.simulation.service.verdict import ran, verdict_of
-
-    world = ran(drawn(seed), keeps_lines=trace is not None)
-    if trace is not None:
-        trace.write_text("\n".join(world.trace.lines or ()) + "\n", encoding="utf-8")
-    if history is not None:
-        write_history(history, world.recorder.history())
-    verdict = verdict_of(world)
-    if json:
-        print_json(_as_json(verdict))
-    else:
-        print_pairs(
-            [
-                ("seed", seed),
-                ("calls", f"{verdict.calls} ({verdict.ok_calls} ok)"),
-                ("leadership changes", verdict.changes),
-                ("virtual time", f"{verdict.virtual_s:.1f} s in {verdict.steps} steps"),
-                ("trace hash", verdict.trace_hash),
-                *sorted(verdict.marks.items()),
-            ]
-        )
-        _print_violations([verdict])
-    return not verdict.violations
+def _is_over(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() >= deadline
 
 
-def _campaign(seeds: range, jobs: int, json: bool) -> bool:
-    from tierledger.simulation.campaign import Summary, verdicts
+def _print_hashes(
+    seeds: Iterable[int], workers: Workers, world: str, deadline: float | None
+) -> bool:
+    is_well = True
+    for one in workers.outcomes(seeds, world=world):
+        print(f"{one.seed} {one.trace_hash}", flush=True)
+        is_well &= not one.violations
+        if _is_over(deadline):
+            break
+    return is_well
 
-    summary = Summary()
-    with progress("seeds", len(seeds)) as on_seeds:
-        for verdict in verdicts(seeds, jobs=jobs):
-            summary.add(verdict)
+
+class Campaign(NamedTuple):
+    """Seeds that have run."""
+
+    world: str
+    jobs: int
+    summary: Summary
+    wall_s: float
+
+    @property
+    def is_large(self) -> bool:
+        from tierledger.simulation.campaign_summary import ALL_MARKS_SEEDS
+
+        return self.summary.seeds >= ALL_MARKS_SEEDS
+
+
+def _campaign(
+    seeds: Iterable[int], workers: Workers, world: str, deadline: float | None
+) -> Campaign:
+    from tierledger.simulation.campaign_summary import Summary
+
+    summary, began = Summary(), time.monotonic()
+    with progress("seeds", len(seeds) if isinstance(seeds, range) else None) as on_seeds:
+        for one in workers.outcomes(seeds, world=world):
+            summary.add(one)
             on_seeds(1)
-    failed = sorted(summary.failed, key=lambda one: one.seed)
-    if json:
-        print_json(
-            {
-                "seeds": summary.seeds,
-                "calls": summary.calls,
-                "ok_calls": summary.ok_calls,
-                "leadership_changes": summary.changes,
-                "virtual_seconds": round(summary.virtual_s, 1),
-                "seeds_with": dict(sorted(summary.marks.items())),
-                "failed": [_as_json(verdict) for verdict in failed],
-            }
-        )
-        return not failed
-    rows = [(what, count) for what, count in summary.marks.most_common()]
-    print_table(("seen", "seeds"), rows)
-    _print_violations(failed)
-    print(
-        f"{summary.seeds} seeds, {len(failed)} failed: {summary.calls} calls "
-        f"({summary.ok_calls} ok), {summary.changes} leadership changes, "
-        f"{summary.virtual_s / 3600:.1f} virtual hours"
-    )
-    return not failed
+            if _is_over(deadline):
+                break
+    return Campaign(world, workers.jobs, summary, time.monotonic() - began)
 
 
-def _print_violations(verdicts: list[Verdict]) -> None:
-    for verdict in verdicts:
-        for violation in verdict.violations:
-            print(f"FAILED  seed {verdict.seed}: {violation.checker}: {violation.message}")
-        if verdict.violations:
-            print_note(f"again: tierledger simulate --seed {verdict.seed}")
+def _reductions(campaign: Campaign, workers: Workers) -> list[Reduction]:
+    """Some of the failing seeds, made small."""
+    from tierledger.simulation.reduction import reductions
 
-
-def _hunt(name: str, seeds: range, jobs: int, json: bool) -> bool:
-    from tierledger.simulation.campaign import hunt, mutant_named
-    from tierledger.simulation.mutants import MUTANTS
-
-    wanted = MUTANTS if name == ALL_MUTANTS else (mutant_named(name),)
+    chosen = _of_different_checkers(campaign.summary.failed)[:SHRUNK_MAX]
     found = []
-    with progress("mutants", len(wanted)) as on_mutants:
-        for mutant in wanted:
-            found.append(hunt(mutant, seeds, jobs=jobs))
-            on_mutants(1)
-    if json:
-        for one in found:
-            print_json(
-                {
-                    "mutant": one.mutant.name,
-                    "caught_at": one.caught_at,
-                    "seeds": one.seeds,
-                    "checkers": dict(sorted(one.checkers.items())),
-                }
-            )
-    else:
-        rows = [
-            (
-                one.mutant.name,
-                "NOT CAUGHT" if one.caught_at is None else f"seed {one.caught_at}",
-                one.seeds,
-                ", ".join(
-                    f"{checker} {count}" for checker, count in one.checkers.most_common()
-                ),
-            )
-            for one in found
-        ]
-        print_table(("mutant", "caught by", "seeds tried", "found by"), rows)
-    return all(one.caught_at is not None for one in found)
+    with progress("shrinking", len(chosen)) as on_seeds:
+        for one in reductions([failed.seed for failed in chosen], workers):
+            on_seeds(1)
+            if one is not None:
+                found.append(one)
+    return found
 
 
-def _as_json(verdict: Verdict) -> dict[str, object]:
+def _of_different_checkers(failed: Sequence[Outcome]) -> list[Outcome]:
+    """The first that each checker found, then the others; small worlds are the quicker ones."""
+    seen: Counter[str] = Counter()
+    ranked = []
+    for one in sorted(failed, key=lambda failed: (not failed.is_small, failed.seed)):
+        checker = one.violations[0].checker
+        ranked.append((seen[checker], one))
+        seen[checker] += 1
+    return [one for _, one in sorted(ranked, key=lambda rank: rank[0])]
+
+
+def _report(
+    campaign: Campaign, shown: Sequence[Reduction], *, require_marks: bool, json: bool
+) -> bool:
+    """Print what there is to say; whether it is all well."""
+    from tierledger.simulation.campaign import SERVICE
+
+    requires = campaign.world != SERVICE and (require_marks or campaign.is_large)
+    shortfalls = campaign.summary.shortfalls(requires_marks=requires)
+    (_print_as_json if json else _print)(campaign, shortfalls, shown)
+    return not campaign.summary.failed and not shortfalls
+
+
+def _print(campaign: Campaign, shortfalls: list[str], shown: Sequence[Reduction]) -> None:
+    summary = campaign.summary
+    print_pairs(_figures(campaign))
+    small = {one.seed: one for one in shown}
+    for failed in summary.failed[:SHOWN_MAX]:
+        print(f"seed {failed.seed}")
+        print_violations(failed.violations[:VIOLATIONS_SHOWN])
+        if len(failed.violations) > VIOLATIONS_SHOWN:
+            print(f"  and {len(failed.violations) - VIOLATIONS_SHOWN} more")
+        _print_again(campaign.world, failed.seed, small.get(failed.seed))
+    if len(summary.failed) > SHOWN_MAX:
+        print_note(f"and {len(summary.failed) - SHOWN_MAX} more seeds failed")
+    for shortfall in shortfalls:
+        print(f"FAILED  vacuous: {shortfall}")
+    print(f"{summary.seeds} seeds, {len(summary.failed)} failed")
+
+
+def _print_again(world: str, seed: int, small: Reduction | None) -> None:
+    from tierledger.simulation.campaign import SERVICE
+    from tierledger.simulation.reduction import replay_command
+
+    if small is None:
+        suffix = f" --world {world}" if world == SERVICE else ""
+        print(f"  again: {replay_command(seed)}{suffix}")
+        return
+    print(f"  {len(small.keep)} of its {small.of} decisions are enough:")
+    for decision in small.decisions:
+        print(f"    {decision}")
+    print_violations([small.violation])
+    print(f"  again: {small.command}")
+
+
+def _figures(campaign: Campaign) -> list[tuple[str, object]]:
+    from tierledger.simulation.campaign import SERVICE
+    from tierledger.simulation.machines.marks import MARKS
+
+    summary = campaign.summary
+    hits = len(MARKS) - len(summary.unseen_marks)
+    is_service = campaign.world == SERVICE
+    return [
+        ("world", campaign.world),
+        ("seeds", f"{summary.seeds:,}"),
+        ("small", _size_text(summary.small) if summary.small.seeds else None),
+        ("whole" if is_service else "big", _size_text(summary.big) or None),
+        ("calls", f"{summary.calls:,} ({summary.ok_calls:,} ok)"),
+        ("leadership changes", f"{summary.changes:,}"),
+        (
+            "two believers",
+            None if is_service else f"{summary.two_believers_share:.1%} of seeds",
+        ),
+        ("marks seen", None if is_service else f"{hits} of {len(MARKS)}"),
+        ("virtual time", f"{summary.virtual_s / 3600:,.1f} h in {summary.steps:,} steps"),
+        ("virtual : wall", _ratios_text(campaign)),
+        ("time", f"{campaign.wall_s:.1f} s"),
+    ]
+
+
+def _ratios_text(campaign: Campaign) -> str:
+    virtual_s = campaign.summary.virtual_s
+    of_all = virtual_s / max(campaign.wall_s, 1e-9)
+    per_core = virtual_s / max(campaign.summary.cpu_s, 1e-9)
+    where = "1 process" if campaign.jobs == 1 else f"{campaign.jobs} processes"
+    return f"{of_all:,.0f} : 1 in {where}, {per_core:,.0f} : 1 per core"
+
+
+def _size_text(size: SizeSummary) -> str:
+    if not size.seeds:
+        return ""
+    return (
+        f"{size.seeds:,} seeds, {size.seeds_per_s:,.0f} per second and core; median "
+        f"{size.median_calls} calls, {size.median_changes} changes"
+    )
+
+
+def _print_as_json(
+    campaign: Campaign, shortfalls: list[str], shown: Sequence[Reduction]
+) -> None:
+    summary = campaign.summary
+    small = {one.seed: one for one in shown}
+    print_json(
+        {
+            "world": campaign.world,
+            "seeds": summary.seeds,
+            "small": _size_as_json(summary.small),
+            "big": _size_as_json(summary.big),
+            "calls": summary.calls,
+            "ok_calls": summary.ok_calls,
+            "leadership_changes": summary.changes,
+            "two_believers_share": round(summary.two_believers_share, 4),
+            "virtual_seconds": round(summary.virtual_s, 1),
+            "wall_seconds": round(campaign.wall_s, 2),
+            "jobs": campaign.jobs,
+            "seeds_with": dict(sorted(summary.marks.items())),
+            "vacuous": shortfalls,
+            "failed": [_failed_as_json(one, small.get(one.seed)) for one in summary.failed],
+        }
+    )
+
+
+def _size_as_json(size: SizeSummary) -> dict[str, float]:
     return {
-        **verdict._asdict(),
-        "marks": dict(sorted(verdict.marks.items())),
-        "violations": [
-            {
-                "checker": one.checker,
-                "partition": None if one.key is None else one.key.partition,
-                "message": one.message,
-                "operations": list(one.operations),
-            }
-            for one in verdict.violations
-        ],
+        "seeds": size.seeds,
+        "seeds_per_second_and_core": round(size.seeds_per_s, 1),
+        "median_calls": size.median_calls,
+        "median_leadership_changes": size.median_changes,
+    }
+
+
+def _failed_as_json(failed: Outcome, small: Reduction | None) -> dict[str, Any]:
+    from tierledger.simulation.reduction import replay_command
+
+    command = replay_command(failed.seed) if small is None else small.command
+    return {
+        "seed": failed.seed,
+        "trace_hash": failed.trace_hash,
+        "violations": [violation_as_json(one) for one in failed.violations],
+        "decisions": None if small is None else small.decisions,
+        "again": command,
     }

@@ -9,15 +9,11 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tierledger.actors import coordinator, follower
-from tierledger.actors import messages as msg
-from tierledger.actors.follower import Follower
-from tierledger.actors.leader import Leader
-from tierledger.events import decide_session
-from tierledger.events.errors import StorageUnavailable
-from tierledger.events.overlay import Overlay
-from tierledger.storage.backend import Create, Put, Update
-from tierledger.storage.checkpoint import CheckpointPlan, CheckpointStore
+from tierledger.simulation import mutants_leader as leading
+from tierledger.simulation import mutants_readers as readers
+from tierledger.simulation import mutants_sessions as sessions
+from tierledger.simulation import mutants_state as state
+from tierledger.simulation import mutants_storage as storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,11 +23,14 @@ class Mutant(NamedTuple):
     """One mistake, what replaces what for it, and who has to notice."""
 
     name: str
+    """A number, by which it can be called, and a few words."""
     mistake: str
     caught_by: frozenset[str]
     """Names of the checkers of which one has to find it."""
     patches: Callable[[], list[tuple[Any, str, Any]]]
     """Object, attribute and replacement, made when the mutant begins."""
+    within: int = 100
+    """Seeds of state machines, from 0 on, of which one has to find it."""
 
 
 @contextmanager
@@ -44,258 +43,314 @@ def planted(mutant: Mutant) -> Iterator[None]:
         yield
 
 
-def _no_fence_on_checkpoint() -> list[tuple[Any, str, Any]]:
-    plan = CheckpointStore.plan
-
-    def unfenced(self: CheckpointStore, *given: Any) -> CheckpointPlan:  # noqa: ANN401
-        planned = plan(self, *given)
-        guard, *rest = planned.operations
-        assert isinstance(guard, Create | Update), "the first operation is the guard"
-        return planned._replace(operations=[Put(guard.key, guard.value), *rest])
-
-    return [(CheckpointStore, "plan", unfenced)]
-
-
-def _reply_without_probe() -> list[tuple[Any, str, Any]]:
-    handle = Leader.handle
-
-    def unprobed(self: Leader, stimulus: msg.Stimulus) -> list[msg.Effect]:
-        effects = handle(self, stimulus)
-        if self._probe is None:
-            return effects
-        number = self.next_batch
-        kept = [
-            one
-            for one in effects
-            if not (isinstance(one, msg.ReadSlot) and one.number == number)
-        ]
-        return kept + unprobed(self, msg.SlotRead(number, None))
-
-    return [(Leader, "handle", unprobed)]
-
-
-def _ack_before_durable() -> list[tuple[Any, str, Any]]:
-    pump = Leader._pump
-
-    def hasty(self: Leader) -> list[msg.Effect]:
-        effects = pump(self)
-        flight = self._in_flight
-        if flight is None or not any(isinstance(one, msg.Append) for one in effects):
-            return effects
-        self._in_flight = flight._replace(replies=())
-        return [*flight.replies, *effects]
-
-    return [(Leader, "_pump", hasty)]
-
-
-def _claim_not_awaited() -> list[tuple[Any, str, Any]]:
-    answered = Leader._append_answered
-
-    def assumed(self: Leader, stimulus: msg.AppendAnswered) -> list[msg.Effect]:
-        if not self._has_claimed:
-            stimulus = stimulus._replace(outcome=msg.AppendOutcome.CREATED)
-        return answered(self, stimulus)
-
-    return [(Leader, "_append_answered", assumed)]
-
-
-def _own_write_taken_for_foreign() -> list[tuple[Any, str, Any]]:
-    read = Leader._slot_read
-
-    def mistaken(self: Leader, stimulus: msg.SlotRead) -> list[msg.Effect]:
-        flight = self._in_flight
-        if flight is not None and stimulus.value == flight.encoded.value:
-            return self._overtaken(flight.number)
-        return read(self, stimulus)
-
-    return [(Leader, "_slot_read", mistaken)]
-
-
-def _foreign_write_taken_for_own() -> list[tuple[Any, str, Any]]:
-    answered = Leader._append_answered
-
-    def trusting(self: Leader, stimulus: msg.AppendAnswered) -> list[msg.Effect]:
-        if stimulus.outcome is msg.AppendOutcome.EXISTS:
-            stimulus = stimulus._replace(outcome=msg.AppendOutcome.CREATED)
-        return answered(self, stimulus)
-
-    return [(Leader, "_append_answered", trusting)]
-
-
-def _unknown_taken_for_failure() -> list[tuple[Any, str, Any]]:
-    answered = Leader._append_answered
-
-    def hopeless(self: Leader, stimulus: msg.AppendAnswered) -> list[msg.Effect]:
-        flight = self._in_flight
-        if stimulus.outcome is msg.AppendOutcome.UNKNOWN and flight is not None:
-            self._in_flight = None
-            refused = StorageUnavailable("the store did not answer")
-            refusals: list[msg.Effect] = [
-                msg.ReplyError(one.reply_to, refused)
-                for one in flight.replies
-                if isinstance(one, msg.Reply)
-            ]
-            return refusals + self._pump()
-        return answered(self, stimulus)
-
-    return [(Leader, "_append_answered", hopeless)]
-
-
-def _equal_number_reopens() -> list[tuple[Any, str, Any]]:
-    refuse: Any = vars(decide_session)["_refuse_outdated"]
-
-    def lenient(view: Any, command: Any) -> None:  # noqa: ANN401 - As the original.
-        session = view.session
-        again = session is not None and command.assignment == session.assignment
-        refuse(view, command._replace(assignment=command.assignment + again))
-
-    return [(decide_session, "_refuse_outdated", lenient)]
-
-
-def _late_announcement_wins() -> list[tuple[Any, str, Any]]:
-    refuse: Any = vars(decide_session)["_refuse_outdated"]
-    announce = coordinator.announce
-
-    class Deaf:
-        """A view that has heard of no newer announcement."""
-
-        def __init__(self, view: Any) -> None:  # noqa: ANN401
-            self._view = view
-
-        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-            return getattr(self._view, name)
-
-        def last_heard(self, _broker_id: int) -> tuple[int, int]:
-            return (0, 0)
-
-    def deaf(view: Any, command: Any) -> None:  # noqa: ANN401
-        refuse(Deaf(view), command)
-
-    def forgetful(state: Any, given: Any) -> Any:  # noqa: ANN401
-        announced, incarnations = dict(state.announced), dict(state.incarnations)
-        state.announced.pop(given.broker_id, None)
-        if given.incarnation < incarnations.get(given.broker_id, 0):
-            state.incarnations[given.broker_id] = given.incarnation
-        try:
-            return announce(state, given)
-        finally:
-            state.announced.update(announced)
-            state.incarnations.update(incarnations)
-
-    return [
-        (decide_session, "_refuse_outdated", deaf),
-        (coordinator, "announce", forgetful),
-    ]
-
-
-def _follower_applies_a_gap() -> list[tuple[Any, str, Any]]:
-    evolve_all: Any = vars(follower)["evolve_all"]
-    count = 0
-
-    def gappy(state: Any, events: Any, chain_hash: bytes) -> None:  # noqa: ANN401
-        nonlocal count
-        count += 1
-        if count % 5:
-            evolve_all(state, events, chain_hash)
-        else:
-            state.next_position = events[-1].position + 1
-            state.chain_hash = chain_hash
-
-    return [(follower, "evolve_all", gappy)]
-
-
-def _follower_ignores_position() -> list[tuple[Any, str, Any]]:
-    query = Follower._query
-
-    def careless(self: Follower, arrived: msg.QueryArrived) -> list[msg.Effect]:
-        return query(self, arrived._replace(position_min=-1))
-
-    return [(Follower, "_query", careless)]
-
-
-def _request_ids_forgotten() -> list[tuple[Any, str, Any]]:
-    def never(_self: Overlay, *_: object) -> None:
-        return None
-
-    return [(Overlay, "seen", never)]
-
-
-LOG = frozenset(
-    {"CorruptLog", "DataError", "lost_write", "fencing", "linearizability", "phantom_write"}
-)
+_LOG = "CorruptLog lost_write fencing linearizability phantom_write feed_gap two_leaders"
 """What two histories in one log come to."""
 
+
+def _mutant(
+    name: str,
+    mistake: str,
+    caught_by: str,
+    patches: Callable[[], list[tuple[Any, str, Any]]],
+    within: int = 100,
+) -> Mutant:
+    return Mutant(name, mistake, frozenset(caught_by.split()), patches, within)
+
+
 MUTANTS = (
-    Mutant(
-        "no-fence-on-checkpoint",
-        "a checkpoint is written whatever stands there",
-        frozenset({"CorruptCheckpoint", "checkpoint_is_fold"}),
-        _no_fence_on_checkpoint,
+    _mutant(
+        "M01 claim-not-appended",
+        "a leader serves under whatever session it finds open in the log",
+        "liveness fencing two_leaders",
+        leading.claim_not_appended,
     ),
-    Mutant(
-        "reply-without-probe",
-        "a leader answers reads and repeats without a look at the next slot",
-        frozenset({"linearizability", "fencing"}),
-        _reply_without_probe,
+    _mutant(
+        "M02 tail-not-replayed",
+        "a leader claims behind a tail of the log of which it has read the sessions only",
+        "wrong_answer replay_determinism",
+        leading.tail_not_replayed,
     ),
-    Mutant(
-        "ack-before-durable",
-        "writes are acknowledged when they are sent to the store",
-        frozenset({"lost_write", "early_answer", "linearizability"}),
-        _ack_before_durable,
-    ),
-    Mutant(
-        "claim-not-awaited",
+    _mutant(
+        "M03 claim-not-awaited",
         "a leader takes its session for open once it was sent",
-        LOG,
-        _claim_not_awaited,
+        _LOG,
+        leading.claim_not_awaited,
     ),
-    Mutant(
-        "own-write-taken-for-foreign",
-        "what a lost answer left in the slot is not recognised",
-        frozenset({"phantom_write"}),
-        _own_write_taken_for_foreign,
+    _mutant(
+        "M04 append-overwrites",
+        "the store replaces what stands in a slot",
+        _LOG,
+        storage.append_overwrites,
     ),
-    Mutant(
-        "foreign-write-taken-for-own",
+    _mutant(
+        "M05 foreign-write-taken-for-own",
         "that the slot exists is success",
-        LOG,
-        _foreign_write_taken_for_own,
+        _LOG,
+        leading.foreign_write_taken_for_own,
     ),
-    Mutant(
-        "unknown-taken-for-failure",
-        "what was not answered did not happen",
-        LOG,
-        _unknown_taken_for_failure,
+    _mutant(
+        "M06 own-write-taken-for-foreign",
+        "what a lost answer left in the slot is not recognised",
+        "phantom_write",
+        leading.own_write_taken_for_foreign,
     ),
-    Mutant(
-        "equal-number-reopens",
-        "an assignment that has opened a session opens another",
-        frozenset({"fencing"}),
-        _equal_number_reopens,
+    _mutant(
+        "M07 conflict-taken-for-own",
+        "a conflict in a slot that is free afterwards is success",
+        _LOG,
+        leading.conflict_taken_for_own,
     ),
-    Mutant(
-        "late-announcement-wins",
-        "an older announcement counts if it arrives later",
-        frozenset({"fencing"}),
-        _late_announcement_wins,
+    _mutant(
+        "M08 ack-before-durable",
+        "writes are acknowledged when they are sent to the store",
+        "lost_write early_answer linearizability",
+        leading.ack_before_durable,
     ),
-    Mutant(
-        "follower-applies-a-gap",
-        "a follower goes on behind a batch it did not apply",
-        frozenset({"wrong_answer"}),
-        _follower_applies_a_gap,
-    ),
-    Mutant(
-        "follower-ignores-position",
-        "a follower answers behind what its reader has seen",
-        frozenset({"session_reads"}),
-        _follower_ignores_position,
-    ),
-    Mutant(
-        "request-ids-forgotten",
+    _mutant(
+        "M09 request-ids-forgotten",
         "a repeated request is decided again",
-        frozenset({"duplicate_write", "lost_write"}),
-        _request_ids_forgotten,
+        "duplicate_write lost_write",
+        state.request_ids_forgotten,
+    ),
+    _mutant(
+        "M10 request-ids-not-in-checkpoint",
+        "who loads a checkpoint does not know which requests were served",
+        "duplicate_write lost_write",
+        storage.request_ids_not_in_checkpoint,
+        within=500,
+    ),
+    _mutant(
+        "M11 checkpoint-ahead-of-log",
+        "a checkpoint holds the batch that is still on its way",
+        "early_checkpoint checkpoint_is_fold",
+        storage.checkpoint_ahead_of_log,
+        within=500,
+    ),
+    _mutant(
+        "M12 checkpoint-off-by-one",
+        "a checkpoint says that the log goes on one batch later than it does",
+        "liveness",
+        storage.checkpoint_off_by_one,
+        within=500,
+    ),
+    _mutant(
+        "M13 batch-after-checkpoint-skipped",
+        "the first batch behind a checkpoint is not applied",
+        "wrong_answer",
+        storage.batch_after_checkpoint_skipped,
+        within=500,
+    ),
+    _mutant(
+        "M14 fold-reads-a-clock",
+        "a leader stamps what it applies with its host's time",
+        "wrong_answer replay_determinism checkpoint_is_fold",
+        state.fold_reads_a_clock,
+    ),
+    _mutant(
+        "M15 fold-iterates-a-set",
+        "which requests are forgotten is left to the order of a set",
+        "checkpoint_is_fold replay_determinism",
+        state.fold_iterates_a_set,
+        within=500,
+    ),
+    _mutant(
+        "M16 old-assignment-reopens",
+        "an assignment that has opened a session opens another",
+        "fencing",
+        sessions.old_assignment_reopens,
+        within=500,
+    ),
+    _mutant(
+        "M17 reads-without-probe",
+        "a leader answers reads without a look at the next slot",
+        "linearizability fencing",
+        leading.reads_without_probe,
+    ),
+    _mutant(
+        "M18 follower-ignores-position",
+        "a follower answers behind what its reader has seen",
+        "session_reads",
+        readers.follower_ignores_position,
+    ),
+    _mutant(
+        "M19 follower-applies-a-gap",
+        "a follower goes on behind a batch it did not apply",
+        "wrong_answer",
+        readers.follower_applies_a_gap,
+    ),
+    _mutant(
+        "M20 follower-regresses-after-restart",
+        "a follower answers from its checkpoint before it has read on",
+        "session_reads",
+        readers.follower_regresses_after_restart,
+        within=500,
+    ),
+    _mutant(
+        "M21 tombstones-dropped-early",
+        "ids of deleted segments are forgotten at the next checkpoint",
+        "early_forgetting",
+        state.tombstones_dropped_early,
+        within=500,
+    ),
+    _mutant(
+        "M22 zombie-checkpoint",
+        "a checkpoint is written whatever stands there",
+        "checkpoint_regressed CorruptCheckpoint",
+        storage.zombie_checkpoint,
+        within=500,
+    ),
+    _mutant(
+        "M23 assignment-given-twice",
+        "assignments are counted from those that run",
+        "liveness",
+        sessions.assignment_given_twice,
+    ),
+    _mutant(
+        "M24 log-time-from-the-clock",
+        "log time is what the host's clock says",
+        "lifecycle",
+        state.log_time_from_the_clock,
+    ),
+    _mutant(
+        "M25 oracle-not-asked",
+        "of two claims that cannot be compared the later one wins",
+        "unsettled_dispute",
+        sessions.oracle_not_asked,
+        within=500,
+    ),
+    _mutant(
+        "M26 store-without-fsync",
+        "a power cut takes back what the store has said is durable",
+        "lost_write feed_gap two_leaders",
+        storage.store_without_fsync,
+        within=500,
+    ),
+    _mutant(
+        "M27 checksums-not-checked",
+        "batches are applied as they are read",
+        "wrong_answer replay_determinism feed_gap",
+        storage.checksums_not_checked,
+        within=500,
+    ),
+    _mutant(
+        "M28 refused-claim-stays",
+        "a claim that the log refused stays in force",
+        "refusal_repeated",
+        sessions.refused_claim_stays,
+        within=500,
+    ),
+    _mutant(
+        "M29 unreadable-batch-left-out",
+        "a batch that does not verify is passed over",
+        "wrong_answer",
+        storage.unreadable_batch_left_out,
+        within=500,
+    ),
+    _mutant(
+        "M30 upcaster-applied-twice",
+        "what an older release wrote is brought up to date twice",
+        "unforeseen_failure",
+        storage.upcaster_applied_twice,
+        within=500,
+    ),
+    _mutant(
+        "M31 unknown-format-left-out",
+        "what a newer release wrote is passed over",
+        "wrong_answer",
+        storage.unknown_format_left_out,
+        within=500,
+    ),
+    _mutant(
+        "M32 retry-without-request-id",
+        "a client repeats its write without the request's id",
+        "lost_write duplicate_write",
+        readers.retry_without_request_id,
+    ),
+    _mutant(
+        "M33 unknown-taken-for-failure",
+        "what was not answered did not happen",
+        _LOG,
+        leading.unknown_taken_for_failure,
+        within=200,
+    ),
+    _mutant(
+        "M34 taken-slot-skipped",
+        "a leader whose slot is taken takes the next",
+        _LOG,
+        leading.taken_slot_skipped,
+    ),
+    _mutant(
+        "M35 late-announcement-wins",
+        "an older announcement counts if it arrives later",
+        "fencing",
+        sessions.late_announcement_wins,
+        within=200,
+    ),
+    _mutant(
+        "M36 lower-leader-epoch-accepted",
+        "a claim wins against a higher leader epoch",
+        "fencing",
+        sessions.lower_leader_epoch_accepted,
+        within=200,
+    ),
+    _mutant(
+        "M37 claim-not-compared",
+        "who writes needs no claim as long as somebody leads",
+        "fencing",
+        sessions.claim_not_compared,
+        within=200,
+    ),
+    _mutant(
+        "M38 foreign-session-closed",
+        "a broker that leads no more closes whatever session is open",
+        "liveness",
+        sessions.foreign_session_closed,
+        within=200,
+    ),
+    _mutant(
+        "M39 done-without-probe",
+        "a leader says that nothing need be done, or may be, without a look at the next slot",
+        "linearizability fencing wrong_refusal",
+        leading.done_without_probe,
+        within=500,
+    ),
+    _mutant(
+        "M40 quarantine-answers-as-if-fresh",
+        "answers from a partition in quarantine are not marked as stale",
+        "linearizability fencing session_reads",
+        readers.quarantine_answers_as_if_fresh,
+        within=500,
+    ),
+    _mutant(
+        "M41 client-forgets-its-doubt",
+        "a write in doubt that is refused when repeated is said to have failed",
+        "phantom_write",
+        readers.client_forgets_its_doubt,
+        within=500,
+    ),
+    _mutant(
+        "M42 custom-limit-excludes-equal",
+        "custom metadata as long as the limit is refused",
+        "wrong_refusal",
+        state.custom_limit_excludes_equal,
+    ),
+    _mutant(
+        "M43 custom-limit-not-enforced",
+        "custom metadata of any length is taken",
+        "lifecycle",
+        state.custom_limit_not_enforced,
+    ),
+    _mutant(
+        "M44 illegal-transition-accepted",
+        "a segment goes from any state to any other",
+        "lifecycle",
+        state.illegal_transition_accepted,
+    ),
+    _mutant(
+        "M45 deleted-id-comes-back",
+        "a segment that was deleted can be added again",
+        "lifecycle",
+        state.deleted_id_comes_back,
+        within=500,
     ),
 )

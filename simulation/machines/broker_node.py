@@ -64,6 +64,7 @@ class BrokerNode:
         self._announcements = 0
         self._told: deque[tuple[Any, ...]] = deque()
         self._is_announcing = True
+        self._attempt_us = world.scenario.attempt
         self._routes: dict[int, Route] = {}
         self._asked: dict[int, Asked] = {}
         self._tokens = 0
@@ -298,7 +299,7 @@ class BrokerNode:
                 self.life, host.life, host.take_query,
                 self, op, op.attempt, op.partition, role, op.query, op.position_min,
             )  # fmt: skip
-        self._clock.after(ATTEMPT, self.life, self._unanswered, op, op.attempt)
+        self._clock.after(self._attempt_us, self.life, self._unanswered, op, op.attempt)
 
     def _coordinate_once(self, op: Op, numbers: list[int]) -> None:
         def then(routes: Any) -> None:  # noqa: ANN401

@@ -35,6 +35,7 @@ _declare(
     "broker replaced while it lives",
     "broker fenced by its own later life",
     "zombie broker wrote",
+    "zombie broker announced",
     "three sessions without a write between",
 )
 _declare(
@@ -46,6 +47,7 @@ _declare(
     "write sent twice",
     "conflict that is none",
     "store slow",
+    "answer slow",
     "store away",
     "listing stale",
     "append in doubt",
@@ -79,6 +81,7 @@ _declare(
     "host replaced while it lives",
     "host given up by the coordinator",
     "crash while a partition was loaded",
+    "doze: durable",
     "crash: durable",
     "crash: append",
     "crash: loaded",

@@ -6,6 +6,7 @@ log as it was written; what readers get may have been damaged since.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sortedcontainers import SortedDict
@@ -34,9 +35,9 @@ COORDINATOR = -1
 Slot = tuple[int, int]
 """A partition's number and the batch's; what a real store has a key for."""
 
-REFUSE, LOSE, LOSE_ANSWER, LATE, TWICE, FALSE_EXISTS, SLOW, STALE = range(8)
-"""What can become of one request. `STALE` is of a listing, `REFUSE` and `SLOW` of any, the rest
-of writes."""
+REFUSE, LOSE, LOSE_ANSWER, LATE, TWICE, FALSE_EXISTS, SLOW, STALE, SLOW_ANSWER = range(9)
+"""What can become of one request. `STALE` is of a listing, `REFUSE` and what is slow of any,
+the rest of writes."""
 
 FATES = (
     "store refused",
@@ -47,6 +48,7 @@ FATES = (
     "conflict that is none",
     "store slow",
     "listing stale",
+    "answer slow",
 )
 """The mark of each."""
 
@@ -64,8 +66,8 @@ class Medium:
         """When each slot was first there (us)."""
         self.state: SortedDict[str, bytes] = SortedDict()
         self.backend = MemoryBackend(self.state)
-        self.checkpoints: dict[str, list[bytes]] = {}
-        """Per partition's key what was written there, in this order."""
+        self.checkpoints: dict[str, list[tuple[int, bytes]]] = {}
+        """Per partition's key what was written there, and when (us)."""
         self.heads: dict[int, int] = {}
         """Partition to the number of the next batch, as written."""
         self.away_until = 0
@@ -187,7 +189,8 @@ class Medium:
         completed(self.backend.execute_atomically(operations))
         guard = operations[0]
         if not isinstance(guard, Remove):
-            self.checkpoints.setdefault(guard.key, []).append(guard.value)
+            written = self.checkpoints.setdefault(guard.key, [])
+            written.append((self._clock.now, guard.value))
 
     # How they fare.
 
@@ -197,7 +200,7 @@ class Medium:
             return None
         for at, (fate, given) in enumerate(armed):
             fits = fate == wanted if wanted is not None else fate != STALE
-            if fits and (writes or fate in (REFUSE, SLOW, STALE)):
+            if fits and (writes or fate in (REFUSE, SLOW, SLOW_ANSWER, STALE)):
                 del armed[at]
                 return (fate, given)
         return None
@@ -264,6 +267,9 @@ class Medium:
             clock.at(arrives, life, then, error, *given)
         elif kind == SLOW:
             clock.at(arrives + late, None, self._apply, life, apply, args, then, given)
+        elif kind == SLOW_ANSWER:
+            tell = partial(clock.after, late, life, then)
+            clock.at(arrives, None, self._apply, life, apply, args, tell, given)
         elif kind == TWICE:
             clock.at(arrives, None, self._apply, life, apply, args, None, ())
             clock.at(arrives + late, None, self._apply, life, apply, args, then, given)

@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING
 from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.checkers_violation import Violation
 from tierledger.simulation.final_log import LoggedBatch
-from tierledger.simulation.machines.verdict import MINIMUMS
+from tierledger.simulation.machines.run_laws import checkpoints_written
+from tierledger.simulation.machines.verdict import MINIMUMS, healed
 from tierledger.simulation.machines.world import CLUSTER_ID, CUSTOM_BYTES_MAX
-from tierledger.simulation.record import Observations, Record, RecordedLog, RecordSettings
+from tierledger.simulation.record import (
+    Observations,
+    Record,
+    RecordedCheckpoint,
+    RecordedLog,
+    RecordSettings,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tierledger.simulation.machines.world import World
 
 
@@ -35,6 +44,7 @@ def record_of(world: World, origin: str) -> Record:
             [
                 LoggedBatch(at, medium.truth[number, at], medium.durable_at[number, at] * 1000)
                 for at in range(medium.heads.get(number, 0))
+                if (number, at) in medium.truth
             ],
         )
         for number, tip in enumerate(world.tips)
@@ -43,5 +53,13 @@ def record_of(world: World, origin: str) -> Record:
     if not world.is_well:
         findings.append(Violation("liveness", None, "not well again after all had healed"))
     observer = world.observer
-    seen = Observations(observer.states, observer.applied, observer.led, {})
-    return Record(settings, world.recorder.history(), logs, [], findings, seen)
+    seen = Observations(observer.states, observer.applied, observer.led, healed(world))
+    return Record(
+        settings, world.recorder.history(), logs, list(_checkpoints(world)), findings, seen
+    )
+
+
+def _checkpoints(world: World) -> Iterator[RecordedCheckpoint]:
+    for number in range(world.scenario.partitions):
+        for one in checkpoints_written(world, number):
+            yield RecordedCheckpoint(world.keys_of[number], one.position, one.digest)

@@ -1,10 +1,12 @@
-"""Laws of a run that need more than callers' answers and partitions' logs: what the store and
-the coordinator wrote down on the way, and what the leader oracle had said.
+"""Laws of a run that answers and logs do not tell of.
+
+What the store and the coordinator wrote down on the way is held against the logs, and against
+what the leader oracle had said.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator_events import COORDINATOR_CODEC, LeaderRefused
@@ -29,25 +31,46 @@ if TYPE_CHECKING:
 _DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 
-def checkpoints_written(world: World, number: int) -> list[tuple[int, bytes]]:
-    """Last position and digest of every checkpoint of a partition, in the store's order."""
+class Written(NamedTuple):
+    """One checkpoint that was stored."""
+
+    time: int
+    """Nanoseconds, as in histories."""
+    position: int
+    """The last that it covers."""
+    digest: bytes
+
+
+def checkpoints_written(world: World, number: int) -> list[Written]:
+    """Every checkpoint of a partition, in the store's order."""
     tip, keys = world.tips[number], world.keys
     store = CheckpointStore(world.medium.backend, keys, world.newer_serde, tip)
     written = world.medium.checkpoints.get(keys.partition(tip), ())
-    values = [store.parse_partition(value) for value in written]
-    return [(value.next_position - 1, value.digest) for value in values]
+    found = []
+    for time, stored in written:
+        value = store.parse_partition(stored)
+        found.append(Written(time * 1000, value.next_position - 1, value.digest))
+    return found
 
 
 def checkpoint_regressed(
-    checkpoints: Iterable[tuple[int, bytes]], key: PartitionKey
+    checkpoints: Iterable[Written], key: PartitionKey
 ) -> Iterator[Violation]:
     """A checkpoint was replaced by one of an earlier position."""
     latest = -1
-    for position, _ in checkpoints:
+    for _, position, _ in checkpoints:
         if position < latest:
             message = f"the checkpoint at {latest} was replaced by one at {position}"
             yield Violation("checkpoint_regressed", key, message)
         latest = position
+
+
+def early_checkpoint(checkpoints: Iterable[Written], log: FinalLog) -> Iterator[Violation]:
+    """A checkpoint covers what was not durable when it was written."""
+    for time, position, _ in checkpoints:
+        if 0 <= position <= log.end and log.durable_before(time + 1) <= position:
+            message = f"a checkpoint at {position} stood at {time}, before the log went there"
+            yield Violation("early_checkpoint", log.key, message)
 
 
 def unsettled_dispute(log: FinalLog, named: Iterable[int]) -> Iterator[Violation]:

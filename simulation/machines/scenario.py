@@ -16,6 +16,7 @@ from tierledger.simulation.machines.medium import (
     LOSE_ANSWER,
     REFUSE,
     SLOW,
+    SLOW_ANSWER,
     STALE,
 )
 from tierledger.simulation.machines.medium import LOSE as LOSE_WRITE
@@ -32,6 +33,10 @@ KNOBS: dict[str, tuple[int, ...]] = {
     "EVENTS_PER_BATCH": (1, 4, 256),
     "READ_BATCHES": (1, 4, 64),
 }
+
+
+DONE_ALREADY = 71
+"""The draw of a copier that deletes a segment nobody knows."""
 
 
 class Decision(NamedTuple):
@@ -71,6 +76,8 @@ class Scenario(NamedTuple):
     decisions: tuple[Decision, ...]
     patience: int = 2 * S
     """How long (us) a client repeats a call before it gives up."""
+    attempt: int = 400 * MS
+    """How long (us) it waits for one answer before it asks again."""
     outdated: tuple[str, ...] = ()
     """Hosts that run an older release: they write checkpoints in its format."""
 
@@ -117,7 +124,8 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         upgraded=upgraded,
         writes_newer=writes_newer,
         decisions=tuple(decisions),
-        patience=shape.stream("patience").choice((400 * MS, 2 * S, 2 * S)),
+        attempt=shape.stream("attempt").choice((400 * MS, 400 * MS, 3 * S)),
+        patience=shape.stream("patience").choice((60 * MS, 400 * MS, 2 * S, 2 * S)),
         outdated=_outdated(shape.stream("outdated"), hosts),
     )
 
@@ -177,7 +185,9 @@ def _work(shape: _Shape, count: int) -> list[Decision]:
         broker = 1 + int(draw() * shape.brokers)
         chosen = draw()
         if chosen < 0.06:
-            args: tuple[Any, ...] = (int(draw() * 8), partition, int(draw() * 1000))
+            # Half of them ask for what is so already: a stale leader may not say "done".
+            what = DONE_ALREADY if draw() < 0.5 else int(draw() * 1000)
+            args: tuple[Any, ...] = (int(draw() * 8), partition, what)
             decisions.append(Decision(when, "zombie copy", args))
         elif chosen < 0.56:
             args = (partition, int(draw() * 2), int(draw() * 1000))
@@ -231,12 +241,14 @@ FAULTS: dict[str, float] = {
     "kill host": 0.3,
     "pause host": 0.3,
     "cut off host": 0.2,
-    "mute host": 0.3,
+    "mute host": 0.45,
     "fuse": 0.5,
+    "doze": 0.3,
     "kill coordinator": 0.3,
     "pause coordinator": 0.2,
     "second coordinator": 0.2,
     "restart broker": 0.3,
+    "zombie announces": 0.15,
     "pause broker": 0.2,
     "power cut": 0.1,
     "clock steps": 0.2,
@@ -258,6 +270,10 @@ FAULTS: dict[str, float] = {
 
 def _host(shape: _Shape, random: Random) -> str:
     return f"host-{int(random.random() * shape.hosts)}"
+
+
+def _partition(shape: _Shape, random: Random) -> int:
+    return int(random.random() * shape.partitions)
 
 
 def _broker(shape: _Shape, random: Random) -> str:
@@ -286,7 +302,7 @@ def _store(shape: _Shape, random: Random) -> tuple[str, tuple[Any, ...]]:
     site = "coordinator" if random.random() < 0.2 else _host(shape, random)
     fates = (
         REFUSE, LOSE_WRITE, LOSE_ANSWER, LOSE_ANSWER, LATE, LATE, WRITE_TWICE, FALSE_EXISTS,
-        SLOW, STALE,
+        SLOW, SLOW_ANSWER, SLOW_ANSWER, STALE,
     )  # fmt: skip
     fate = fates[int(random.random() * len(fates))]
     return "store", (site, fate, int(random.random() * 2500) * MS)
@@ -316,14 +332,23 @@ _MADE: dict[str, Any] = {
     "kill host": lambda s, r: ("kill", (_host(s, r),)),
     "pause host": lambda s, r: ("pause", (_host(s, r), _length(r))),
     "cut off host": lambda s, r: ("cut off", (_host(s, r),)),
-    "mute host": lambda s, r: ("mute", (_host(s, r), 20 + int(r.random() * 600))),
+    "mute host": lambda s, r: ("mute", (_partition(s, r), 100 + int(r.random() * 900))),
     "fuse": _fuse,
+    "doze": lambda s, r: ("doze", (_partition(s, r), 1600 + int(r.random() * 2000))),
     "kill coordinator": lambda s, r: ("kill", ("coordinator",)),
     "pause coordinator": lambda s, r: ("pause", ("coordinator", _length(r))),
     "second coordinator": lambda s, r: ("second coordinator", ()),
     "restart broker": lambda s, r: (
         "restart broker",
         (1 + int(r.random() * s.brokers), int(r.random() < 0.5)),
+    ),
+    "zombie announces": lambda s, r: (
+        "zombie announces",
+        (
+            1 + int(r.random() * s.brokers),
+            int(r.random() * s.partitions),
+            int(r.random() * 500),
+        ),
     ),
     "pause broker": lambda s, r: ("pause", (_broker(s, r), _length(r))),
     "power cut": lambda s, r: ("power cut", (int(r.random() * 65536),)),

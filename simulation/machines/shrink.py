@@ -22,6 +22,9 @@ RUNS_MAX = 600
 AFTERWARDS = 500 * MS
 """How long a run may go on after its last decision."""
 
+FEW = 15
+"""With more decisions than this, another way is looked for."""
+
 PAIRS_OF_MAX = 20
 """Decisions up to which any two are tried to be left out together."""
 
@@ -46,19 +49,26 @@ def shrunk(
     """
     shrinking = _Shrinking(scenario, fails, runs_max)
     shrinking.shrink()
-    return Shrunk(
-        shrinking.scenario(shrinking.kept, shrinking.words),
-        tuple(shrinking.kept),
-        tuple(shrinking.words),
-        shrinking.runs,
-    )
+    runs = shrinking.runs
+    if len(shrinking.kept) > FEW:  # Stuck: from the other end there may be a way.
+        again = _Shrinking(scenario, fails, runs_max - runs, from_the_front=True)
+        again.shrink()
+        runs += again.runs
+        shrinking = min(shrinking, again, key=lambda one: len(one.kept))
+    small = shrinking.scenario(shrinking.kept, shrinking.words)
+    return Shrunk(small, tuple(shrinking.kept), tuple(shrinking.words), runs)
 
 
 class _Shrinking:
     """One failing run, as small as it got so far."""
 
     def __init__(
-        self, whole: Scenario, fails: Callable[[Scenario], bool], runs_max: int
+        self,
+        whole: Scenario,
+        fails: Callable[[Scenario], bool],
+        runs_max: int,
+        *,
+        from_the_front: bool = False,
     ) -> None:
         self.whole = whole
         self.kept = list(range(len(whole.decisions)))
@@ -66,6 +76,7 @@ class _Shrinking:
         self.runs = 0
         self._fails = fails
         self._runs_max = runs_max
+        self._from_the_front = from_the_front
 
     def scenario(self, kept: Sequence[int], words: Sequence[str]) -> Scenario:
         return shaped(self.whole.kept(frozenset(kept)), words)
@@ -79,7 +90,7 @@ class _Shrinking:
         while is_smaller:
             is_smaller = self._simplify()
             is_smaller = self._leave_out_pairs() or is_smaller
-            is_smaller = self._leave_out_singles() or is_smaller
+            is_smaller = self._leave_out_parts() or is_smaller
         self._end_early()
 
     def _try(self, kept: Sequence[int], words: Sequence[str] | None = None) -> bool:
@@ -123,26 +134,24 @@ class _Shrinking:
                     leaving = set(group)
                     self._try([at for at in self.kept if at not in leaving])
 
-    def _leave_out_parts(self) -> None:
-        """Halves, quarters, and so on, the last part first, down to single ones."""
-        size = len(self.kept) // 2
+    def _leave_out_parts(self) -> bool:
+        """Halves, quarters, and so on, down to single ones."""
+        before = len(self.kept)
+        size = max(1, before // 2)
         while size > 1:
             self._leave_out_each(size)
             size = min(size // 2, len(self.kept) // 2)
-        while self._leave_out_singles():
+        while self._leave_out_each(1):
             pass
+        return len(self.kept) < before
 
     def _leave_out_each(self, size: int) -> bool:
         is_smaller = False
-        end = len(self.kept)
-        while end > 0:
-            begin = max(0, end - size)
-            is_smaller |= self._try(self.kept[:begin] + self.kept[end:])
-            end = begin
+        parts = [self.kept[at : at + size] for at in range(0, len(self.kept), size)]
+        for part in parts if self._from_the_front else reversed(parts):
+            leaving = set(part)
+            is_smaller |= self._try([at for at in self.kept if at not in leaving])
         return is_smaller
-
-    def _leave_out_singles(self) -> bool:
-        return self._leave_out_each(1)
 
     def _leave_out_pairs(self) -> bool:
         """Two at once, where each alone is needed as long as the other is there."""

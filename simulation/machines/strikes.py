@@ -60,11 +60,13 @@ def _copy(world: World, partition: int, lane: int, draw: int) -> None:
 
 @_strike("zombie copy")
 def _zombie_copy(world: World, pick: int, partition: int, draw: int) -> None:
-    """Some life of a broker that believes to lead writes, however long it is replaced."""
+    """Some life of a broker that believes to lead writes; one that should not, if any does."""
     believers = [
         one for one in world.broker_lives if not one.life.is_dead and partition in one.led
     ]
     if believers:
+        leader = world.brokers[world.controller.leader[partition]]
+        believers = [one for one in believers if one is not leader] or believers
         broker = believers[pick % len(believers)]
         if world.brokers[broker.broker_id] is not broker:
             world.recording.mark("zombie broker wrote")
@@ -174,36 +176,42 @@ def _cut_off(world: World, site: str) -> None:
 @_strike("depose")
 def _depose(world: World, partition: int, how: int) -> None:
     """The host that leads a partition dies, freezes, or is replaced while it goes on."""
-    for host in reversed(list(world.hosts.values())):
-        if host.life.is_reachable and host.believes_to_lead(partition):
-            site = host.life.site
-            if how == 0:
-                _kill(world, site)
-            elif how == 1:
-                _pause(world, site, 2500)
-            elif how == 2:
-                _cut_off(world, site)
-            else:
-                world.recording.mark("host given up by the coordinator")
-                world.detected(host.life)
-            return
+    host = world.leading(partition)
+    if host is not None:
+        site = host.life.site
+        if how == 0:
+            _kill(world, site)
+        elif how == 1:
+            _pause(world, site, 2500)
+        elif how == 2:
+            _cut_off(world, site)
+        else:
+            world.recording.mark("host given up by the coordinator")
+            world.detected(host.life)
 
 
 @_strike("mute")
-def _mute(world: World, site: str, duration: int) -> None:
-    """A host dies, and whatever it has said to brokers shortly before is lost."""
-    life = world.at_site(site)
-    if life is not None:
+def _mute(world: World, partition: int, duration: int) -> None:
+    """A leader's host dies, and whatever it has said to brokers shortly before is lost."""
+    host = world.leading(partition)
+    if host is not None:
         world.recording.mark("mute host died")
+        until = world.clock.now + duration * MS
         for broker_id in sorted(world.brokers):
-            until = world.clock.now + duration * MS
-            world.wires.cut((site, f"broker-{broker_id}"), until)
-        world.clock.after(duration * MS, None, world.kill, life)
+            world.wires.cut((host.life.site, f"broker-{broker_id}"), until)
+        world.clock.after(duration * MS, None, world.kill, host.life)
 
 
 @_strike("fuse")
 def _fuse(world: World, site: str, point: str) -> None:
     world.fuses.add((site, point))
+
+
+@_strike("doze")
+def _doze(world: World, partition: int, duration: int) -> None:
+    host = world.leading(partition)
+    if host is not None:
+        world.dozes[host.life.site, "durable"] = duration * MS
 
 
 @_strike("restart broker")
@@ -214,6 +222,16 @@ def _restart_broker(world: World, broker_id: int, kills: int) -> None:
         world.recording.mark("kill broker")
         world.kill(broker.life)
     world.restart_broker(broker_id)
+
+
+@_strike("zombie announces")
+def _zombie_announces(world: World, broker_id: int, partition: int, delay: int) -> None:
+    """A broker's life that is replaced goes on, and hears that it leads a partition."""
+    former = world.brokers[broker_id]
+    world.restart_broker(broker_id)
+    leads = {partition: world.controller.epoch[partition]}
+    world.recording.mark("zombie broker announced")
+    world.clock.after(delay * MS, former.life, former.told, leads, [], [], False)
 
 
 @_strike("power cut")

@@ -18,6 +18,7 @@ from tierledger.simulation.machines.host_node import POLL
 from tierledger.simulation.machines.run_laws import (
     checkpoint_regressed,
     checkpoints_written,
+    early_checkpoint,
     early_forgetting,
     refusal_repeated,
     unsettled_dispute,
@@ -98,7 +99,7 @@ def verdict_of(world: World) -> Verdict:
             ],
             applied=world.observer.applied,
             led=world.observer.led,
-            healed=_healed(world),
+            healed=healed(world),
             custom_metadata_bytes_max=CUSTOM_BYTES_MAX,
             check_end=looks_closer,
             check_model=looks_closer,
@@ -122,20 +123,22 @@ def verdict_of(world: World) -> Verdict:
 
 
 def _stored(world: World) -> tuple[_Logs, _Checkpoints, list[Violation]]:
-    """What was written in the end, and what of it cannot be read."""
+    """What was written in the end, and what of it cannot be read or should not be there."""
     logs: _Logs = {}
     checkpoints: _Checkpoints = {}
-    unreadable = []
+    unlawful: list[Violation] = []
     for number in range(world.scenario.partitions):
         key = world.keys_of[number]
         try:
             logs[key] = _log(world, number)
-            checkpoints[key] = checkpoints_written(world, number)
-            unreadable += checkpoint_regressed(checkpoints[key], key)
+            written = checkpoints_written(world, number)
+            checkpoints[key] = [(one.position, one.digest) for one in written]
+            unlawful += checkpoint_regressed(written, key)
+            unlawful += early_checkpoint(written, logs[key])
             _checkpoint(world, number)
         except DataError as error:
-            unreadable.append(Violation(type(error).__name__, key, str(error)))
-    return logs, checkpoints, unreadable
+            unlawful.append(Violation(type(error).__name__, key, str(error)))
+    return logs, checkpoints, unlawful
 
 
 def _of_the_run(world: World, logs: _Logs) -> Iterator[Violation]:
@@ -166,7 +169,7 @@ def _due(world: World, log: FinalLog) -> int:
     return sum(at is not None and at <= since for at in log.durable_at) - 1
 
 
-def _healed(world: World) -> dict[PartitionKey, Healed]:
+def healed(world: World) -> dict[PartitionKey, Healed]:
     """Partitions that have to be well again: not those that were damaged or deleted."""
     since, until = world.healed_at * 1000, world.well_at * 1000
     controller = world.controller

@@ -84,6 +84,8 @@ class World:
         self.coordinators: list[CoordinatorNode] = []
         self.lives: list[Life] = []
         self.copiers: dict[tuple[str, int, int], Copier] = {}
+        self.dozes: dict[tuple[str, str], int] = {}
+        """Sites that pause at the next of such points, and for how long (us)."""
         self.fuses: set[tuple[str, str]] = set()
         """Sites that die at the next of such points."""
         self.lies: list[Any] = []
@@ -187,6 +189,13 @@ class World:
                 return host
         return None
 
+    def leading(self, number: int) -> HostNode | None:
+        """The newest host that can be reached and believes to lead the partition."""
+        for host in reversed(list(self.hosts.values())):
+            if host.life.is_reachable and host.believes_to_lead(number):
+                return host
+        return None
+
     def kill(self, life: Life) -> None:
         """End a process between two steps; who waits for it hears so, and pings miss it."""
         if life.is_dead:
@@ -257,6 +266,9 @@ class World:
 
     def passes(self, point: str, life: Life) -> None:
         """A process is at a point where crashes are rare and interesting."""
+        if self.dozes and (length := self.dozes.pop((life.site, point), 0)):
+            self.recording.mark(f"doze: {point}")
+            self.pause(life, length)
         if self.fuses and (life.site, point) in self.fuses:
             self.fuses.discard((life.site, point))
             self.recording.mark(f"crash: {point}")
@@ -319,6 +331,7 @@ class World:
         self.wires.heal()
         self.medium.heal()
         self.fuses.clear()
+        self.dozes.clear()
         self.lies.clear()
         for life in list(self.lives):
             self.resume(life)

@@ -1,18 +1,50 @@
 """A world that did not notice a mistake would prove nothing: each of these it has to notice."""
 
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+
 import pytest
 
 from tierledger.events.errors import InvalidArgument
-from tierledger.simulation.campaign import hunt, mutant_named
+from tierledger.simulation.campaign import SERVICE, hunt, mutant_named, outcome
 from tierledger.simulation.mutants import MUTANTS, Mutant, planted
 
-SEEDS = 400
 CORES = 2
+
+SERVICE_SEEDS = 60
+"""Of the world of the whole service, which is slow: enough for the plainest mistakes."""
+IN_SERVICE = ("M08", "M18", "M19", "M37")
+
+
+def caught_at(name: str) -> int | None:
+    """The first of a mutant's seeds in which one of its checkers finds something."""
+    mutant = mutant_named(name)
+    with planted(mutant):
+        for seed in range(mutant.within):
+            if {one.checker for one in outcome(seed).violations} & mutant.caught_by:
+                return seed
+    return None
+
+
+@pytest.fixture(scope="module")
+def hunts() -> Iterator[dict[str, "Future[int | None]"]]:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(CORES, mp_context=context) as pool:
+        yield {mutant.name: pool.submit(caught_at, mutant.name) for mutant in MUTANTS}
+        pool.shutdown(cancel_futures=True)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_mutant_is_caught_by_its_checker(mutant: Mutant) -> None:
-    found = hunt(mutant, range(SEEDS), jobs=CORES)
+def test_a_mutant_is_caught_by_its_checker(
+    mutant: Mutant, hunts: dict[str, "Future[int | None]"]
+) -> None:
+    assert hunts[mutant.name].result() is not None, f"{mutant.within} seeds did not find it"
+
+
+@pytest.mark.parametrize("number", IN_SERVICE)
+def test_the_whole_service_shows_plain_mistakes_as_well(number: str) -> None:
+    found = hunt(mutant_named(number), range(SERVICE_SEEDS), jobs=1, world=SERVICE)
 
     assert found.caught_at is not None, f"{found.seeds} seeds, found by {dict(found.checkers)}"
 
@@ -27,6 +59,24 @@ def test_a_mutant_leaves_nothing_behind(mutant: Mutant) -> None:
     assert all(getattr(owner, name) is value for owner, name, value in owners)
 
 
+def test_a_seed_is_what_it_was_after_a_mutant_has_gone() -> None:
+    before = outcome(1)
+    with planted(MUTANTS[0]):
+        during = outcome(1)
+
+    after = outcome(1)
+
+    assert during.violations
+    assert not before.violations
+    assert after.trace_hash == before.trace_hash
+
+
+def test_mutants_are_numbered_in_their_order() -> None:
+    numbers = [mutant.name.partition(" ")[0] for mutant in MUTANTS]
+
+    assert numbers == [f"M{number:02}" for number in range(1, len(MUTANTS) + 1)]
+
+
 def test_an_unknown_mutant_is_named_beside_those_there_are() -> None:
-    with pytest.raises(InvalidArgument, match=r"no mutant 'nobody'; there are no-fence-on-"):
+    with pytest.raises(InvalidArgument, match=r"no mutant 'nobody'; there are M01 claim-not-"):
         mutant_named("nobody")

@@ -1,0 +1,87 @@
+"""Mistakes in followers and clients, and in what a partition in quarantine says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tierledger.actors import follower
+from tierledger.actors import messages as msg
+from tierledger.actors.follower import Follower, Phase
+from tierledger.actors.leader import Leader
+from tierledger.simulation.machines.broker_node import BrokerNode
+from tierledger.simulation.machines.pending import Op
+
+EVERY = 5
+"""A batch in so many is left out by a follower that applies a gap."""
+
+
+def follower_ignores_position() -> list[tuple[Any, str, Any]]:
+    query = Follower._query
+
+    def careless(self: Follower, arrived: msg.QueryArrived) -> list[msg.Effect]:
+        return query(self, arrived._replace(position_min=-1))
+
+    return [(Follower, "_query", careless)]
+
+
+def follower_applies_a_gap() -> list[tuple[Any, str, Any]]:
+    evolve_all: Any = vars(follower)["evolve_all"]
+
+    def gappy(state: Any, events: Any, chain_hash: bytes) -> None:  # noqa: ANN401 - As it is.
+        if events[0].position % EVERY != EVERY - 1:
+            evolve_all(state, events, chain_hash)
+        else:
+            state.next_position = events[-1].position + 1
+            state.chain_hash = chain_hash
+
+    return [(follower, "evolve_all", gappy)]
+
+
+def follower_regresses_after_restart() -> list[tuple[Any, str, Any]]:
+    query = Follower._query
+
+    def hasty(self: Follower, arrived: msg.QueryArrived) -> list[msg.Effect]:
+        if self.phase is Phase.LOADING and self.state is not None:
+            return [msg.Answer(arrived.reply_to, arrived.query)]
+        return query(self, arrived)
+
+    return [(Follower, "_query", hasty)]
+
+
+def quarantine_answers_as_if_fresh() -> list[tuple[Any, str, Any]]:
+    return [(machine, "handle", _fresh(machine)) for machine in (Leader, Follower)]
+
+
+def _fresh(machine: Any) -> Any:  # noqa: ANN401 - Either of two.
+    handle = machine.handle
+
+    def fresh(self: Any, stimulus: msg.Stimulus) -> list[msg.Effect]:  # noqa: ANN401
+        return [
+            one._replace(stale=False) if isinstance(one, msg.Answer) else one
+            for one in handle(self, stimulus)
+        ]
+
+    return fresh
+
+
+def retry_without_request_id() -> list[tuple[Any, str, Any]]:
+    attempt = BrokerNode._attempt
+
+    def nameless(self: BrokerNode, op: Op) -> None:
+        command: Any = op.command
+        if op.attempts and command is not None:
+            origin = command.origin._replace(request_id=None)
+            op.command = command._replace(origin=origin)
+        attempt(self, op)
+
+    return [(BrokerNode, "_attempt", nameless)]
+
+
+def client_forgets_its_doubt() -> list[tuple[Any, str, Any]]:
+    def never(_: Op) -> None:
+        return None
+
+    def forget(_: Op, __: object) -> None:
+        return None
+
+    return [(Op, "doubt", property(never, forget))]

@@ -1,0 +1,147 @@
+"""`simulate run`, run as a user runs it."""
+
+import json
+import shlex
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tierledger.cli.main import app
+from tierledger.cli.simulation_options import seeds_of
+from tierledger.events.errors import InvalidArgument
+from tierledger.simulation.campaign import mutant_named
+from tierledger.simulation.mutants import planted
+
+MISTAKE = "M08"
+"""A mutant that nearly every seed catches."""
+
+
+def simulate(*words: str) -> Result:
+    return CliRunner().invoke(app, ["simulate", *words])
+
+
+def document(result: Result) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def test_seeds_that_are_well_are_counted_and_measured() -> None:
+    result = simulate("run", "--seeds", "20:32", "--jobs", "2")
+
+    assert result.exit_code == 0, result.stdout
+    assert result.stdout.endswith("12 seeds, 0 failed\n")
+    assert "small               10 seeds, " in result.stdout
+    assert "big                 2 seeds, " in result.stdout
+
+
+def test_the_report_has_all_figures() -> None:
+    found = document(simulate("run", "--seeds", "3", "--jobs", "1", "--json"))
+
+    assert (found["seeds"], found["small"]["seeds"], found["big"]["seeds"]) == (3, 2, 1)
+    assert found["failed"] == found["vacuous"] == []
+    assert found["calls"] >= found["ok_calls"] > 0
+    assert found["seeds_with"]
+
+
+def test_each_seed_has_a_line_with_its_hash_whatever_the_number_of_processes() -> None:
+    alone = simulate("run", "--seeds", "1:4", "--jobs", "1", "--hash-only").stdout
+    together = simulate("run", "--seeds", "1:4", "--jobs", "3", "--hash-only").stdout
+
+    assert alone == together
+    lines = [line.split() for line in alone.splitlines()]
+    assert [seed for seed, _ in lines] == ["1", "2", "3"]
+    assert len({trace_hash for _, trace_hash in lines}) == 3
+
+
+def test_a_failing_seed_is_shrunk_and_its_command_repeats_it() -> None:
+    with planted(mutant_named(MISTAKE)):
+        failed = simulate("run", "--seed", "1", "--jobs", "1")
+        (again,) = [line for line in failed.stdout.splitlines() if "again: " in line]
+        words = shlex.split(again.partition("again: ")[2])
+        repeated = CliRunner().invoke(app, words[1:])
+
+    assert failed.exit_code == 1
+    assert "1 seeds, 1 failed" in failed.stdout
+    assert "decisions are enough" in failed.stdout
+    assert words[:5] == ["tierledger", "simulate", "replay", "--seed", "1"]
+    assert "--keep" in words
+    assert repeated.exit_code == 1
+    assert "FAILED  " in repeated.stdout
+
+
+def test_a_failing_seed_may_be_left_whole() -> None:
+    with planted(mutant_named(MISTAKE)):
+        failed = document(
+            simulate("run", "--seed", "1", "--jobs", "1", "--no-shrink", "--json")
+        )
+
+    (one,) = failed["failed"]
+    assert one["again"] == "tierledger simulate replay --seed 1"
+    assert one["decisions"] is None
+    assert one["violations"]
+
+
+def test_a_campaign_that_misses_a_rare_situation_fails_and_names_it() -> None:
+    result = simulate("run", "--seeds", "2", "--jobs", "1", "--require-marks")
+
+    assert result.exit_code == 1
+    assert "FAILED  vacuous: never seen: claim lost three races" in result.stdout
+
+
+def test_time_ends_a_run() -> None:
+    found = document(simulate("run", "--minutes", "0", "--jobs", "1", "--json"))
+
+    assert found["seeds"] == 1
+
+
+def test_the_whole_service_is_another_world() -> None:
+    found = document(
+        simulate("run", "--seeds", "2:4", "--jobs", "2", "--world", "service", "--json")
+    )
+
+    assert (found["world"], found["seeds"], found["failed"]) == ("service", 2, [])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "--world", "flat"],
+        ["run", "--seeds", "1:1"],
+        ["run", "--seeds", "-3"],
+        ["run", "--seeds", "10", "--seed", "1"],
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_question_is_one_line_and_exit_2(words: list[str]) -> None:
+    result = simulate(*words)
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: InvalidArgument: ")
+
+
+def test_seeds_are_a_count_or_a_range() -> None:
+    assert seeds_of("200") == range(200)
+    assert seeds_of("7:9") == range(7, 9)
+    with pytest.raises(InvalidArgument, match="expected seeds like 200 or 100:200, got '9:7'"):
+        seeds_of("9:7")
+
+
+def test_the_simulation_is_loaded_by_those_who_simulate() -> None:
+    script = (
+        "import sys; from tierledger.cli import main\n"
+        "try: main.main()\n"
+        "finally: print([one for one in sys.modules if 'simulation.' in one], file=sys.stderr)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script, "simulate", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert "coverage" in done.stdout
+    assert done.stderr == "[]\n"

@@ -1,0 +1,75 @@
+"""`simulate mutants` and `simulate coverage`, run as a user runs them."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tierledger.cli.main import app
+from tierledger.cli.simulate_mutants_command import BAR, bar
+from tierledger.simulation.machines.marks import MARKS
+
+QUICK, SLOW = "M08", "M22"
+"""A mutant that nearly every seed catches, and one that hardly any does."""
+
+
+def simulate(*words: str) -> Result:
+    return CliRunner().invoke(app, ["simulate", *words])
+
+
+def test_each_mutant_has_a_line_that_begins_with_its_name() -> None:
+    result = simulate("mutants", "--only", f"{QUICK},M43", "--budget-seeds", "12")
+
+    assert result.exit_code == 0, result.stdout
+    rows = [line for line in result.stdout.splitlines() if line.startswith("M")]
+    assert [row.split()[0] for row in rows] == [QUICK, "M43"]
+    assert all("seed " in row for row in rows)
+    assert "control" in result.stdout
+    assert result.stdout.endswith("2 mutants, 0 not caught; control: 0 failed\n")
+
+
+def test_a_mutant_that_nobody_notices_is_a_failure() -> None:
+    words = ["mutants", "--only", SLOW, "--budget-seeds", "1", "--jobs", "1"]
+
+    result, as_json = simulate(*words), simulate(*words, "--json")
+
+    assert (result.exit_code, as_json.exit_code) == (1, 1)
+    assert "NOT CAUGHT" in result.stdout
+    found, control = map(json.loads, as_json.stdout.splitlines())
+    assert (found["mutant"].split()[0], found["caught_at"], found["seeds"]) == (SLOW, None, 1)
+    assert (control["mutant"], control["failed"]) == (None, [])
+
+
+def test_the_first_that_catches_it_may_be_enough() -> None:
+    words = ["mutants", "--only", QUICK, "--budget-seeds", "50", "--jobs", "1", "--json"]
+
+    found = json.loads(simulate(*words, "--first").stdout.splitlines()[0])
+
+    assert found["caught"] == 1
+    assert found["seeds"] == found["caught_at"] + 1 < 50
+
+
+def test_an_unknown_mutant_is_one_line_and_exit_2() -> None:
+    result = simulate("mutants", "--only", "M08,nobody")
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: InvalidArgument: no mutant 'nobody'; there are M01")
+
+
+def test_coverage_counts_every_situation_and_fails_for_those_that_never_were() -> None:
+    result = simulate("coverage", "--seeds", "4", "--jobs", "1")
+    as_json = json.loads(simulate("coverage", "--seeds", "4", "--json").stdout)
+
+    assert result.exit_code == 1
+    for mark in MARKS:
+        assert f" {mark} " in result.stdout
+    assert "NEVER" in result.stdout
+    assert as_json["marks"].keys() == MARKS.keys()
+    assert set(as_json["never"]) == {
+        mark for mark, seen in as_json["marks"].items() if not seen
+    }
+
+
+@pytest.mark.parametrize(("seen", "length"), [(0, 0), (1, 2), (100, 12), (10_000, BAR)])
+def test_a_bar_is_as_long_as_the_logarithm(seen: int, length: int) -> None:
+    assert bar(seen, 10_000) == "█" * length

@@ -1,0 +1,143 @@
+"""`simulate replay` and `simulate explain`, run as a user runs them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tierledger.cli.main import app
+
+MISTAKE = "M08"
+"""A mutant that nearly every seed catches."""
+
+
+def simulate(*words: str) -> Result:
+    return CliRunner().invoke(app, ["simulate", *words])
+
+
+def document(result: Result) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def replayed(*words: str) -> dict[str, Any]:
+    return document(simulate("replay", *words, "--json"))
+
+
+def test_a_seed_is_the_same_run_again() -> None:
+    first, second = replayed("--seed", "3"), replayed("--seed", "3")
+
+    assert first == second
+    assert first["violations"] == []
+    hashed = simulate("run", "--seed", "3", "--hash-only", "--jobs", "1").stdout
+    assert hashed == f"3 {first['trace_hash']}\n"
+
+
+def test_a_run_is_told_in_words() -> None:
+    result = simulate("replay", "--seed", "3")
+
+    assert result.exit_code == 0
+    assert "trace hash " in result.stdout
+    assert result.stdout.endswith("0 violations\n")
+
+
+def test_fewer_decisions_are_another_run() -> None:
+    whole = replayed("--seed", "3")
+    some = replayed("--seed", "3", "--keep", "0-9,12")
+    none = replayed("--seed", "3", "--keep", "none", "--shape", "hosts=1,delays=even")
+
+    assert none["calls"] < some["calls"] < whole["calls"]
+
+
+def test_a_planted_mistake_is_found_again() -> None:
+    result = simulate("replay", "--seed", "1", "--mutant", MISTAKE)
+
+    assert result.exit_code == 1
+    assert "FAILED  " in result.stdout
+
+
+@pytest.mark.parametrize("seed", ["3", "10"])
+def test_a_history_is_one_that_check_takes(seed: str, tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+
+    simulate("replay", "--seed", seed, "--shape", "release=same", "--history", str(path))
+    checked = CliRunner().invoke(app, ["check", str(path), "--json"])
+
+    assert checked.exit_code == 0, checked.stdout + checked.stderr
+    assert document(checked)["calls"] > 20
+    assert f"replay --seed {seed}" in document(checked)["origin"]
+
+
+def test_a_history_with_a_mistake_in_it_is_found_out_again(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+
+    simulate("replay", "--seed", "1", "--mutant", MISTAKE, "--history", str(path))
+    checked = CliRunner().invoke(app, ["check", str(path)])
+
+    assert checked.exit_code == 1
+    assert "FAILED  " in checked.stdout
+
+
+def test_a_trace_has_every_decision_and_every_process(tmp_path: Path) -> None:
+    path = tmp_path / "trace.txt"
+
+    result = simulate("replay", "--seed", "3", "--keep", "0-9", "--trace", str(path))
+
+    assert result.exit_code == 0
+    text = path.read_text()
+    assert "decisions: 10\n" in text
+    assert "broker-1/" in text
+    assert "repeat: tierledger simulate replay --seed 3 --keep 0-9\n" in text
+
+
+def test_the_service_world_is_repeated_and_traced_too(tmp_path: Path) -> None:
+    trace, history = tmp_path / "trace.txt", tmp_path / "history.jsonl"
+    files = ["--trace", str(trace), "--history", str(history)]
+
+    result = simulate("replay", "--seed", "2", "--world", "service", *files)
+
+    assert result.exit_code == 0
+    assert trace.read_text().count("\n") > 100
+    assert history.read_text().count("\n") > 100
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--keep", "1,x"], "expected numbers like 3,8,19-22 or none, got '1,x'"),
+        (["--keep", "99999"], "seed 1 has no decision 99999"),
+        (["--shape", "roof=flat"], "no shape 'roof=flat'; there are brokers=NUMBER"),
+        (["--mutant", "M99"], "no mutant 'M99'; there are M01"),
+        (["--world", "service", "--keep", "1"], "--keep and --shape are for --world machines"),
+        (["--history", "no/such/folder"], "no/such is no folder"),
+    ],
+)
+def test_a_wrong_question_is_one_line_and_exit_2(words: list[str], error: str) -> None:
+    result = simulate("replay", "--seed", "1", *words)
+
+    assert result.exit_code == 2
+    assert error in result.stderr
+
+
+def test_a_failing_seed_is_made_small_and_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "run.html"
+
+    result = simulate("explain", "--seed", "1", "--mutant", MISTAKE, "--out", str(path))
+
+    assert result.exit_code == 0
+    page = path.read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert "tierledger simulate replay --seed 1 --mutant M08 --keep " in page
+    assert "again: tierledger simulate replay --seed 1 --mutant M08 --keep " in result.stderr
+    assert "host-0/" in page
+
+
+def test_a_seed_without_fault_is_drawn_whole(tmp_path: Path) -> None:
+    path = tmp_path / "run.html"
+
+    result = simulate("explain", "--seed", "3", "--out", str(path))
+
+    assert result.stdout.endswith(f" decisions, 0 violations: {path}\n")
+    assert "tierledger simulate replay --seed 3</" in path.read_text()

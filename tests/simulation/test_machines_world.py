@@ -1,0 +1,100 @@
+"""Worlds of state machines: clean without a mistake, in all rare situations, and repeatable."""
+
+import subprocess
+import sys
+from functools import cache
+
+import pytest
+
+from tierledger.simulation.campaign import UNFORESEEN, Outcome, judged, outcome, verdicts
+from tierledger.simulation.campaign_summary import Summary
+from tierledger.simulation.machines.scenario import Decision, drawn
+from tierledger.simulation.machines.verdict import judge
+from tierledger.simulation.reduction import replay_command
+
+SEEDS = 20_000
+SEEDS_PER_TEST = 1_000
+CORES = 2
+
+FIRSTS = range(0, SEEDS, SEEDS_PER_TEST)
+
+
+@cache
+def outcomes_from(first: int) -> list[Outcome]:
+    return list(verdicts(range(first, first + SEEDS_PER_TEST), jobs=CORES))
+
+
+@pytest.mark.parametrize("first", FIRSTS)
+def test_whatever_fails_nothing_is_lost_and_all_comes_back(first: int) -> None:
+    for one in outcomes_from(first):
+        assert not one.violations, replay_command(one.seed)
+
+
+@pytest.mark.timeout(600)  # Alone, it runs all that the tests above have run before.
+def test_enough_happened_for_that_to_mean_something() -> None:
+    summary = Summary()
+    for first in FIRSTS:
+        for one in outcomes_from(first):
+            summary.add(one)
+
+    assert summary.shortfalls(requires_marks=True) == []
+    assert summary.two_believers_share >= 0.3
+    assert (summary.small.median_calls, summary.small.median_changes) >= (40, 3)
+    assert (summary.big.median_calls, summary.big.median_changes) >= (200, 8)
+
+
+def test_a_seed_is_the_same_world_in_every_process() -> None:
+    here = [f"{seed} {judge(drawn(seed)).trace_hash}" for seed in range(9, 14)]
+
+    there = [_hashes_elsewhere("9:14", hash_seed) for hash_seed in ("0", "77")]
+
+    assert there == [here, here]
+
+
+def test_two_seeds_are_two_worlds() -> None:
+    assert judge(drawn(1)).trace_hash != judge(drawn(2)).trace_hash
+
+
+def test_every_seed_is_judged_once_in_its_order_whoever_does_it() -> None:
+    seeds = [*range(11, 131, 2), 4]  # More than one worker takes at once.
+
+    alone, together = (list(verdicts(seeds, jobs=jobs)) for jobs in (1, 3))
+
+    assert [one.seed for one in alone] == seeds
+    assert [one._replace(cpu_s=0) for one in alone] == [
+        one._replace(cpu_s=0) for one in together
+    ]
+
+
+def test_a_campaign_ends_when_it_is_told_to() -> None:
+    told = iter([False, True])
+
+    found = list(verdicts(range(1000), jobs=1, is_over=lambda: next(told)))
+
+    assert [one.seed for one in found] == [0, 1]
+
+
+def test_an_exception_in_a_world_is_found_and_says_where_it_came_from() -> None:
+    broken = drawn(1)._replace(decisions=(Decision(500_000, "copy", ("nobody",)),))
+
+    (violation,) = judged(broken).violations
+
+    assert violation.checker == UNFORESEEN
+    assert violation.message.startswith("TypeError in world.")
+
+
+def test_an_outcome_says_which_size_the_world_had() -> None:
+    assert [outcome(seed).is_small for seed in (10, 11)] == [False, True]
+
+
+def _hashes_elsewhere(seeds: str, hash_seed: str) -> list[str]:
+    command = [sys.executable, "-m", "tierledger.cli.main", "simulate", "run", "--hash-only"]
+    done = subprocess.run(
+        [*command, "--seeds", seeds, "--jobs", "1"],
+        env={"PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return done.stdout.splitlines()
