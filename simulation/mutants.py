@@ -75,6 +75,7 @@ MUTANTS = (
         "a leader takes its session for open once it was sent",
         _LOG,
         leading.claim_not_awaited,
+        within=200,
     ),
     _mutant(
         "M04 append-overwrites",
@@ -93,12 +94,14 @@ MUTANTS = (
         "what a lost answer left in the slot is not recognised",
         "phantom_write",
         leading.own_write_taken_for_foreign,
+        within=500,
     ),
     _mutant(
         "M07 conflict-taken-for-own",
         "a conflict in a slot that is free afterwards is success",
         _LOG,
         leading.conflict_taken_for_own,
+        within=500,
     ),
     _mutant(
         "M08 ack-before-durable",
@@ -124,21 +127,19 @@ MUTANTS = (
         "a checkpoint holds the batch that is still on its way",
         "early_checkpoint checkpoint_is_fold",
         storage.checkpoint_ahead_of_log,
-        within=500,
+        within=200,
     ),
     _mutant(
         "M12 checkpoint-off-by-one",
         "a checkpoint says that the log goes on one batch later than it does",
         "liveness",
         storage.checkpoint_off_by_one,
-        within=500,
     ),
     _mutant(
         "M13 batch-after-checkpoint-skipped",
         "the first batch behind a checkpoint is not applied",
         "wrong_answer",
         storage.batch_after_checkpoint_skipped,
-        within=500,
     ),
     _mutant(
         "M14 fold-reads-a-clock",
@@ -151,20 +152,20 @@ MUTANTS = (
         "which requests are forgotten is left to the order of a set",
         "checkpoint_is_fold replay_determinism",
         state.fold_iterates_a_set,
-        within=500,
     ),
     _mutant(
         "M16 old-assignment-reopens",
         "an assignment that has opened a session opens another",
         "fencing",
         sessions.old_assignment_reopens,
-        within=500,
+        within=200,
     ),
     _mutant(
         "M17 reads-without-probe",
         "a leader answers reads without a look at the next slot",
         "linearizability fencing",
         leading.reads_without_probe,
+        within=500,
     ),
     _mutant(
         "M18 follower-ignores-position",
@@ -183,14 +184,13 @@ MUTANTS = (
         "a follower answers from its checkpoint before it has read on",
         "session_reads",
         readers.follower_regresses_after_restart,
-        within=500,
+        within=200,
     ),
     _mutant(
         "M21 tombstones-dropped-early",
         "ids of deleted segments are forgotten at the next checkpoint",
         "early_forgetting",
         state.tombstones_dropped_early,
-        within=500,
     ),
     _mutant(
         "M22 zombie-checkpoint",
@@ -216,7 +216,6 @@ MUTANTS = (
         "of two claims that cannot be compared the later one wins",
         "unsettled_dispute",
         sessions.oracle_not_asked,
-        within=500,
     ),
     _mutant(
         "M26 store-without-fsync",
@@ -228,7 +227,7 @@ MUTANTS = (
     _mutant(
         "M27 checksums-not-checked",
         "batches are applied as they are read",
-        "wrong_answer replay_determinism feed_gap",
+        "wrong_answer replay_determinism feed_gap CorruptLog",
         storage.checksums_not_checked,
         within=500,
     ),
@@ -242,7 +241,7 @@ MUTANTS = (
     _mutant(
         "M29 unreadable-batch-left-out",
         "a batch that does not verify is passed over",
-        "wrong_answer",
+        "wrong_answer replay_determinism feed_gap",
         storage.unreadable_batch_left_out,
         within=500,
     ),
@@ -251,14 +250,13 @@ MUTANTS = (
         "what an older release wrote is brought up to date twice",
         "unforeseen_failure",
         storage.upcaster_applied_twice,
-        within=500,
     ),
     _mutant(
         "M31 unknown-format-left-out",
         "what a newer release wrote is passed over",
         "wrong_answer",
         storage.unknown_format_left_out,
-        within=500,
+        within=200,
     ),
     _mutant(
         "M32 retry-without-request-id",
@@ -271,7 +269,7 @@ MUTANTS = (
         "what was not answered did not happen",
         _LOG,
         leading.unknown_taken_for_failure,
-        within=200,
+        within=500,
     ),
     _mutant(
         "M34 taken-slot-skipped",
@@ -291,21 +289,18 @@ MUTANTS = (
         "a claim wins against a higher leader epoch",
         "fencing",
         sessions.lower_leader_epoch_accepted,
-        within=200,
     ),
     _mutant(
         "M37 claim-not-compared",
         "who writes needs no claim as long as somebody leads",
         "fencing",
         sessions.claim_not_compared,
-        within=200,
     ),
     _mutant(
         "M38 foreign-session-closed",
         "a broker that leads no more closes whatever session is open",
         "liveness",
         sessions.foreign_session_closed,
-        within=200,
     ),
     _mutant(
         "M39 done-without-probe",
@@ -351,6 +346,6 @@ MUTANTS = (
         "a segment that was deleted can be added again",
         "lifecycle",
         state.deleted_id_comes_back,
-        within=500,
+        within=200,
     ),
 )
