@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from tierledger.actors import coordinator_events as ev
 from tierledger.actors.calls import FOLLOWER, LEADER, CloseCall, PartitionKey, Placement
+from tierledger.actors.coordinator_formers import restore, restored
 from tierledger.actors.coordinator_state import Entry, Leadership
 from tierledger.actors.messages import Assignment
 from tierledger.actors.refusals import give_back
@@ -77,7 +78,8 @@ def announce(state: CoordinatorState, given: Announcement) -> list[CoordinatorBo
             followers=followers,
             stopped=stopped,
             import_cluster=given.import_cluster,
-        )
+        ),
+        *restored(state, given.broker_id, (*followers, *stopped)),
     ]
 
 
@@ -162,6 +164,8 @@ def evolve(state: CoordinatorState, event: Event) -> list[HostWork]:
             work = _followers_placed(state, body)
         case ev.LeaderLost():
             _leader_lost(state, body)
+        case ev.LeaderRestored():
+            restore(state, body)
         case ev.LeaderRefused():
             give_back(state, PartitionKey(body.topic_id, body.partition), body)
         case ev.HostStarted():
@@ -184,7 +188,7 @@ def _announced(state: CoordinatorState, body: ev.Announced) -> list[HostWork]:
         entry = _entry(state, PartitionKey(topic_id, partition), topic)
         entry.followers.pop(body.broker_id, None)
         if entry.leadership is not None:
-            entry.formers[entry.leadership.claim.broker_id] = entry.leadership.claim
+            entry.formers[entry.leadership.claim.broker_id] = entry.leadership
         entry.formers.pop(body.broker_id, None)
         entry.leadership = Leadership(claim, leader_epoch, body.import_cluster, recorded, 0)
         state.review(PartitionKey(topic_id, partition), entry)
@@ -217,7 +221,8 @@ def _entry(state: CoordinatorState, key: PartitionKey, topic: str) -> Entry:
 def _resign(key: PartitionKey, entry: Entry, broker_id: int) -> list[HostWork]:
     """The broker leads no more; its own session closes, and no other."""
     led = entry.leadership
-    claim = entry.formers.pop(broker_id, None)
+    former = entry.formers.pop(broker_id, None)
+    claim = None if former is None else former.claim
     if led is not None and led.claim.broker_id == broker_id:
         entry.leadership, claim = None, led.claim
     if claim is None or entry.leader_host is None:

@@ -106,6 +106,14 @@ class LeaderRefused(NamedTuple):
     """Whether the actor that was to lead leads on for the holder; otherwise it has ended."""
 
 
+class LeaderRestored(NamedTuple):
+    """The claim in force was given up, and the one of `broker_id` that it replaced stands."""
+
+    topic_id: bytes
+    partition: int
+    broker_id: int
+
+
 class PartitionForgotten(NamedTuple):
     """Nobody hosts the partition, and an operator removed it."""
 
@@ -122,6 +130,7 @@ CoordinatorBody: TypeAlias = (
     | HostLost
     | LeaderLost
     | LeaderRefused
+    | LeaderRestored
     | PartitionForgotten
 )
 
@@ -136,6 +145,7 @@ COORDINATOR_CODEC = EventCodec(
         (7, LeaderLost, 1),
         (8, PartitionForgotten, 1),
         (9, LeaderRefused, 1),
+        (10, LeaderRestored, 1),
     ),
     {(5, 1): lambda fields: [*fields, fields[0]]},
 )

@@ -49,9 +49,12 @@ class Entry:
         self.leader_host: str | None = None
         """Where the leader actor runs; it stays while nobody leads, to take the next claim."""
         self.followers: dict[int, Claim] = {}
-        self.formers: dict[int, Claim] = {}
-        """Claims of brokers that another's replaced, and that did not say they lead no more:
-        the log may hold their sessions still, as while the newer claim waits for the oracle."""
+        self.formers: dict[int, Leadership] = {}
+        """Claims of brokers that another's replaced, and that did not say they lead no more.
+
+        The last is last. The log may hold their sessions still, as while the newer claim waits
+        for the oracle, and one of them may stand again (`coordinator_formers`).
+        """
         self.follower_host: str | None = None
 
     @property

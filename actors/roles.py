@@ -79,17 +79,24 @@ class Roles:
             self._claims.pop(PartitionKey.of(tip), None)
         keys = [PartitionKey(*item[:2]) for item in announcement.leaders]
         keys += [PartitionKey(*item[:2]) for item in announcement.followers]
+        for number, key in enumerate(keys):
+            # Perhaps another's is in force by now; if that is given up, this one stands again.
+            role = LEADER if number < len(announcement.leaders) else FOLLOWER
+            self._claims[key] = (role, announcement.claim)
         if keys:
             routes = await self._router.coordinate(lambda one: one.route(keys))
             for key, route in zip(keys, routes, strict=True):
                 self._take_over(key, route)
 
     def _take_over(self, key: PartitionKey, route: Route) -> None:
-        """Note the claim that is in force; a repeated announcement is not the one that is."""
-        for role, claims in ((LEADER, (route.leader,)), (FOLLOWER, route.followers)):
-            for claim in claims:
-                if claim is not None and claim.broker_id == self.broker_id:
-                    self._claims[key] = (role, claim)
+        """Note the claim that is in force; a repeated announcement is not the one that is.
+
+        Only in the role that was announced: another coordinator may not have heard of it yet.
+        """
+        role, _ = self._claims[key]
+        for claim in (route.leader,) if role == LEADER else route.followers:
+            if claim is not None and claim.broker_id == self.broker_id:
+                self._claims[key] = (role, claim)
 
     async def are_ready(self, keys: Sequence[PartitionKey]) -> list[bool]:
         """Of each: whether its announcement is in force, and the replica asked has caught up.

@@ -134,9 +134,9 @@ class BrokerNode:
                 self.life, node.life, node.take_announce, self, token, announcement
             )
 
-        self._coordinate(ask, lambda result: self._announced(result, told))
+        self._coordinate(ask, lambda result: self._announced(result, told, announcement.claim))
 
-    def _announced(self, result: Any, told: tuple[Any, ...]) -> None:  # noqa: ANN401
+    def _announced(self, result: Any, told: tuple[Any, ...], claim: cmd.Claim) -> None:  # noqa: ANN401
         if isinstance(result, Fenced):
             self.is_fenced = True
             self._mark("broker fenced by its own later life")
@@ -145,7 +145,10 @@ class BrokerNode:
         leads, follows, stops, _ = told
         if isinstance(result, RemoteStorageError):
             self._mark("announcement failed")
-            self._lead(leads)
+            if self.world.scenario.repeats:
+                self._lead(leads)
+            else:
+                self._told.appendleft(told)  # Nobody will say it again.
             self._announce_done()
             return
         for number in stops:
@@ -156,16 +159,25 @@ class BrokerNode:
             return
         self._coordinate(
             lambda token: self._ask_route(token, numbers),
-            lambda routes: self._routed(routes, numbers, leads),
+            lambda routes: self._routed(routes, numbers, leads, claim),
         )
 
-    def _routed(self, routes: Any, numbers: list[int], leads: dict[int, int]) -> None:  # noqa: ANN401
+    def _routed(
+        self,
+        routes: Any,  # noqa: ANN401
+        numbers: list[int],
+        leads: dict[int, int],
+        announced: cmd.Claim,
+    ) -> None:
+        """Note the claim that is in force; see `Roles`."""
+        for number in numbers:
+            self.claims[number] = (LEADER if number in leads else FOLLOWER, announced)
         if not isinstance(routes, RemoteStorageError):
             for number, route in zip(numbers, routes, strict=True):
-                for role, claims in ((LEADER, (route.leader,)), (FOLLOWER, route.followers)):
-                    for claim in claims:
-                        if claim is not None and claim.broker_id == self.broker_id:
-                            self.claims[number] = (role, claim)
+                role = self.claims[number][0]
+                for claim in (route.leader,) if role == LEADER else route.followers:
+                    if claim is not None and claim.broker_id == self.broker_id:
+                        self.claims[number] = (role, claim)
         self._lead(leads)
         self._announce_done()
 

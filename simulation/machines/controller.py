@@ -32,6 +32,8 @@ class Controller:
         self.deletions: dict[int, int] = {}
         """How many steps of a partition's deletion have succeeded."""
         self._healed_at = 0
+        self._arrived: dict[int, int] = {}
+        """When the last word to each broker arrives."""
 
     def start(self) -> None:
         """Make first leaders, and repeat what holds from time to time."""
@@ -44,7 +46,8 @@ class Controller:
             self.epoch[number] = 0
         for broker_id in ids:
             self.tell(broker_id, MS)
-        self._repeat()
+        if scenario.repeats:
+            self._repeat()
 
     def verdict(self, number: int) -> LeaderVerdict:
         return LeaderVerdict(self.leader[number], self.epoch[number])
@@ -108,7 +111,11 @@ class Controller:
         broker = self.world.brokers.get(broker_id)
         if broker is not None:
             says = self._says_epochs(broker_id)
-            self.world.clock.after(delay, broker.life, broker.told, leads, follows, stops, says)
+            arrives = self.world.clock.now + delay
+            if not self.world.scenario.repeats:  # Nothing would mend another order.
+                arrives = max(arrives, self._arrived.get(broker_id, 0))
+                self._arrived[broker_id] = arrives
+            self.world.clock.at(arrives, broker.life, broker.told, leads, follows, stops, says)
 
     def _says_epochs(self, broker_id: int) -> bool:
         share = self.world.scenario.known_epochs
@@ -123,8 +130,9 @@ class Controller:
     def _settled(self) -> None:
         """Tell everybody, and let true leaders write until each has succeeded."""
         self._healed_at = self.world.healed_at = self.world.clock.now
-        for broker_id in range(1, self.world.scenario.brokers + 1):
-            self.tell(broker_id, MS)
+        if self.world.scenario.repeats:
+            for broker_id in range(1, self.world.scenario.brokers + 1):
+                self.tell(broker_id, MS)
         self._look()
 
     def _look(self) -> None:

@@ -35,6 +35,9 @@ KNOBS: dict[str, tuple[int, ...]] = {
 }
 
 
+REPEATS = 0.5
+"""Share of worlds in which Kafka repeats itself; in the others what it said once has to do."""
+
 DONE_ALREADY = 71
 """The draw of a copier that deletes a segment nobody knows."""
 
@@ -78,6 +81,8 @@ class Scenario(NamedTuple):
     """How long (us) a client repeats a call before it gives up."""
     attempt: int = 400 * MS
     """How long (us) it waits for one answer before it asks again."""
+    repeats: bool = True
+    """Whether Kafka says again from time to time what brokers were told."""
     outdated: tuple[str, ...] = ()
     """Hosts that run an older release: they write checkpoints in its format."""
 
@@ -126,6 +131,7 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         decisions=tuple(decisions),
         attempt=shape.stream("attempt").choice((400 * MS, 400 * MS, 3 * S)),
         patience=shape.stream("patience").choice((60 * MS, 400 * MS, 2 * S, 2 * S)),
+        repeats=shape.stream("repeats").random() < REPEATS,
         outdated=_outdated(shape.stream("outdated"), hosts),
     )
 

@@ -337,7 +337,7 @@ class World:
             self.resume(life)
         for broker_id, broker in list(self.brokers.items()):
             if broker.life.is_dead or broker.is_fenced:
-                self.start_broker(broker_id)
+                self.restart_broker(broker_id)
         if self.scenario.writes_newer:  # The roll-out is finished: what is old goes.
             for host in list(self.hosts.values()):
                 if host.serde is not self.newer_serde:
