@@ -228,15 +228,13 @@ class PartitionShell:
             else:
                 self._stored_partition = plan.partition_value
                 self._must_rebuild = False
-                await self._sweep()
+                if plan.is_finished:  # Not the state: it may be, and its checkpoint not yet.
+                    await self._sweep()
                 self.feed(msg.CheckpointDone(stored=True))
                 return
 
     async def _sweep(self) -> None:
         """Remove what a deletion that is finished, and checkpointed as such, has left."""
-        state = self.machine.state
-        if state is None or not state.is_finished:
-            return
         with contextlib.suppress(RemoteStorageError):  # Whoever checkpoints next sweeps again.
             await self._checkpoints.sweep()
 

@@ -79,24 +79,22 @@ class Roles:
             self._claims.pop(PartitionKey.of(tip), None)
         keys = [PartitionKey(*item[:2]) for item in announcement.leaders]
         keys += [PartitionKey(*item[:2]) for item in announcement.followers]
-        for number, key in enumerate(keys):
-            # Perhaps another's is in force by now; if that is given up, this one stands again.
+        routes = await self._router.coordinate(lambda one: one.route(keys)) if keys else []
+        for number, (key, route) in enumerate(zip(keys, routes, strict=True)):
             role = LEADER if number < len(announcement.leaders) else FOLLOWER
-            self._claims[key] = (role, announcement.claim)
-        if keys:
-            routes = await self._router.coordinate(lambda one: one.route(keys))
-            for key, route in zip(keys, routes, strict=True):
-                self._take_over(key, route)
+            self._claims[key] = (role, self._in_force(route, role, announcement.claim))
 
-    def _take_over(self, key: PartitionKey, route: Route) -> None:
-        """Note the claim that is in force; a repeated announcement is not the one that is.
+    def _in_force(self, route: Route, role: str, announced: Claim) -> Claim:
+        """Which claim counts: a repeated announcement is not the one that is in force.
 
         Only in the role that was announced: another coordinator may not have heard of it yet.
+        If another broker's claim is in force, the one announced stands again once that is
+        given up.
         """
-        role, _ = self._claims[key]
         for claim in (route.leader,) if role == LEADER else route.followers:
             if claim is not None and claim.broker_id == self.broker_id:
-                self._claims[key] = (role, claim)
+                return claim
+        return announced
 
     async def are_ready(self, keys: Sequence[PartitionKey]) -> list[bool]:
         """Of each: whether its announcement is in force, and the replica asked has caught up.

@@ -62,6 +62,8 @@ class CheckpointPlan(NamedTuple):
 
     operations: list[Operation]
     partition_value: bytes
+    is_finished: bool = False
+    """Whether it is of a finished deletion: what the partition has left may be swept then."""
 
 
 class CheckpointStore:
@@ -107,7 +109,7 @@ class CheckpointStore:
         value = self._partition_value(state, next_batch, digest)
         key = self.keys.partition(self.topic_id_partition)
         guard = Create(key, value) if expected is None else Update(key, value, expected)
-        return CheckpointPlan([guard, *operations], value)
+        return CheckpointPlan([guard, *operations], value, state.is_finished)
 
     def _epoch(self, epoch: int, tables: EpochTables) -> list[Operation]:
         operations: list[Operation] = []

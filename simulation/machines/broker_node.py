@@ -144,12 +144,7 @@ class BrokerNode:
             return
         leads, follows, stops, _ = told
         if isinstance(result, RemoteStorageError):
-            self._mark("announcement failed")
-            if self.world.scenario.repeats:
-                self._lead(leads)
-            else:
-                self._told.appendleft(told)  # Nobody will say it again.
-            self._announce_done()
+            self._not_announced(told)
             return
         for number in stops:
             self.claims.pop(number, None)
@@ -159,26 +154,36 @@ class BrokerNode:
             return
         self._coordinate(
             lambda token: self._ask_route(token, numbers),
-            lambda routes: self._routed(routes, numbers, leads, claim),
+            lambda routes: self._routed(routes, numbers, told, claim),
         )
 
     def _routed(
         self,
         routes: Any,  # noqa: ANN401
         numbers: list[int],
-        leads: dict[int, int],
+        told: tuple[Any, ...],
         announced: cmd.Claim,
     ) -> None:
         """Note the claim that is in force; see `Roles`."""
-        for number in numbers:
-            self.claims[number] = (LEADER if number in leads else FOLLOWER, announced)
-        if not isinstance(routes, RemoteStorageError):
-            for number, route in zip(numbers, routes, strict=True):
-                role = self.claims[number][0]
-                for claim in (route.leader,) if role == LEADER else route.followers:
-                    if claim is not None and claim.broker_id == self.broker_id:
-                        self.claims[number] = (role, claim)
+        if isinstance(routes, RemoteStorageError):
+            self._not_announced(told)
+            return
+        leads = told[0]
+        for number, route in zip(numbers, routes, strict=True):
+            role, counts = LEADER if number in leads else FOLLOWER, announced
+            for claim in (route.leader,) if role == LEADER else route.followers:
+                if claim is not None and claim.broker_id == self.broker_id:
+                    counts = claim
+            self.claims[number] = (role, counts)
         self._lead(leads)
+        self._announce_done()
+
+    def _not_announced(self, told: tuple[Any, ...]) -> None:
+        self._mark("announcement failed")
+        if self.world.scenario.repeats:
+            self._lead(told[0])
+        else:
+            self._told.appendleft(told)  # Nobody will say it again.
         self._announce_done()
 
     def _lead(self, leads: dict[int, int]) -> None:

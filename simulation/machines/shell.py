@@ -251,8 +251,7 @@ class Shell:
             return
         self._stored_partition = plan.partition_value
         self._must_rebuild = False
-        state = self.machine.state
-        if state is not None and state.is_finished:
+        if plan.is_finished:
             self.mark("checkpoint of a deleted partition swept")
             self._medium.ask_state(
                 self._life, partial(completed_sweep, self._checkpoints), self._swept

@@ -296,7 +296,7 @@ def _lie(world: World, which: int) -> None:
 def _assign(world: World, host: int, which: int) -> None:
     """A host is told what another one was told before, perhaps long ago."""
     hosts = [one for one in world.hosts.values() if not one.life.is_dead]
-    told = [placement for work in world.placed for placement in work.placements]
+    told = world.outdated(one for work in world.placed for one in work.placements)
     if hosts and told:
         world.recording.mark("assigned by nobody")
         node = hosts[host % len(hosts)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tierledger.actors.calls import PartitionKey
+from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.leader import Phase
 from tierledger.events.decide import Limits
 from tierledger.events.identifiers import TopicIdPartition, Uuid
@@ -30,6 +30,9 @@ from tierledger.storage.keys import DefaultMetadataKeyFactory
 from tierledger.storage.serde import MsgpackSerDe
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tierledger.actors.calls import Placement
     from tierledger.actors.coordinator import HostWork
     from tierledger.events.commands import LeaderVerdict
     from tierledger.simulation.machines.scenario import Scenario
@@ -295,8 +298,27 @@ class World:
             return work
         self.recording.mark("coordinator lied")
         which = self.lies.pop(0)
-        former = self.placed[which % len(self.placed)]
-        return work._replace(placements=former.placements + work.placements)
+        former = self.placed[which % len(self.placed)].placements
+        return work._replace(placements=(*self.outdated(former), *work.placements))
+
+    def outdated(self, placements: Iterable[Placement]) -> list[Placement]:
+        """Those that newer ones have replaced, and releases.
+
+        The newest, told to a second host, would open one session twice with the same bytes.
+        """
+        newest: dict[tuple[PartitionKey, str], int] = {}
+        for work in self.placed:
+            for one in work.placements:
+                number = 0 if one.assignment is None else one.assignment.number
+                seat = (one.key, one.role)
+                newest[seat] = max(newest.get(seat, 0), number)
+        return [
+            one
+            for one in placements
+            if one.role != LEADER
+            or one.assignment is None
+            or one.assignment.number < newest[one.key, one.role]
+        ]
 
     # The run.
 

@@ -34,3 +34,14 @@ async def test_a_finished_partition_loads_with_its_leftovers_and_without() -> No
     assert reader.notes == []
     assert await partition.backend.get_like(segments) == []
     assert (await verify(reader)).passed
+
+
+async def test_only_a_checkpoint_of_the_finished_deletion_says_that_it_may_be_swept() -> None:
+    partition = StoredPartition(MemoryBackend())
+    await partition.open()
+    store, plans = partition.reader().checkpoints, []
+    for state in RemotePartitionDeleteState:
+        await partition.append([PartitionDeleteUpdated(int(state), 1, 0)])
+        plans.append(store.plan(partition.state, partition.next_batch, None))
+
+    assert [plan.is_finished for plan in plans] == [False, False, True]
