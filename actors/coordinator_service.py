@@ -48,6 +48,9 @@ START_WAIT_S = 10.0
 
 START_PAUSE_S = 0.02
 
+LOG_INTERVAL_S = 2.0
+"""How often a coordinator looks for what another one has appended; one read of the store."""
+
 _log = structlog.get_logger("tierledger.coordinator")
 
 
@@ -120,6 +123,7 @@ class CoordinatorService:
         await self._log.read_on()
         self._log.take_work()  # What it led to is repeated as standing work.
         self._fleet.spawn(self._work())
+        self._fleet.spawn(self._keep_reading())
         names = [name for name in self._state.hosts if writer is None or name != writer.name]
         if writer is not None:
             await self._take_on(writer)
@@ -212,6 +216,17 @@ class CoordinatorService:
             if placed:
                 break
         self._supply()
+
+    async def _keep_reading(self) -> None:
+        """Follow what another coordinator does, which tells nobody but the log and its hosts.
+
+        Who appends nothing itself would know nothing of it, and not understand what hosts say.
+        """
+        while True:
+            await asyncio.sleep(LOG_INTERVAL_S)
+            with contextlib.suppress(RemoteStorageError):  # The next look finds it.
+                if await self._log.read_on():
+                    self._requests.nudge()
 
     def _tell(self) -> None:
         works = self._log.take_work()

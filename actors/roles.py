@@ -92,7 +92,8 @@ class Roles:
         given up.
         """
         for claim in (route.leader,) if role == LEADER else route.followers:
-            if claim is not None and claim.broker_id == self.broker_id:
+            mine = (announced.broker_id, announced.incarnation)  # Not of an earlier life.
+            if claim is not None and (claim.broker_id, claim.incarnation) == mine:
                 return claim
         return announced
 

@@ -172,7 +172,7 @@ class BrokerNode:
         for number, route in zip(numbers, routes, strict=True):
             role, counts = LEADER if number in leads else FOLLOWER, announced
             for claim in (route.leader,) if role == LEADER else route.followers:
-                if claim is not None and claim.broker_id == self.broker_id:
+                if claim is not None and claim[:2] == announced[:2]:
                     counts = claim
             self.claims[number] = (role, counts)
         self._lead(leads)

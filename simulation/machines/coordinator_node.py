@@ -40,6 +40,9 @@ DOUBT = 5 * S
 
 BATCHES_PER_READ = 500
 
+LOG_INTERVAL = 2 * S
+"""How often a coordinator looks for what another one has appended."""
+
 
 class Request:
     """Something to decide on, and who hears of it."""
@@ -270,9 +273,25 @@ class CoordinatorNode:
         elif not self._is_started:
             self._works.clear()  # It is repeated as standing work.
             self._is_started = True
+            self._clock.after(LOG_INTERVAL, self.life, self._look_on)
             for name in list(self.state.hosts):
                 self.fleet.adopt(name)
             self._next()
+
+    def _look_on(self) -> None:
+        """See whether another coordinator has appended something; see `CoordinatorService`."""
+        if not self._is_busy:
+            self._medium.read_slots(
+                self.life, [(COORDINATOR, self._next_batch)], self._looked_on
+            )
+        self._clock.after(LOG_INTERVAL, self.life, self._look_on)
+
+    def _looked_on(self, result: Any) -> None:  # noqa: ANN401
+        if isinstance(result, RemoteStorageError) or result[0] is None or self._is_busy:
+            return
+        self._mark("coordinator read what another had written")
+        self._is_busy = True
+        self._read_on(Request(_nothing))
 
     def _evolve(self, value: bytes) -> None:
         state = self.state
@@ -322,6 +341,10 @@ class CoordinatorNode:
         """A process serves from now on."""
         name, process, address = host.name, host.life.name, host.address
         self._put(Request(lambda state: rules.host_started(state, name, process, address)))
+
+
+def _nothing(_: CoordinatorState) -> list[CoordinatorBody]:
+    return []
 
 
 def _lost_leader(

@@ -105,6 +105,7 @@ _declare(
     "coordinator",
     "two coordinators",
     "coordinator lost a race for its log",
+    "coordinator read what another had written",
     "coordinator's append in doubt",
     "coordinator asked again",
     "coordinator lied",

@@ -8,6 +8,7 @@ import pytest
 
 from tests.models.actor_harness import SERDE
 from tests.models.local_world import CLUSTER, KEYS, TickingClock, eventually
+from tierledger.actors import coordinator_service
 from tierledger.actors.calls import Call, CloseCall, PartitionKey, Placement
 from tierledger.actors.coordinator_events import Announcement
 from tierledger.actors.coordinator_log import BATCHES_PER_READ
@@ -313,3 +314,19 @@ async def test_a_host_that_is_told_slowly_holds_up_nobody(host: DeafHost) -> Non
 
     await eventually(lambda: len(claims(host)) == 19)
     await service.close()
+
+
+async def test_a_coordinator_that_has_nothing_to_say_hears_what_another_has_decided(
+    host: DeafHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator_service, "LOG_INTERVAL_S", 0.01)
+    quiet, busy = await started(host), await started(host)
+    await busy.register(1)
+    await busy.announce(leads(1, 1))
+
+    async with asyncio.timeout(5):
+        while (await quiet.route([KEY]))[0].leader is None:  # noqa: ASYNC110 - As above.
+            await asyncio.sleep(0.01)
+
+    for service in (quiet, busy):
+        await service.close()

@@ -50,13 +50,17 @@ async def test_a_claim_that_another_has_replaced_stands_until_it_is_taken_back(
 
 
 async def test_a_repeat_keeps_the_claim_that_is_in_force() -> None:
-    in_force = Claim(1, 2, 7)
+    in_force = Claim(1, 3, 0)
 
     assert await announced(in_force, leads=True) == (LEADER, in_force)
 
 
 async def test_a_coordinator_that_has_not_heard_of_it_makes_no_follower_of_a_leader() -> None:
     assert await announced(None, Claim(1, 3, 0), leads=True) == (LEADER, Claim(1, 3, 1))
+
+
+async def test_the_claim_of_an_earlier_life_is_not_ones_own() -> None:
+    assert await announced(Claim(1, 2, 7), leads=True) == (LEADER, Claim(1, 3, 1))
 
 
 async def test_nor_a_leader_of_a_follower() -> None:
