@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from tierledger.cli import (
+    simulate_exhaust_command,
     simulate_live_command,
     simulate_mutants_command,
     simulate_replay_command,
@@ -59,6 +60,7 @@ def register(app: typer.Typer) -> None:
     for commands in (
         simulate_replay_command,
         simulate_mutants_command,
+        simulate_exhaust_command,
         simulate_live_command,
     ):
         commands.register(group)

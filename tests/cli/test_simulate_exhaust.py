@@ -1,0 +1,43 @@
+"""`simulate exhaust`: what it tried, and the one command that shows an order again."""
+
+import json
+
+from typer.testing import CliRunner, Result
+
+from tierledger.cli.main import app
+
+FEW = ("--delays", "0", "--appends", "1", "--changes", "1", "--jobs", "1")
+
+
+def exhaust(*words: str) -> Result:
+    return CliRunner().invoke(app, ["simulate", "exhaust", *words])
+
+
+def test_it_says_how_much_it_tried_and_that_nothing_broke() -> None:
+    result = exhaust(*FEW)
+
+    assert result.exit_code == 0
+    lines = dict(line.split(None, 1) for line in result.stdout.splitlines())
+    assert int(lines["schedules"]) > 20
+    assert int(lines["states"]) > 100
+    assert lines["violations"] == "0"
+
+
+def test_a_planted_mistake_is_found_and_the_command_that_is_printed_shows_it_again() -> None:
+    found = exhaust(*FEW, "--mutant", "M08", "--json")
+    report = json.loads(found.stdout)
+
+    again = CliRunner().invoke(app, report["again"].split()[1:])
+
+    assert (found.exit_code, again.exit_code) == (1, 1)
+    for violation in report["violations"]:
+        assert f"FAILED  {violation['checker']}: " in again.stdout
+    clean = [word for word in report["again"].split()[1:] if word not in ("--mutant", "M08")]
+    assert CliRunner().invoke(app, clean).exit_code == 0
+
+
+def test_a_line_that_is_no_schedule_is_refused() -> None:
+    result = exhaust("--schedule", "somehow:h1")
+
+    assert result.exit_code == 2
+    assert "expected" in result.stderr
