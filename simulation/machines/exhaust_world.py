@@ -1,8 +1,8 @@
 """A world small enough to be tried in every order, any moment of which can be taken up again.
 
-Two hosts, two brokers, a coordinator that is always there, and a store. A message is a tuple;
-whoever is addressed first in `SITES` order hears first. Nothing has a time: a pause is over
-when no message is under way, and callers give up on an answer when nothing else can happen.
+Two hosts, two brokers, a coordinator that is always there, and a store. A message is a tuple
+in its receiver's queue; the first queue that is not empty is next. Nothing has a time: a pause
+is over when no message is under way, and callers give up when all else is quiet.
 """
 
 from __future__ import annotations
