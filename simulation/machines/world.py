@@ -132,7 +132,10 @@ class World:
         """A new life of a broker; the one before, if it lives, becomes a zombie."""
         former = self.brokers.get(broker_id)
         if former is not None and not former.life.is_dead and not self.is_healing:
-            self.recording.mark("broker replaced while it lives")
+            if self.scenario.repeats:
+                self.recording.mark("broker replaced while it lives")
+            else:  # Kafka would have to tell it once more that it leads nothing.
+                self.kill(former.life)
         broker = BrokerNode(self, self._life(f"broker-{broker_id}"), broker_id)
         self.brokers[broker_id] = broker
         self.broker_lives.append(broker)
