@@ -305,9 +305,9 @@ class World:
         return work._replace(placements=(*self.outdated(former), *work.placements))
 
     def outdated(self, placements: Iterable[Placement]) -> list[Placement]:
-        """Those that newer ones have replaced, and releases.
+        """Those that newer ones have replaced or that have opened their sessions, and releases.
 
-        The newest, told to a second host, would open one session twice with the same bytes.
+        Another, told to a second host, could open one session twice with the same bytes.
         """
         newest: dict[tuple[PartitionKey, str], int] = {}
         for work in self.placed:
@@ -321,7 +321,21 @@ class World:
             if one.role != LEADER
             or one.assignment is None
             or one.assignment.number < newest[one.key, one.role]
+            or self._has_opened(one.key.partition, one.assignment.number)
         ]
+
+    def _has_opened(self, number: int, assignment: int) -> bool:
+        states = (
+            host.shells[number, LEADER].machine.state
+            for host in self.hosts.values()
+            if host.believes_to_lead(number)
+        )
+        return any(
+            state is not None
+            and state.session is not None
+            and state.session.assignment == assignment
+            for state in states
+        )
 
     # The run.
 
