@@ -296,10 +296,12 @@ def _lie(world: World, which: int) -> None:
 def _assign(world: World, host: int, which: int) -> None:
     """A host is told what another one was told before, perhaps long ago."""
     hosts = [one for one in world.hosts.values() if not one.life.is_dead]
-    told = world.outdated(one for work in world.placed for one in work.placements)
-    if hosts and told:
+    if not hosts:
+        return
+    node = hosts[host % len(hosts)]
+    told = world.outdated((one for work in world.placed for one in work.placements), node)
+    if told:
         world.recording.mark("assigned by nobody")
-        node = hosts[host % len(hosts)]
         placement = told[which % len(told)]
         world.clock.step(node.life, node.place, placement)
 

@@ -304,10 +304,13 @@ class World:
         former = self.placed[which % len(self.placed)].placements
         return work._replace(placements=(*self.outdated(former), *work.placements))
 
-    def outdated(self, placements: Iterable[Placement]) -> list[Placement]:
-        """Those that newer ones have replaced or that have opened their sessions, and releases.
+    def outdated(
+        self, placements: Iterable[Placement], node: HostNode | None = None
+    ) -> list[Placement]:
+        """What may be told to a second host: what newer ones have replaced, and releases.
 
-        Another, told to a second host, could open one session twice with the same bytes.
+        The newest could open one session twice with the same bytes; it may be told once it has
+        opened its session, to a `node` that has to load the log.
         """
         newest: dict[tuple[PartitionKey, str], int] = {}
         for work in self.placed:
@@ -321,7 +324,11 @@ class World:
             if one.role != LEADER
             or one.assignment is None
             or one.assignment.number < newest[one.key, one.role]
-            or self._has_opened(one.key.partition, one.assignment.number)
+            or (
+                node is not None
+                and (one.key.partition, LEADER) not in node.shells
+                and self._has_opened(one.key.partition, one.assignment.number)
+            )
         ]
 
     def _has_opened(self, number: int, assignment: int) -> bool:
