@@ -98,7 +98,9 @@ async def test_a_broker_that_shuts_down_closes_what_it_led_and_nothing_else(
     await leaving.on_partition_leadership_changes([], tips)
     await leaving.when_ready(tips)
 
-    assert kinds(await world.events(tips[0])) == ["SessionOpened", "SessionClosed"]
+    async with asyncio.timeout(10):  # Hosts hear of it soon after.
+        while kinds(await world.events(tips[0])) != ["SessionOpened", "SessionClosed"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
     for tip in tips[1:]:
         assert "SessionClosed" not in kinds(await world.events(tip))
         await copy(staying, segment(0, tip))

@@ -28,6 +28,7 @@ TINY = Scale(
     failover_segments=100,
     failovers=1,
     simulated=100,
+    worlds=2,
 )
 
 GOALS_OF = {
@@ -40,6 +41,7 @@ GOALS_OF = {
     "neighbour": 1,
     "service": 0,
     "world": 1,
+    "machines": 4,
 }
 
 ON_RAY = [
