@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.messages import Query
@@ -395,8 +395,3 @@ def _rot_checkpoint(world: World, partition: int, which: int, bit: int) -> None:
 
 STRIKES = dict(_STRIKES)
 """By the decision's kind."""
-
-
-def describe(kind: str, args: tuple[Any, ...]) -> str:
-    """A decision as people read it."""
-    return f"{kind} {' '.join(map(str, args))}"

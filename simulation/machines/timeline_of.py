@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierledger.simulation.history import INFO, OK
-from tierledger.simulation.machines.strikes import describe
 from tierledger.simulation.timeline import (
     BROKER,
     CALL,
@@ -74,7 +73,8 @@ def _decided(decision: Decision) -> Moment:
 
 def decision_text(decision: Decision) -> str:
     """A decision as people read it, with its time."""
-    return f"{decision.at / 1000:,.3f} ms  {describe(decision.kind, decision.args)}"
+    words = " ".join(map(str, decision.args))
+    return f"{decision.at / 1000:,.3f} ms  {decision.kind} {words}"
 
 
 def _key(partition: int | None) -> str:
