@@ -91,8 +91,8 @@ class Roles:
         If another broker's claim is in force, the one announced stands again once that is
         given up.
         """
+        mine = (announced.broker_id, announced.incarnation)  # Not of an earlier life.
         for claim in (route.leader,) if role == LEADER else route.followers:
-            mine = (announced.broker_id, announced.incarnation)  # Not of an earlier life.
             if claim is not None and (claim.broker_id, claim.incarnation) == mine:
                 return claim
         return announced
