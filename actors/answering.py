@@ -22,7 +22,15 @@ PAGE_ROWS = 1000
 CURSORS_MAX = 64
 """Lists that a host keeps open; the oldest is closed for the next, and its reader told so."""
 
-QUERIES = ("lookup", "highest_offset", "size", "next_txn", "list", "list_epoch")
+QUERIES = (
+    "lookup",
+    "highest_offset",
+    "size",
+    "summary",
+    "next_txn",
+    "list",
+    "list_epoch",
+)
 
 
 def answer_now(state: PartitionState, query: Query, *, stale: bool) -> Answered | None:
@@ -42,6 +50,8 @@ def answer_now(state: PartitionState, query: Query, *, stale: bool) -> Answered 
             value = answers.highest_offset_for_epoch(state, query.epoch)
         case "size":
             value = answers.remote_log_size(state, query.epoch)
+        case "summary":
+            value = tuple(answers.summary(state))
         case "next_txn":
             value = answers.next_segment_with_txn_index(state, query.epoch, query.offset)
             if isinstance(value, answers.WalkPaused):

@@ -12,18 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.calls import CommandCall, PartitionKey, QueryCall
 from tierledger.actors.client_history import PartitionHistory
-from tierledger.actors.host_settings import ServiceSettings, limits_of, without_prefix
+from tierledger.actors.client_lists import all_rows, pages
+from tierledger.actors.host_settings import (
+    ServiceSettings,
+    broker_of,
+    limits_of,
+    without_prefix,
+)
 from tierledger.actors.messages import Query
 from tierledger.actors.roles import Roles
 from tierledger.actors.router import Router
 from tierledger.events import commands as cmd
-from tierledger.events.answers import metadata_of
+from tierledger.events.answers import PartitionSummary, metadata_of
 from tierledger.events.errors import (
     InvalidArgument,
     NotLeader,
     NotReady,
-    OutcomeUnknown,
-    RetryableError,
 )
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.log_events import Origin
@@ -46,9 +50,6 @@ DEADLINE_S = 30.0
 
 READY_PAUSE_S = 0.005
 """Pause between two looks at whether a partition is ready."""
-
-LIST_ATTEMPTS = 3
-"""Times a list is begun again because the host had to close it, or was lost."""
 
 
 class AsyncRemoteLogMetadataManager:
@@ -91,7 +92,7 @@ class AsyncRemoteLogMetadataManager:
         if self._router is not None:
             return
         plain = without_prefix(config)
-        broker_id, cluster_id = _broker_of(plain)
+        broker_id, cluster_id = broker_of(plain)
         settings = ServiceSettings(cluster_id, plain, limits_of(plain))
         router = Router(await self._connect(settings), self._deadline_s)
         self._roles = await Roles.register(router, broker_id)
@@ -295,35 +296,41 @@ class AsyncRemoteLogMetadataManager:
         answered = await self._ask(topic_id_partition, Query("next_txn", epoch, offset))
         return self._metadata(topic_id_partition, answered)
 
+    async def partition_summary(self, topic_id_partition: TopicIdPartition) -> PartitionSummary:
+        """What the partition holds, in numbers, by one question. See lookup."""
+        value: Any = (await self._ask(topic_id_partition, Query("summary"))).value
+        return PartitionSummary(*value)
+
     async def list_remote_log_segments(
         self, topic_id_partition: TopicIdPartition, leader_epoch: int | None = None
     ) -> AsyncIterator[RemoteLogSegmentMetadata]:
-        """All segments, or those of `leader_epoch` by start offset, as of one position."""
+        """All segments, or those of `leader_epoch` by start offset, as of one position.
+
+        Fetched page by page as they are wanted.
+
+        Raises:
+            NotReady: Its host closed the list, or was lost; begin it again. See lookup.
+        """
         kind = "list" if leader_epoch is None else "list_epoch"
-        for row in await self.rows(topic_id_partition, Query(kind, leader_epoch or 0)):
-            yield metadata_of(topic_id_partition, row)
+        async for page in self._pages(topic_id_partition, Query(kind, leader_epoch or 0)):
+            for row in page:
+                yield metadata_of(topic_id_partition, row)
 
     async def rows(
         self, tip: TopicIdPartition, query: Query, role: str | None = None
     ) -> list[bytes]:
         """All rows of a list, as of one position: begun again if its host had to close it."""
+        return await all_rows(lambda: self._pages(tip, query, role))
+
+    def _pages(
+        self, tip: TopicIdPartition, query: Query, role: str | None = None
+    ) -> AsyncIterator[list[bytes]]:
         key = PartitionKey.of(tip)
         role = role or self._role(key)
-        for attempt in range(LIST_ATTEMPTS):
-            answered = await self._ask(tip, query, role)
-            page: Any = answered.value
-            rows = list(page)
-            try:
-                while answered.cursor is not None:
-                    answered = await self._connected().next_page(key, role, answered.cursor)
-                    page = answered.value
-                    rows += page
-            except (RetryableError, OutcomeUnknown):
-                if attempt + 1 == LIST_ATTEMPTS:
-                    raise
-            else:
-                return rows
-        raise AssertionError("the last attempt returns or raises")
+        return pages(
+            lambda: self._ask(tip, query, role),
+            lambda cursor: self._connected().next_page(key, role, cursor),
+        )
 
     def observe(self, topic_id_partition: TopicIdPartition, position: int) -> None:
         """Read this partition at `position` or later from here on, wherever that was learnt."""
@@ -385,16 +392,3 @@ class AsyncRemoteLogMetadataManager:
         if self._router is None:
             raise NotReady("the manager is not configured, or closed")
         return self._router
-
-
-def _broker_of(config: Mapping[str, str]) -> tuple[int, str]:
-    try:
-        broker_id = int(config["broker.id"])
-    except (KeyError, ValueError) as error:
-        raise InvalidArgument(
-            f"broker.id: expected a whole number, got {config.get('broker.id')!r}"
-        ) from error
-    cluster_id = config.get("cluster.id")
-    if not cluster_id:
-        raise InvalidArgument(f"cluster.id: expected a cluster's id, got {cluster_id!r}")
-    return broker_id, cluster_id

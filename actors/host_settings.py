@@ -112,3 +112,21 @@ def _number(config: Mapping[str, str], key: str, default: int) -> int:
         return int(text)
     except ValueError as error:
         raise InvalidArgument(f"{key}: expected a whole number, got {text!r}") from error
+
+
+def broker_of(config: Mapping[str, str]) -> tuple[int, str]:
+    """The broker's id and its cluster's.
+
+    Raises:
+        InvalidArgument: One is missing or wrong.
+    """
+    try:
+        broker_id = int(config["broker.id"])
+    except (KeyError, ValueError) as error:
+        raise InvalidArgument(
+            f"broker.id: expected a whole number, got {config.get('broker.id')!r}"
+        ) from error
+    cluster_id = config.get("cluster.id")
+    if not cluster_id:
+        raise InvalidArgument(f"cluster.id: expected a cluster's id, got {cluster_id!r}")
+    return broker_id, cluster_id

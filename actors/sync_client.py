@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tierledger.actors.client_history import PartitionHistory
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.actors.ports import IdSource, ServiceConnection
+    from tierledger.events.answers import PartitionSummary
     from tierledger.events.identifiers import TopicIdPartition
     from tierledger.events.metadata import (
         RemoteLogSegmentMetadata,
@@ -156,6 +157,10 @@ class RemoteLogMetadataManager:
         return self._ask(
             self._manager.next_segment_with_txn_index(topic_id_partition, epoch, offset)
         )
+
+    def partition_summary(self, topic_id_partition: TopicIdPartition) -> PartitionSummary:
+        """What the partition holds, in numbers: one question, however large it is."""
+        return self._ask(self._manager.partition_summary(topic_id_partition))
 
     def list_remote_log_segments(
         self, topic_id_partition: TopicIdPartition, leader_epoch: int | None = None

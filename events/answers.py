@@ -107,6 +107,33 @@ def remote_log_size(view: PartitionState | Snapshot, epoch: int) -> int:
     return 0 if tables is None else tables.size
 
 
+class PartitionSummary(NamedTuple):
+    """What a partition holds, in numbers; each segment counts once."""
+
+    count_by_state: tuple[int, ...]
+    """Segments, by the number of their state (COPY_SEGMENT_STARTED, COPY_SEGMENT_FINISHED,
+    DELETE_SEGMENT_STARTED)."""
+    bytes_by_state: tuple[int, ...]
+    leader_epochs: tuple[int, ...]
+    """Epochs that list segments, ascending."""
+    delete_state: int | None
+    """How far the deletion of the whole partition has come, if it has begun."""
+
+
+def summary(state: PartitionState) -> PartitionSummary:
+    """What `state` holds, in numbers; O(epochs)."""
+    return PartitionSummary(
+        tuple(state.count_by_state),
+        tuple(state.bytes_by_state),
+        tuple(epoch for epoch, tables in sorted(state.epochs.items()) if _lists(tables)),
+        None if state.delete is None else state.delete.state,
+    )
+
+
+def _lists(tables: EpochTables) -> bool:
+    return bool(len(tables.referenced) or len(tables.unreferenced) or len(tables.lost))
+
+
 class WalkPaused(NamedTuple):
     """The walk got as far as `offset` without an answer; ask again from there."""
 

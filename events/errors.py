@@ -19,6 +19,7 @@
         ├── CorruptCheckpoint
         ├── Quarantined
         ├── MetadataParseError              also a ValueError
+        ├── CorruptRemoteData
         ├── StoreRefused
         └── FormatTooNew
 
@@ -107,6 +108,10 @@ class Quarantined(DataError):
 
 class MetadataParseError(DataError, ValueError):
     """Bytes or a line that should hold Kafka's metadata do not."""
+
+
+class CorruptRemoteData(DataError):
+    """Bytes from the remote tier are not what was copied there."""
 
 
 class StoreRefused(DataError):

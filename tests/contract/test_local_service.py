@@ -55,6 +55,7 @@ async def test_a_segment_is_found_from_its_copy_to_its_deletion(world: LocalWorl
     by_epoch = [found async for found in manager.list_remote_log_segments(TIP, 0)]
     assert [found.start_offset for found in by_epoch] == [0, 10]
     assert await listed(manager) == [0, 1]
+    assert await manager.partition_summary(TIP) == ((0, 2, 0), (0, 20, 0), (0,), None)
 
     positions += [
         await manager.update_remote_log_segment_metadata(moved(one, state))

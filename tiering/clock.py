@@ -1,0 +1,13 @@
+"""What the tasks need of time."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tells the time. (`actors.wall_clock.WallClock` is one.)"""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970; may step either way."""
+        ...

@@ -1,0 +1,21 @@
+"""The five files that go with a segment's log, as Kafka names them."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+
+class IndexType(Enum):
+    """Kafka's `RemoteStorageManager.IndexType`; the value is the suffix of Kafka's file."""
+
+    OFFSET = "index"
+    TIMESTAMP = "timeindex"
+    PRODUCER_SNAPSHOT = "snapshot"
+    TRANSACTION = "txnindex"
+    LEADER_EPOCH = "leader_epoch_checkpoint"
+
+
+ALL_INDEX_TYPES: Final = frozenset(IndexType)
+REQUIRED_INDEX_TYPES: Final = ALL_INDEX_TYPES - {IndexType.TRANSACTION}
+"""A segment without aborted transactions has no transaction index; the others are always there."""
