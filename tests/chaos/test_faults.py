@@ -1,6 +1,8 @@
 """Every fault alone, on each store, under load: nothing acknowledged is lost, all goes on."""
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -20,7 +22,7 @@ from tierledger.simulation.checkers import Minimums
 from tierledger.simulation.live.chaos_faults import ALWAYS, POSTGRES, SQLITE
 from tierledger.simulation.live.chaos_postgres import freeze_in_commit, statements_since
 from tierledger.simulation.live.processes import is_running
-from tierledger.simulation.live.ray_faults import HostFacts
+from tierledger.simulation.live.ray_faults import MOVES, HostFacts
 from tierledger.simulation.live.verdict import stored_by
 from tierledger.simulation.record import Record, RecordSettings, judged
 
@@ -88,15 +90,23 @@ async def writer(target: Target) -> AsyncIterator[Writer]:
 
 async def led_elsewhere(target: Target, writer: Writer) -> tuple[HostFacts, TopicIdPartition]:
     """A host out of the coordinator's reach, and a partition of the writer's that it leads."""
-    assert await target.service.leader_elsewhere() is not None
-    connection = await target.service.connection()
-    routes = await connection.coordinator.route([PartitionKey.of(tip) for tip in writer.tips])
-    far = {host.address: host for host in await target.service.elsewhere()}
-    return next(
-        (far[route.leader_host], tip)
-        for route, tip in zip(routes, writer.tips, strict=True)
-        if route.leader_host in far
-    )
+    service = target.service
+    connection = await service.connection()
+    for _ in range(MOVES):
+        routes = await connection.coordinator.route(
+            [PartitionKey.of(tip) for tip in writer.tips]
+        )
+        far = {host.address: host for host in await service.elsewhere()}
+        for route, tip in zip(routes, writer.tips, strict=True):
+            if route.leader_host in far:
+                return far[route.leader_host], tip
+        # All of them are near: what one of those leads has to go elsewhere.
+        leading = {route.leader_host for route in routes}
+        near = next(host for host in await service.hosts() if host.address in leading)
+        os.kill(near.pid, signal.SIGKILL)
+        await service.all_serve(but=near.process)
+        await writer.manager.when_ready(writer.tips)
+    raise AssertionError(f"no host elsewhere led a partition after {MOVES} moves")
 
 
 async def frozen(target: Target, host: HostFacts) -> None:
