@@ -38,12 +38,13 @@ def restored(
 def _last_standing(state: CoordinatorState, entry: Entry, led: Leadership) -> Leadership | None:
     """Whom the claim in force replaced last, of those who have not given theirs up.
 
-    Where both leader epochs are known the former's was lower: it was replaced with good reason,
-    and has only not heard of it yet.
+    One with a lower known leader epoch was replaced with good reason, and has only not heard of
+    it yet. One with a higher epoch was replaced by a claim of unknown epoch, which is gone.
     """
     for broker_id, former in reversed(entry.formers.items()):
         is_alive = former.claim.incarnation == state.incarnations.get(broker_id)
-        is_open = former.leader_epoch is None or led.leader_epoch is None
+        ours, theirs = former.leader_epoch, led.leader_epoch
+        is_open = ours is None or theirs is None or ours > theirs
         if is_alive and is_open and former.import_cluster is None:
             return former
     return None

@@ -91,7 +91,11 @@ class CoordinatorLog:
                 if expected % BATCHES_PER_SLICE == 0:
                     await asyncio.sleep(0)
             if len(found) < BATCHES_PER_READ:
-                return self._next_batch > known
+                # A list may be behind. Whoever says "nothing new" has to have seen the end.
+                value = await self._backend.get(key_of(self._next_batch))
+                if value is None:
+                    return self._next_batch > known
+                self._evolve(value)
 
     def events_of(self, bodies: Sequence[CoordinatorBody], position: int) -> list[Event]:
         """`bodies` as events from `position` on."""

@@ -16,7 +16,7 @@ from tierledger.events.commands import Claim
 
 if TYPE_CHECKING:
     from tierledger.actors.coordinator_events import CoordinatorBody
-    from tierledger.actors.coordinator_state import CoordinatorState
+    from tierledger.actors.coordinator_state import CoordinatorState, Entry
     from tierledger.actors.messages import ClaimRefused
 
 
@@ -78,7 +78,8 @@ def give_back(state: CoordinatorState, key: PartitionKey, body: LeaderRefused) -
     """Put the claim in force that the log holds; none if its broker follows by now.
 
     Where its leader runs on it keeps the number of the refused placement, which is the last
-    that the host was told; elsewhere it is placed anew.
+    that the host was told; elsewhere it is placed anew. A claim that came after the holder's,
+    and that the refused one replaced before the log had heard of it, goes before it.
     """
     entry = state.partitions.get(key)
     led = None if entry is None else entry.leadership
@@ -86,8 +87,12 @@ def give_back(state: CoordinatorState, key: PartitionKey, body: LeaderRefused) -
         return
     if not body.is_served:
         state.seat(key, entry, LEADER, None)
+    successor = _successor(state, entry, body)
     entry.leadership = None
-    if body.holder is not None and body.holder[0] not in entry.followers:
+    if successor is not None:
+        entry.leadership = successor._replace(assignment=0)
+        del entry.formers[successor.claim.broker_id]
+    elif body.holder is not None and body.holder[0] not in entry.followers:
         entry.leadership = Leadership(
             claim=Claim(*body.holder),
             leader_epoch=body.leader_epoch,
@@ -97,3 +102,22 @@ def give_back(state: CoordinatorState, key: PartitionKey, body: LeaderRefused) -
         )
         entry.formers.pop(body.holder[0], None)
     state.review(key, entry)
+
+
+def _successor(state: CoordinatorState, entry: Entry, body: LeaderRefused) -> Leadership | None:
+    """The last claim that followed the holder's and still stands, beside the refused one.
+
+    Kafka has told its broker that it leads, and does not say it again. The log may refuse it as
+    well: then the next one is found, and in the end the holder.
+    """
+    for broker_id, former in reversed(entry.formers.items()):
+        claim, ours, theirs = former.claim, former.leader_epoch, body.leader_epoch
+        stands = (
+            claim.incarnation == state.incarnations.get(broker_id)
+            and former.import_cluster is None
+        )
+        if body.holder is not None and broker_id == body.holder[0]:
+            return former if stands and claim > Claim(*body.holder) else None
+        if stands and (ours is None or theirs is None or ours > theirs):
+            return former
+    return None

@@ -47,7 +47,7 @@ LOG_INTERVAL = 2 * S
 class Request:
     """Something to decide on, and who hears of it."""
 
-    __slots__ = ("decide", "done", "doubt_until", "value")
+    __slots__ = ("decide", "done", "doubt_until", "seen_end", "value")
 
     def __init__(
         self,
@@ -58,6 +58,8 @@ class Request:
         self.done = done
         self.value = b""
         self.doubt_until = 0
+        self.seen_end = -1
+        """The slot that was free when the log was last read for this."""
         """When its caller hears that nobody knows; 0 as long as no append went unanswered."""
 
 
@@ -151,17 +153,21 @@ class CoordinatorNode:
         state = self.state
         while self._queue:
             request = self._queue.popleft()
+            refusal: RemoteStorageError | None = None
             try:
                 bodies = request.decide(state)
             except RemoteStorageError as error:
-                if request.done is not None:
-                    request.done(error)
-                continue
+                bodies, refusal = [], error
             if bodies:
                 self._append(request, bodies)
                 return
-            if request.done is not None:
-                request.done(None)
+            if request.done is None:
+                continue
+            if request.seen_end != self._next_batch:
+                # What appends nothing is a read, and is said at the end of the log only.
+                self._read_on(request)
+                return
+            request.done(refusal)
         bodies = self._placements(state)
         if bodies:
             self._append(Request(self._placements), bodies)
@@ -265,7 +271,16 @@ class CoordinatorNode:
             return
         for value in result:
             self._evolve(value)
+        slot = (COORDINATOR, self._next_batch)
+        self._medium.read_slots(self.life, [slot], self._end_read, request)
+
+    def _end_read(self, result: Any, request: Request | None) -> None:  # noqa: ANN401
+        """A list may be behind; only a free slot is the end."""
+        if isinstance(result, RemoteStorageError) or result[0] is not None:
+            self._clock.after(RETRY, self.life, self._read_on, request)
+            return
         if request is not None:
+            request.seen_end = self._next_batch
             self._tell()
             if request.decide != self._placements:
                 self._queue.appendleft(request)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from tierledger.simulation.machines.host_node import HostNode
 
 TELL_AGAIN = 300 * MS
+UNHEARD_MAX = 3
+"""Words without an answer after which a host counts as out of reach."""
+FIND_AGAIN = 1000 * MS
 
 
 class Fleet:
@@ -29,6 +32,8 @@ class Fleet:
         self._untold: dict[str, deque[HostWork]] = {}
         self._told = 0
         self._telling: dict[str, int] = {}
+        self._unheard: dict[str, int] = {}
+        """Host to how often in a row it did not answer."""
         self._starting: set[str] = set()
         self._failures: dict[str, int] = {}
         """Host to how many addresses in a row were of processes that had ended."""
@@ -57,15 +62,28 @@ class Fleet:
         """A host has heard what it was told."""
         if self._telling.get(name) == number:
             del self._telling[name]
+            self._unheard.pop(name, None)
             if self._untold.get(name):
                 self._untold[name].popleft()
             self._tell_next(name)
 
     def _tell_again(self, name: str, number: int) -> None:
-        if self._telling.get(name) == number:
-            self._world.recording.mark("host told again")
-            del self._telling[name]
-            self._tell_next(name)
+        if self._telling.get(name) != number:
+            return
+        self._world.recording.mark("host told again")
+        del self._telling[name]
+        self._unheard[name] = self._unheard.get(name, 0) + 1
+        if self._unheard[name] == UNHEARD_MAX:
+            # Its pings go unanswered, too. Who finds it again begins with what the log says
+            # then, and not with what was to be told.
+            self._drop(name)
+            self._clock.after(FIND_AGAIN, self._owner.life, self._find_again, name)
+            return
+        self._tell_next(name)
+
+    def _find_again(self, name: str) -> None:
+        if name in self._owner.state.hosts and name not in self.running:
+            self.adopt(name)
 
     # Processes.
 
@@ -100,6 +118,7 @@ class Fleet:
         self.running.pop(name, None)
         self._untold.pop(name, None)
         self._telling.pop(name, None)
+        self._unheard.pop(name, None)
 
     def supply(self) -> None:
         """Start the hosts that should be there and are not."""

@@ -353,9 +353,10 @@ def _rot(world: World, partition: int, which: int, bit: int) -> None:
     if head:
         slot = (partition, which % head)
         value = bytearray(world.medium.log[slot])
-        value[bit // 8 % len(value)] ^= 1 << bit % 8
-        world.recording.mark("bit rot in the log")
-        _damaged(world, slot, bytes(value))
+        if value:  # Nothing is left of one that was torn at its first byte.
+            value[bit // 8 % len(value)] ^= 1 << bit % 8
+            world.recording.mark("bit rot in the log")
+            _damaged(world, slot, bytes(value))
 
 
 @_strike("tear")
@@ -365,8 +366,9 @@ def _tear(world: World, partition: int, which: int, length: int) -> None:
     if head:
         slot = (partition, which % head)
         value = world.medium.log[slot]
-        world.recording.mark("torn batch")
-        _damaged(world, slot, value[: length % len(value)])
+        if value:
+            world.recording.mark("torn batch")
+            _damaged(world, slot, value[: length % len(value)])
 
 
 @_strike("stray")

@@ -125,3 +125,13 @@ def test_who_follows_anyway_changes_nothing(world: World) -> None:
     world.announce(3)
 
     assert world.leader == true
+
+
+def test_of_two_known_epochs_the_higher_stands_though_it_was_replaced(world: World) -> None:
+    world.announce(3, leads=True, epoch=0)
+    true = world.announce(2, leads=True, epoch=2)
+    world.announce(1, leads=True)  # A late word, without an epoch.
+    world.announce(1, leads=True, epoch=1)  # The same, said again with one.
+    world.announce(1)
+
+    assert world.leader == true

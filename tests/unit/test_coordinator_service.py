@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from tests.models.actor_harness import SERDE
 from tests.models.local_world import CLUSTER, KEYS, TickingClock, eventually
@@ -330,3 +331,36 @@ async def test_a_coordinator_that_has_nothing_to_say_hears_what_another_has_deci
 
     for service in (quiet, busy):
         await service.close()
+
+
+class BehindTheTimes(MemoryBackend):
+    """A store whose lists do not show the last key yet, on request."""
+
+    is_behind = False
+
+    @override
+    async def get_like(
+        self, prefix: str, *, after: str | None = None, limit: int = 1000
+    ) -> list[tuple[str, bytes]]:
+        found = await super().get_like(prefix, after=after, limit=limit)
+        return found[:-1] if self.is_behind else found
+
+
+async def test_nothing_new_is_not_said_on_the_word_of_a_list_that_is_behind() -> None:
+    store = BehindTheTimes()
+    host = DeafHost(store, "host-0/1")
+    former = await started(host)
+    await former.register(1)
+    await former.announce(leads(1, 1))
+    successor = await started(host)
+    store.is_behind = True
+    follows = Announcement(1, 1, 2, (), ((bytes(16), 0, "orders"),), ())
+    await former.announce(follows)
+
+    try:
+        await successor.announce(leads(1, 3))
+        (route,) = await successor.route([KEY])
+        assert route.leader == Claim(1, 1, 3)
+    finally:
+        await former.close()
+        await successor.close()

@@ -7,6 +7,7 @@ from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.coordinator_events import (
     COORDINATOR_CODEC,
     Announced,
+    ClientRegistered,
     CoordinatorBody,
     HostStarted,
     LeadersPlaced,
@@ -26,8 +27,10 @@ HOLDER, LOSER = Claim(1, 1, 1), Claim(2, 1, 1)
 class World:
     """A coordinator whose partition broker 1 leads, and that put broker 2's claim in force."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, registered: bool = False) -> None:
         self.state = CoordinatorState(b"")
+        for broker_id in (1, 2, 3) if registered else ():
+            self.note(ClientRegistered(broker_id, 1))
         self.note(HostStarted("host-0", 1, "p", "host-0/1"))
         self.announce(HOLDER, 7)
         self.note(LeadersPlaced("host-0", ((*KEY, 1),)))
@@ -151,3 +154,48 @@ def test_a_holder_that_resigns_while_another_waits_closes_its_own_session(
     assert world.follow(HOLDER._replace(announcement=3)) == []  # It has said so.
     assert world.leadership is not None
     assert world.leadership.claim == LOSER
+
+
+# Claims between the holder's and the refused one, of which the log has not heard yet.
+
+
+def test_the_newer_claim_of_the_holders_own_broker_goes_before_the_one_in_the_log() -> None:
+    world = World(registered=True)
+    world.follow(HOLDER._replace(announcement=2))
+    newer = HOLDER._replace(announcement=3)
+    world.announce(newer, 9)
+    world.announce(LOSER._replace(announcement=2), None)
+    world.note(LeadersPlaced("host-0", ((*KEY, 3),)))
+
+    assert world.hear(refusal(is_served=False, assignment=3)) == 1
+    assert world.leadership == Leadership(newer, 9, None, None, 0)
+
+
+def test_a_claim_of_a_higher_epoch_that_was_never_placed_goes_before_the_holders() -> None:
+    world = World(registered=True)
+    elected = Claim(3, 1, 1)
+    world.announce(elected, 8)
+    world.announce(LOSER._replace(announcement=2), None)
+    world.note(LeadersPlaced("host-0", ((*KEY, 3),)))
+
+    assert world.hear(refusal(is_served=True, assignment=3)) == 1
+    assert world.leadership == Leadership(elected, 8, None, None, 0)
+    world.note(LeadersPlaced("host-0", ((*KEY, 4),)))
+    assert world.hear(refusal(is_served=True, assignment=4)) == 1, "the log refuses it, too"
+    assert world.leadership is not None
+    assert world.leadership.claim == HOLDER
+
+
+@pytest.mark.parametrize(("incarnation", "epoch"), [(2, 8), (1, 7)])
+def test_one_of_an_ended_life_or_of_no_higher_epoch_does_not(
+    incarnation: int, epoch: int
+) -> None:
+    world = World(registered=True)
+    world.announce(Claim(3, 1, 1), epoch)
+    world.note(ClientRegistered(3, incarnation))
+    world.announce(LOSER._replace(announcement=2), None)
+    world.note(LeadersPlaced("host-0", ((*KEY, 3),)))
+
+    assert world.hear(refusal(is_served=True, assignment=3)) == 1
+    assert world.leadership is not None
+    assert world.leadership.claim == HOLDER
