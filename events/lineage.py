@@ -1,0 +1,86 @@
+"""Which remote segments belong to the history that a leader's log has today.
+
+An unclean election leaves segments in the tier whose records the new leader never had. They
+are told by their leader epochs, as Kafka's `isRemoteSegmentWithinLeaderEpochs` does.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Lineage:
+    """A log's leader epochs, each with the offset at which it starts.
+
+    Made once for many segments: a question costs a search.
+    """
+
+    __slots__ = ("epochs", "offsets")
+
+    def __init__(self, leader_epochs: Mapping[int, int]) -> None:
+        """`leader_epochs` as the log has them; those without records do not count."""
+        kept = without_empty_epochs(leader_epochs)
+        self.epochs = tuple(kept)
+        self.offsets = tuple(kept.values())
+
+    @property
+    def first_epoch(self) -> int | None:
+        """The epoch of the log's first record; none without any."""
+        return self.epochs[0] if self.epochs else None
+
+    def holds(
+        self, segment_epochs: Mapping[int, int], end_offset: int, log_end_offset: int
+    ) -> bool:
+        """Whether a segment with these epochs, up to `end_offset`, is part of the log.
+
+        Its epochs from the log's first one on are all in the log, and each but the last ends
+        where it does there; the last ends there or before. Epochs older than the log's first
+        may be anything, and the segment may begin before the log does: the log's start has
+        moved on since.
+        """
+        if not self.epochs or not segment_epochs or end_offset >= log_end_offset:
+            return False
+        segment = without_empty_epochs(segment_epochs)
+        first = self.epochs[0]
+        kept = [(epoch, offset) for epoch, offset in segment.items() if epoch >= first]
+        if not kept:
+            return False
+        at = bisect_left(self.epochs, kept[0][0])
+        here = self.epochs[at : at + len(kept)]
+        if here != tuple(epoch for epoch, _ in kept):
+            return False
+        if at > 0 and kept[0][1] < self.offsets[at]:
+            return False
+        if self.offsets[at + 1 : at + len(kept)] != tuple(offset for _, offset in kept[1:]):
+            return False
+        following = at + len(kept)
+        return following == len(self.epochs) or end_offset < self.offsets[following]
+
+
+def is_within_lineage(
+    segment_epochs: Mapping[int, int],
+    end_offset: int,
+    log_end_offset: int,
+    local_epochs: Mapping[int, int],
+) -> bool:
+    """`Lineage.holds`, for a single segment."""
+    return Lineage(local_epochs).holds(segment_epochs, end_offset, log_end_offset)
+
+
+def without_empty_epochs(leader_epochs: Mapping[int, int]) -> dict[int, int]:
+    """The epochs that have records, ascending (Kafka's `buildFilteredLeaderEpochMap`).
+
+    One that starts where the next one does has none.
+    """
+    kept: dict[int, int] = {}
+    previous: int | None = None
+    for epoch, offset in sorted(leader_epochs.items()):
+        if previous is not None and kept[previous] == offset:
+            del kept[previous]
+        kept[epoch] = offset
+        previous = epoch
+    return kept
