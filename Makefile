@@ -6,7 +6,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup postgresql demo test test-core test-ray test-long check format bench chaos lock clean
+.PHONY: help setup postgresql servers demo test test-core test-ray test-long check format bench chaos lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -20,16 +20,19 @@ demo: setup ## show tierledger at work, from nothing
 postgresql:
 	@scripts/setup.sh --with-postgresql
 
-test: postgresql ## every test except the long ones
+servers:
+	@scripts/setup.sh --with-postgresql --with-java
+
+test: servers ## every test except the long ones
 	@$(PYTEST) -m "not long" --durations=10
 
-test-core: postgresql ## the tests that need no Ray: unit, contract, property
+test-core: servers ## the tests that need no Ray: unit, contract, property
 	@$(PYTEST) -m "not long and not ray"
 
 test-ray: postgresql ## the tests on a local Ray cluster
 	@$(PYTEST) -m "ray and not long"
 
-test-long: postgresql ## every test, with ten thousand examples of each property
+test-long: servers ## every test, with ten thousand examples of each property
 	@$(PYTEST) --hypothesis-profile=nightly --timeout=7200 --durations=10
 
 check: setup ## format, lint, types and imports, in under a minute

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Makes .venv what requirements.lock and pyproject.toml say it is; does nothing if it is already.
-# With --with-postgresql it also sees to a PostgreSQL server, which the tests start.
+# With --with-postgresql it also sees to a PostgreSQL server, which the tests start; with
+# --with-java to Java, Maven and the S3 server that runs on it (tests/s3_server/pom.xml).
 #
-# Nothing is fetched that the lock does not name with its hash: packages come as wheels, and the
-# project itself is built with the setuptools of the lock.
+# No Python package is fetched that the lock does not name with its hash: packages come as wheels,
+# and the project itself is built with the setuptools of the lock.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,14 +21,16 @@ packages_key=$(key requirements.lock scripts/setup.sh)
 project_key="$packages_key $(key pyproject.toml)"
 is() { [ -f "$1" ] && [ "$(<"$1")" = "$2" ]; }
 
-# Installs a package of Debian's or Ubuntu's, if this user may; else says $2 and ends.
+# Installs packages of Debian's or Ubuntu's, if this user may; else says $2 and ends.
 install_system_package() {
     local as_root=()
     if [ "$(id -u)" != 0 ]; then as_root=(sudo -n); fi
     if ! command -v apt-get >/dev/null || ! "${as_root[@]}" true 2>/dev/null; then die "$2"; fi
     say "installing $1"
     "${as_root[@]}" apt-get update -qq >&2
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y "$1" >&2
+    # Words of $1 are packages.
+    # shellcheck disable=SC2086
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y $1 >&2
 }
 
 has_postgresql() {
@@ -38,13 +41,41 @@ has_postgresql() {
     return 1
 }
 
-if [ "${1:-}" = --with-postgresql ] && ! has_postgresql; then
-    install_system_package postgresql "the tests need PostgreSQL's server programs (initdb,\
- postgres): install the package postgresql (Debian, Ubuntu: 'sudo apt-get install postgresql';\
- Fedora: postgresql-server; Homebrew: postgresql), then repeat"
-fi
+has_java() {
+    local major
+    major=$(java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p')
+    [ "${major:-0}" -ge 17 ] && command -v mvn >/dev/null
+}
 
-if is .venv/.project "$project_key"; then exit 0; fi
+# Maven keeps what it fetched in its own cache, so that a new .venv costs seconds.
+fetch_s3_server() {
+    local pom=tests/s3_server/pom.xml jars=.venv/s3proxy
+    if is "$jars/.key" "$(cksum <"$pom")"; then return; fi
+    say "fetching the tests' S3 server into $jars"
+    rm -rf "$jars"
+    mvn --quiet --batch-mode -Dstyle.color=never --strict-checksums --file "$pom" \
+        dependency:copy-dependencies -DoutputDirectory="$PWD/$jars" >&2
+    cksum <"$pom" >"$jars/.key"
+}
+
+with_java=
+for option in "$@"; do
+    case $option in
+        --with-postgresql)
+            has_postgresql || install_system_package postgresql "the tests need PostgreSQL's\
+ server programs (initdb, postgres): install the package postgresql (Debian, Ubuntu: 'sudo apt-get\
+ install postgresql'; Fedora: postgresql-server; Homebrew: postgresql), then repeat"
+            ;;
+        --with-java)
+            with_java=1
+            needs_java="the tests' S3 server needs Java 17 or newer and Maven: install them\
+ (Debian, Ubuntu: 'sudo apt-get install default-jre-headless maven'), then repeat"
+            has_java || install_system_package "default-jre-headless maven" "$needs_java"
+            has_java || die "$needs_java"
+            ;;
+        *) die "expected --with-postgresql or --with-java, got $option" ;;
+    esac
+done
 
 find_python() {
     local name
@@ -95,6 +126,9 @@ install_project() {
     printf '%s\n' "$project_key" >.venv/.project
 }
 
-is .venv/.packages "$packages_key" || install_packages
-install_project
-say "ready: .venv/bin/tierledger"
+if ! is .venv/.project "$project_key"; then
+    is .venv/.packages "$packages_key" || install_packages
+    install_project
+    say "ready: .venv/bin/tierledger"
+fi
+if [ "$with_java" ]; then fetch_s3_server; fi

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time. (`actors.wall_clock.WallClock` is one.)"""
+    """Tells the time; `actors.wall_clock.WallClock` is one."""
 
     def now_ms(self) -> int:
         """Milliseconds since 1970; may step either way."""

@@ -18,4 +18,4 @@ class IndexType(Enum):
 
 ALL_INDEX_TYPES: Final = frozenset(IndexType)
 REQUIRED_INDEX_TYPES: Final = ALL_INDEX_TYPES - {IndexType.TRANSACTION}
-"""A segment without aborted transactions has no transaction index; the others are always there."""
+"""Without aborted transactions there is no transaction index; the others always are."""

@@ -15,7 +15,8 @@ from tierledger.events.errors import RemoteResourceNotFound
 from tierledger.tiering.index_type import ALL_INDEX_TYPES, IndexType
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Set as AbstractSet
+    from collections.abc import AsyncIterator
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
     from typing import Self
 
@@ -26,7 +27,7 @@ _log = structlog.get_logger("tierledger.tiering")
 
 @dataclass(frozen=True, slots=True)
 class LogSegmentData:
-    """What of a segment is copied: files of the local log, and the leader epochs up to its end."""
+    """What of a segment is copied: files of the local log, and its leader epochs."""
 
     log_segment: Path
     offset_index: Path

@@ -1,0 +1,277 @@
+"""What becomes of operations when the store or the way to it fails."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import pytest
+
+from tests.models.faulty_object_store import Fault, FaultyS3, Plan, Seen, nothing_happens
+from tests.models.s3_server import S3Server
+from tests.models.segment_copies import copied, whole_log
+from tests.models.tier_trace import TieredSegment, segments
+from tierledger.events.errors import (
+    CorruptRemoteData,
+    RemoteResourceNotFound,
+    StorageUnavailable,
+    StoreRefused,
+)
+from tierledger.tiering.index_type import IndexType
+from tierledger.tiering.ledger_layout import LedgerSettings, LedgerStorageManager
+from tierledger.tiering.object_store import StoreSettings
+from tierledger.tiering.request_counts import Operation, Request
+from tierledger.tiering.tier_url import open_tier
+
+T = TypeVar("T")
+
+SEGMENT = next(one for one in segments() if len(one.indexes) == 5)
+PARTS = LedgerSettings(part_bytes=5000)
+PATIENT = StoreSettings(
+    request_timeout_s=5, retries_max=6, backoff_initial_s=0.001, backoff_max_s=0.01
+)
+AT_ONCE = StoreSettings(
+    request_timeout_s=5, retries_max=0, backoff_initial_s=0.001, backoff_max_s=0.01
+)
+
+
+class Tier(NamedTuple):
+    """A tier behind a proxy, and a look at it from behind."""
+
+    proxy: FaultyS3
+    open: Callable[[StoreSettings], LedgerStorageManager]
+    objects: Callable[[], dict[str, int]]
+
+
+@pytest.fixture
+def tier(s3_server: S3Server) -> Iterator[Tier]:
+    url = s3_server.place()
+    with FaultyS3(s3_server.endpoint) as proxy:
+
+        def opened(settings: StoreSettings) -> LedgerStorageManager:
+            options = s3_server.options(proxy.endpoint)
+            storage = open_tier(url, options, ledger_settings=PARTS, store_settings=settings)
+            assert isinstance(storage, LedgerStorageManager)
+            return storage
+
+        yield Tier(proxy, opened, lambda: s3_server.objects(url))
+
+
+def each(fault: Fault, every: int = 1, method: str = "") -> Plan:
+    """`fault` for each so-many-th request, of a method."""
+    return lambda seen: fault if seen.number % every == 0 and method in seen.method else None
+
+
+@pytest.mark.parametrize("fault", [Fault.FAIL, Fault.THROTTLE, Fault.LOSE_ANSWER])
+async def test_a_failure_of_every_third_request_is_not_noticed(
+    fault: Fault, tier: Tier, tmp_path: Path
+) -> None:
+    tier.proxy.plan = each(fault, 3)
+    storage = tier.open(PATIENT)
+
+    finished = await copied(storage, tmp_path, SEGMENT)
+    assert await whole_log(storage, finished.metadata) == SEGMENT.log
+    assert await storage.fetch_all_indexes(finished.metadata) == SEGMENT.indexes
+    assert len(tier.objects()) == 4
+    await storage.delete_log_segment_data(finished.metadata)
+    assert tier.objects() == {}
+    assert len(tier.proxy.struck) > 3
+
+
+@pytest.mark.parametrize("fault", [Fault.FAIL, Fault.THROTTLE])
+async def test_a_store_that_fails_for_good_is_given_up_soon(
+    fault: Fault, tier: Tier, tmp_path: Path
+) -> None:
+    finished = await copied(tier.open(PATIENT), tmp_path, SEGMENT)
+    tier.proxy.plan = each(fault)
+    storage = tier.open(PATIENT)
+    before = len(tier.proxy.seen)
+
+    with pytest.raises(StorageUnavailable, match=r"/indexes: get failed") as caught:
+        await storage.fetch_all_indexes(finished.metadata)
+    assert "\n" not in str(caught.value)
+    assert len(tier.proxy.seen) - before == PATIENT.retries_max + 1
+    assert storage.counts.requests == storage.counts.failures
+    assert storage.counts.requests == {(Operation.FETCH_INDEXES, Request.GET): 1}
+
+
+@pytest.mark.parametrize("lost", range(4))
+async def test_a_store_that_says_done_and_kept_nothing_is_noticed(
+    lost: int, tier: Tier, tmp_path: Path
+) -> None:
+    puts: list[str] = []
+
+    def forget_one(seen: Seen) -> Fault | None:
+        if seen.method == "PUT" and seen.path not in puts:
+            puts.append(seen.path)
+            return Fault.FORGET if len(puts) == lost + 1 else None
+        return None
+
+    tier.proxy.plan = forget_one
+    storage = tier.open(AT_ONCE)
+
+    with pytest.raises(StorageUnavailable, match="the store lists nothing") as caught:
+        await copied(storage, tmp_path, SEGMENT)
+    assert puts[lost].rpartition("/")[2] in str(caught.value)
+    tier.proxy.plan = nothing_happens
+    again = tier.open(AT_ONCE)
+    finished = await copied(again, tmp_path, SEGMENT)
+    assert again.counts.requests[Operation.COPY, Request.PUT] == 1
+    assert await whole_log(again, finished.metadata) == SEGMENT.log
+
+
+async def test_a_store_that_hangs_is_not_waited_for(tier: Tier, tmp_path: Path) -> None:
+    finished = await copied(tier.open(PATIENT), tmp_path, SEGMENT)
+    tier.proxy.plan = each(Fault.HANG)
+    hasty = StoreSettings(request_timeout_s=0.2, retries_max=1, backoff_initial_s=0.001)
+
+    async with asyncio.timeout(20):
+        with pytest.raises(StorageUnavailable, match=r"log\.00000"):
+            await whole_log(tier.open(hasty), finished.metadata)
+
+
+async def test_a_reader_that_stops_waits_for_nothing_on_its_way(
+    tier: Tier, tmp_path: Path
+) -> None:
+    finished = await copied(tier.open(PATIENT), tmp_path, SEGMENT)
+    tier.proxy.plan = lambda seen: Fault.HANG if seen.path.endswith("log.00001") else None
+    stream = tier.open(StoreSettings(request_timeout_s=100)).fetch_log_segment(
+        finished.metadata, 0
+    )
+
+    async with asyncio.timeout(20):
+        assert await anext(stream) == SEGMENT.log[:5000]
+        await stream.aclose()  # type: ignore[attr-defined]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("settings", [PATIENT, AT_ONCE], ids=["patient", "at once"])
+async def test_an_answer_that_breaks_off_is_never_short_data(
+    settings: StoreSettings, tier: Tier, tmp_path: Path
+) -> None:
+    finished = await copied(tier.open(PATIENT), tmp_path, SEGMENT)
+    for number in range(3):
+        is_first = len(tier.proxy.seen) + 1 + number
+        tier.proxy.plan = lambda seen, at=is_first: (  # type: ignore[misc]
+            Fault.BREAK_OFF if seen.number == at else None
+        )
+        log = None
+        with suppress(StorageUnavailable):
+            log = await whole_log(tier.open(settings), finished.metadata)
+        assert log in {None, SEGMENT.log}
+
+
+async def test_a_flipped_bit_on_the_way_is_noticed(tier: Tier, tmp_path: Path) -> None:
+    finished = await copied(tier.open(PATIENT), tmp_path, SEGMENT)
+    storage = tier.open(PATIENT)
+    await storage.fetch_all_indexes(finished.metadata)
+    tier.proxy.plan = each(Fault.FLIP)
+
+    with pytest.raises(CorruptRemoteData, match="indexes: expected"):
+        await storage.fetch_all_indexes(finished.metadata)
+    with pytest.raises(CorruptRemoteData, match=r"log\.00000: expected crc32c"):
+        await whole_log(storage, finished.metadata)
+    with pytest.raises(CorruptRemoteData, match="crc32c"):
+        await storage.fetch_index(finished.metadata, IndexType.TRANSACTION)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_whatever_fails_repeats_come_to_the_same_end(
+    seed: int, tier: Tier, tmp_path: Path
+) -> None:
+    chance = random.Random(seed)
+    faults = [one for one in Fault if one is not Fault.HANG]
+
+    def sometimes(seen: Seen) -> Fault | None:
+        # What a list leaves out, nobody can notice; nor a deletion that was not done.
+        kinds = [one for one in faults if one is not Fault.FORGET or seen.method == "PUT"]
+        return chance.choice(kinds) if chance.random() < 0.3 else None
+
+    tier.proxy.plan = sometimes
+    storage = tier.open(AT_ONCE)
+    finished = await until_done(lambda: copied(storage, tmp_path, SEGMENT))
+    objects = tier.objects()
+    tier.proxy.plan = nothing_happens
+    assert await copied(tier.open(AT_ONCE), tmp_path, SEGMENT) == finished
+    assert tier.objects() == objects
+    tier.proxy.plan = sometimes
+
+    found = await until_done(lambda: storage.fetch_all_indexes(finished.metadata))
+    assert found == SEGMENT.indexes
+    assert await until_done(lambda: whole_log(storage, finished.metadata)) == SEGMENT.log
+    await until_done(lambda: storage.delete_log_segment_data(finished.metadata))
+    assert tier.objects() == {}
+
+
+async def until_done(ask: Callable[[], Awaitable[T]]) -> T:
+    for _ in range(100):
+        try:
+            return await ask()
+        except (StorageUnavailable, CorruptRemoteData):
+            continue
+    raise AssertionError("never done")
+
+
+async def test_a_server_that_is_killed_loses_nothing(tmp_path: Path) -> None:
+    with S3Server() as server:
+        storage = open_tier(server.place(), server.options(), store_settings=AT_ONCE)
+        finished = await copied(storage, tmp_path, SEGMENT)
+        server.kill()
+
+        for ask in readings(storage, finished):
+            with pytest.raises(StorageUnavailable):
+                await ask
+        with pytest.raises(StorageUnavailable):
+            await storage.delete_log_segment_data(finished.metadata)
+        server.start()
+        log, indexes = [await ask for ask in readings(storage, finished)]
+        assert (log, indexes) == (SEGMENT.log, SEGMENT.indexes)
+
+
+def readings(
+    storage: LedgerStorageManager | object, finished: TieredSegment
+) -> list[Awaitable[object]]:
+    assert isinstance(storage, LedgerStorageManager)
+    return [
+        whole_log(storage, finished.metadata),
+        storage.fetch_all_indexes(finished.metadata),
+    ]
+
+
+async def test_a_bucket_that_is_not_there_is_not_an_empty_one(
+    s3_server: S3Server, tmp_path: Path
+) -> None:
+    storage = open_tier("s3://nowhere/x", s3_server.options(), store_settings=AT_ONCE)
+
+    for ask in (
+        copied(storage, tmp_path, SEGMENT),
+        *readings(storage, SEGMENT),
+        storage.delete_log_segment_data(SEGMENT.metadata),
+    ):
+        with pytest.raises(StoreRefused, match="s3://nowhere: there is no such bucket"):
+            await ask
+
+
+async def test_a_wrong_secret_is_refused_and_not_told(
+    s3_server: S3Server, tmp_path: Path
+) -> None:
+    options = {**s3_server.options(), "secret_access_key": "hush-hush"}
+    storage = open_tier(s3_server.place(), options, store_settings=AT_ONCE)
+
+    for ask in (copied(storage, tmp_path, SEGMENT), *readings(storage, SEGMENT)):
+        with pytest.raises(StoreRefused, match="SignatureDoesNotMatch") as caught:
+            await ask
+        assert "hush" not in str(caught.value)
+
+
+async def test_what_is_not_there_is_no_failure_of_the_store(s3_server: S3Server) -> None:
+    storage = open_tier(s3_server.place(), s3_server.options())
+    assert isinstance(storage, LedgerStorageManager)
+
+    with pytest.raises(RemoteResourceNotFound, match="is not there"):
+        await storage.fetch_all_indexes(SEGMENT.metadata)
+    await storage.delete_log_segment_data(SEGMENT.metadata)
+    assert storage.counts.failures == {}
+    assert storage.counts.of(Operation.DELETE) == 1

@@ -1,0 +1,121 @@
+"""What a tier's URL names, and what is said of one that names nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.models.s3_server import S3Server
+from tests.models.segment_copies import copied, whole_log
+from tests.models.tier_trace import segments
+from tierledger.events.errors import InvalidArgument, StoreRefused
+from tierledger.tiering.kafka_layout import KafkaLayoutStorageManager
+from tierledger.tiering.ledger_layout import LedgerStorageManager
+from tierledger.tiering.manifest_layout import ManifestStorageManager
+from tierledger.tiering.tier_url import Layout, TierUrl, open_tier, parse
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("memory:", TierUrl(Layout.LEDGER, "memory", "", "")),
+        ("memory:///", TierUrl(Layout.LEDGER, "memory", "", "")),
+        ("dir:/a/b", TierUrl(Layout.LEDGER, "dir", "/a/b", "")),
+        ("file:/a/b", TierUrl(Layout.LEDGER, "dir", "/a/b", "")),
+        ("file:///a/b%20c", TierUrl(Layout.LEDGER, "dir", "/a/b c", "")),
+        ("s3://bucket", TierUrl(Layout.LEDGER, "s3", "s3://bucket", "")),
+        ("s3://bucket/x/y/", TierUrl(Layout.LEDGER, "s3", "s3://bucket", "x/y/")),
+        ("ledger:s3://bucket/x", TierUrl(Layout.LEDGER, "s3", "s3://bucket", "x")),
+        ("gs://bucket/x", TierUrl(Layout.LEDGER, "gs", "gs://bucket", "x")),
+        ("az://c/x", TierUrl(Layout.LEDGER, "az", "az://c/x", "")),
+        ("manifest:s3://b/p-", TierUrl(Layout.MANIFEST, "s3", "s3://b", "p-")),
+        ("manifest:dir:/a", TierUrl(Layout.MANIFEST, "dir", "/a", "")),
+        ("local-tiered:/a", TierUrl(Layout.LOCAL_TIERED, "dir", "/a", "")),
+        ("local-tiered:file:///a", TierUrl(Layout.LOCAL_TIERED, "dir", "/a", "")),
+    ],
+)
+def test_a_url_is_taken_apart(url: str, expected: TierUrl) -> None:
+    assert parse(url) == expected
+
+
+def test_a_directory_may_be_relative_to_where_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+
+    assert parse("dir:a/b").root == "/a/b"
+    assert parse("local-tiered:a").root == "/a"
+
+
+NO_TIERS = [
+    "",
+    "s3:",
+    "s3://",
+    "s3:///x",
+    "dir:",
+    "file://",
+    "memory:x",
+    "local-tiered:",
+    "manifest:",
+    "nothing",
+    "/a/path",
+    "s3:bucket",
+]
+
+
+@pytest.mark.parametrize("url", NO_TIERS)
+def test_what_names_no_tier_is_refused(url: str) -> None:
+    with pytest.raises(InvalidArgument, match="expected a tier as dir:DIR"):
+        open_tier(url)
+
+
+@pytest.mark.parametrize("url", ["ftp://user:hush@host/x", "s3:user:hush@host", "x:y?key=hush"])
+def test_a_refusal_shows_no_secret(url: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        open_tier(url, {"secret_access_key": "hush"})
+    assert "hush" not in str(caught.value)
+
+
+def test_an_unknown_option_is_refused_and_its_value_not_shown() -> None:
+    with pytest.raises(InvalidArgument, match=r"s3://bucket: .*bogus") as caught:
+        open_tier("s3://bucket/x", {"bogus": "hush"})
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["dir:", "manifest:dir:", "local-tiered:"])
+def test_a_directory_that_is_not_there_is_not_made(url: str, tmp_path: Path) -> None:
+    with pytest.raises(StoreRefused, match="there is no such directory"):
+        open_tier(f"{url}{tmp_path}/misspelt")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("dir:", LedgerStorageManager),
+        ("manifest:dir:", ManifestStorageManager),
+        ("local-tiered:", KafkaLayoutStorageManager),
+    ],
+)
+def test_each_layout_has_its_manager(url: str, kind: type, tmp_path: Path) -> None:
+    assert type(open_tier(f"{url}{tmp_path}")) is kind
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("gs://bucket/x", {}),
+        ("az://container/x", {"account_name": "a", "account_key": "YQ=="}),
+        ("http://127.0.0.1:1/x", {"allow_http": "true"}),
+    ],
+)
+def test_other_stores_are_passed_through(url: str, options: dict[str, str]) -> None:
+    assert isinstance(open_tier(url, options), LedgerStorageManager)
+
+
+async def test_a_store_reads_its_own_environment(
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in s3_server.options().items():
+        monkeypatch.setenv(f"AWS_{name.upper()}", value)
+    storage = open_tier(s3_server.place())
+
+    finished = await copied(storage, tmp_path, segments()[0])
+    assert await whole_log(storage, finished.metadata) == segments()[0].log

@@ -1,0 +1,66 @@
+"""The tree that Kafka's LocalTieredStorage leaves in a directory, for reading.
+
+    <topic>-<partition>-<topic id>/<start offset>-<segment id>.log
+                                                              .index, .timeindex, ...
+
+Nothing in it has a checksum beyond those of the log's own batches.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from tierledger.tiering.object_names import segment_name, topic_name
+from tierledger.tiering.object_stream import checked_range, pieces, read_ahead
+from tierledger.tiering.read_only_storage import ReadOnlyStorageManager
+from tierledger.tiering.request_counts import Operation
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tierledger.events.metadata import RemoteLogSegmentMetadata
+    from tierledger.tiering.index_type import IndexType
+    from tierledger.tiering.object_store import ObjectStore
+
+LOG_SUFFIX = "log"
+
+
+class KafkaLayoutStorageManager(ReadOnlyStorageManager):
+    """Segments as LocalTieredStorage keeps them, one request for each file."""
+
+    layout = "a tier of Kafka's LocalTieredStorage"
+
+    def __init__(self, store: ObjectStore) -> None:
+        """Read from the top of `store`, which holds the partitions' folders."""
+        self._store = store
+
+    @override
+    async def fetch_log_segment(
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        start_position: int,
+        end_position: int | None = None,
+    ) -> AsyncIterator[bytes]:
+        start, end = checked_range(metadata, start_position, end_position)
+        name = _name(metadata, LOG_SUFFIX)
+        reading = read_ahead(self._store, pieces(name, start, end))
+        try:
+            async for _, data in reading:
+                yield data
+        finally:
+            await reading.aclose()
+
+    @override
+    async def fetch_index(
+        self, metadata: RemoteLogSegmentMetadata, index_type: IndexType
+    ) -> bytes:
+        name = _name(metadata, index_type.value)
+        return await self._store.get(Operation.FETCH_INDEXES, name)
+
+
+def _name(metadata: RemoteLogSegmentMetadata, suffix: str) -> str:
+    partition = metadata.topic_id_partition
+    folder = f"{topic_name(metadata)}-{partition.partition}-{partition.topic_id}"
+    return f"{folder}/{segment_name(metadata)}.{suffix}"
