@@ -1,0 +1,79 @@
+"""A remote storage that only serves indexes, counts requests, and fails where it is told to."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from collections.abc import Set as AbstractSet
+
+from typing_extensions import override
+
+from tests.models.tier_trace import TieredSegment
+from tierledger.events.errors import RemoteResourceNotFound, RemoteStorageError
+from tierledger.events.identifiers import Uuid
+from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
+from tierledger.tiering.index_type import IndexType
+from tierledger.tiering.remote_storage_manager import LogSegmentData, RemoteStorageManager
+
+
+class IndexStorage(RemoteStorageManager):
+    """The indexes of some segments. Each `fetch_indexes` is one request."""
+
+    def __init__(self, *segments: TieredSegment) -> None:
+        self.indexes = {
+            one.metadata.remote_log_segment_id.id: dict(one.indexes) for one in segments
+        }
+        self.requests: list[tuple[Uuid, frozenset[IndexType]]] = []
+        self.gates: dict[Uuid, asyncio.Event] = {}
+        """A request for that segment waits for its event."""
+        self.errors: list[RemoteStorageError] = []
+        """The next requests fail with these."""
+        self.damaged: list[dict[IndexType, bytes]] = []
+        """The next requests get these instead of what is stored."""
+
+    def requested(self, segment: TieredSegment) -> int:
+        """How often the segment's indexes were asked for."""
+        return [one for one, _ in self.requests].count(
+            segment.metadata.remote_log_segment_id.id
+        )
+
+    @override
+    async def fetch_indexes(
+        self, metadata: RemoteLogSegmentMetadata, index_types: AbstractSet[IndexType]
+    ) -> dict[IndexType, bytes]:
+        segment_id = metadata.remote_log_segment_id.id
+        self.requests.append((segment_id, frozenset(index_types)))
+        if segment_id in self.gates:
+            await self.gates[segment_id].wait()
+        if self.errors:
+            raise self.errors.pop(0)
+        found = dict(self.indexes.get(segment_id, {}))
+        if self.damaged:
+            found.update(self.damaged.pop(0))
+        return {kind: data for kind, data in found.items() if kind in index_types}
+
+    @override
+    async def fetch_index(
+        self, metadata: RemoteLogSegmentMetadata, index_type: IndexType
+    ) -> bytes:
+        found = await self.fetch_indexes(metadata, {index_type})
+        if index_type not in found:
+            raise RemoteResourceNotFound(f"no {index_type.name} index")
+        return found[index_type]
+
+    @override
+    def fetch_log_segment(
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        start_position: int,
+        end_position: int | None = None,
+    ) -> AsyncIterator[bytes]:
+        raise RemoteResourceNotFound("there are indexes only")
+
+    @override
+    async def copy_log_segment_data(
+        self, metadata: RemoteLogSegmentMetadata, log_segment_data: LogSegmentData
+    ) -> CustomMetadata | None:
+        raise RemoteResourceNotFound("there are indexes only")
+
+    @override
+    async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        self.indexes.pop(metadata.remote_log_segment_id.id, None)
