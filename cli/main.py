@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from tierledger.cli import (
+    cat_command,
     check_command,
     export_command,
     forget_command,
@@ -60,6 +61,7 @@ for commands in (
     segments_command,
     lookup_command,
     log_command,
+    cat_command,
     verify_command,
     export_command,
     forget_command,

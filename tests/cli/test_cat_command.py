@@ -1,0 +1,254 @@
+"""`cat`, run as a user runs it, on a tier that a stock broker wrote."""
+
+import asyncio
+import gzip
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.models import tier_trace
+from tests.models.command_line import write
+from tests.models.stored_partitions import import_trace
+from tierledger.cli.main import app
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.storage.memory import MemoryBackend
+from tierledger.storage.sqlite import SqliteBackend
+from tierledger.tiering.index_cache import RemoteIndexCache
+from tierledger.tiering.record_batches import BatchSplitter
+from tierledger.tiering.tier_url import open_tier
+
+TIER = f"local-tiered:{tier_trace.TREE}"
+TRANSACTIONS = "payments-tx"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("store") / "store.sqlite"
+
+    async def imported(backend: SqliteBackend) -> None:
+        await import_trace(backend, tier_trace.TRACE)
+
+    write(path, imported)
+    return path
+
+
+@pytest.fixture
+def arguments(store: Path, tmp_path: Path) -> list[str]:
+    return ["--store", f"sqlite:{store}", "--tier", TIER, "--cache", str(tmp_path / "cache")]
+
+
+def cat(arguments: list[str], topic: str, partition: int, *more: object) -> Result:
+    given = [str(one) for one in more]
+    return CliRunner().invoke(app, ["cat", topic, str(partition), *arguments, *given])
+
+
+def consumed(tip: TopicIdPartition, isolation: str) -> list[str]:
+    """The recording's own lines of what is in the tier."""
+    end = tier_trace.ends()[tip.topic, tip.partition]["latest_tiered_offset"]
+    return [
+        line
+        for record, line in recorded(isolation)
+        if (record["topic"], record["partition"]) == (tip.topic, tip.partition)
+        and record["offset"] <= end
+    ]
+
+
+@cache
+def recorded(isolation: str) -> list[tuple[dict[str, Any], str]]:
+    with gzip.open(tier_trace.TRACE / f"consumed-{isolation}.jsonl.gz", "rt") as lines:
+        return [(json.loads(line), line) for line in lines]
+
+
+def printed_offsets(result: Result) -> list[int]:
+    assert result.exit_code == 0, result.output
+    return [json.loads(line)["offset"] for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize(
+    "tip", tier_trace.topics(), ids=lambda one: f"{one.topic}-{one.partition}"
+)
+def test_it_prints_the_recordings_lines(
+    tip: TopicIdPartition, isolation: str, arguments: list[str]
+) -> None:
+    result = cat(arguments, tip.topic, tip.partition, "--isolation", isolation)
+
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines(keepends=True) == consumed(tip, isolation)
+    assert result.stderr == ""
+
+
+def test_raw_is_the_log_byte_for_byte(arguments: list[str]) -> None:
+    result = cat(arguments, TRANSACTIONS, 0, "--format", "raw")
+
+    logs = [one.log for one in tier_trace.segments_of(TRANSACTIONS, 0)]
+    assert result.stdout_bytes == b"".join(logs)
+
+
+def test_raw_and_committed_needs_no_knowledge_of_transactions(arguments: list[str]) -> None:
+    tip = next(one for one in tier_trace.topics() if one.topic == TRANSACTIONS)
+    result = cat(arguments, TRANSACTIONS, 0, "--format", "raw", "--isolation", "read_committed")
+
+    batches = list(BatchSplitter("raw", 0, 0).feed(result.stdout_bytes))
+    offsets = [json.loads(line)["offset"] for line in consumed(tip, "read_committed")]
+    assert [one.base_offset for one in batches if one.base_offset not in offsets] == []
+    assert sum(one.record_count for one in batches) == len(offsets)
+    assert not any(one.is_control for one in batches)
+
+
+def test_a_part_is_from_an_offset_to_before_another(arguments: list[str]) -> None:
+    part = cat(arguments, "codec-zstd", 1, "--from-offset", 90, "--to-offset", 101)
+    few = cat(arguments, "codec-zstd", 1, "--from-offset", 90, "--max-records", 3)
+    none = cat(arguments, "codec-zstd", 1, "--max-records", 0)
+
+    assert printed_offsets(part) == list(range(90, 101))
+    assert printed_offsets(few) == [90, 91, 92]
+    assert printed_offsets(none) == []
+
+
+def test_it_begins_at_a_time(arguments: list[str]) -> None:
+    tip = next(one for one in tier_trace.topics() if one.topic == "codec-lz4")
+    times = [json.loads(line)["timestamp_ms"] for line in consumed(tip, "read_uncommitted")]
+    latest = max(times)
+
+    found = cat(arguments, "codec-lz4", 0, "--from-timestamp", latest)
+    behind = cat(arguments, "codec-lz4", 0, "--from-timestamp", latest + 1)
+
+    assert printed_offsets(found) == list(range(times.index(latest), len(times)))
+    assert printed_offsets(behind) == []
+
+
+def test_it_says_why_it_stopped_before_the_end(tmp_path: Path) -> None:
+    """A tier that ends within a transaction: the metadata of its later segments is missing."""
+    path = tmp_path / "early.sqlite"
+    first = tier_trace.segments_of(TRANSACTIONS, 0)[0].metadata
+
+    async def early(backend: SqliteBackend) -> None:
+        whole = MemoryBackend()
+        for partition in await import_trace(whole, tier_trace.TRACE, checkpoint_at=2):
+            if partition.tip == first.topic_id_partition:
+                log = await whole.get_like(partition.keys.log(partition.tip))
+                # The session, and the one batch with both records of the first segment.
+                for key, value in log[:2]:
+                    await backend.create(key, value)
+
+    write(path, early)
+    arguments = [
+        "--store",
+        f"sqlite:{path}",
+        "--tier",
+        TIER,
+        "--cache",
+        str(tmp_path / "cache"),
+    ]
+
+    committed = cat(arguments, TRANSACTIONS, 0, "--isolation", "read_committed")
+    everything = cat(arguments, TRANSACTIONS, 0)
+
+    assert "the transaction that begins there has not ended in the tier" in committed.stderr
+    assert set(printed_offsets(committed)) < set(printed_offsets(everything))
+    assert everything.stderr == ""
+
+
+def test_what_lies_before_damage_is_printed(arguments: list[str], tmp_path: Path) -> None:
+    tree = tmp_path / "tier"
+    shutil.copytree(tier_trace.TREE, tree)
+    second = tier_trace.segments_of("codec-none", 0)[1].metadata
+    (log,) = tree.glob(f"codec-none-0-*/*-{second.remote_log_segment_id.id}.log")
+    data = bytearray(log.read_bytes())
+    data[100] ^= 1
+    log.write_bytes(data)
+
+    result = cat([*arguments, "--tier", f"local-tiered:{tree}"], "codec-none", 0)
+
+    assert result.exit_code == 2
+    offsets = [json.loads(line)["offset"] for line in result.stdout.splitlines()]
+    assert offsets == list(range(second.start_offset))
+    assert result.stderr.startswith("error: CorruptRemoteData: log of ")
+    assert str(second.remote_log_segment_id) in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--from-offset", "234"], "offset 234 is not in the tier, which holds 0 to 232"),
+        (["--from-offset", "1", "--from-timestamp", "1"], "got both"),
+        (["--isolation", "serializable"], "read_uncommitted or read_committed"),
+        (["--format", "csv"], "json or raw"),
+        (["--format", "raw", "--max-records", "1"], "--max-records"),
+        (["--tier", "nowhere"], "expected a tier as"),
+        (["--cluster", "other"], "no cluster 'other'"),
+    ],
+)
+def test_a_wrong_question_is_one_line(
+    more: list[str], message: str, arguments: list[str]
+) -> None:
+    result = cat(arguments, "codec-none", 0, *more)
+
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_an_unknown_partition_and_a_missing_tier_are_errors(arguments: list[str]) -> None:
+    assert "no partition 9" in cat(arguments, "codec-none", 9).stderr
+    assert CliRunner().invoke(app, ["cat", "codec-none", "0"]).exit_code == 2
+
+
+def test_indexes_are_kept_for_the_next_time(arguments: list[str], tmp_path: Path) -> None:
+    cat(arguments, "codec-none", 0, "--from-offset", 30)
+
+    assert list((tmp_path / "cache").iterdir())
+
+
+@pytest.fixture
+def used_cache(tmp_path: Path) -> Iterator[Path]:
+    """A cache directory that somebody else holds."""
+    directory = tmp_path / "cache"
+    with asyncio.Runner() as runner:
+        storage = open_tier(TIER)
+        held = RemoteIndexCache(directory, storage)
+        runner.run(held.open())
+        yield directory
+        runner.run(held.close())
+        runner.run(storage.close())
+
+
+def test_while_somebody_else_uses_the_cache_it_does_without(
+    arguments: list[str], used_cache: Path
+) -> None:
+    result = cat(arguments, "codec-none", 0, "--from-offset", 30)
+
+    assert printed_offsets(result) == list(range(30, 233))
+    assert "not from the cache" in result.stderr
+    assert str(used_cache) in result.stderr
+
+
+def test_who_reads_no_further_ends_it_quietly(arguments: list[str]) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "tierledger.cli.main",
+        "cat",
+        "codec-none",
+        "0",
+        *arguments,
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(10) == b'{"topic":"'
+        process.stdout.close()
+        process.stdout = None
+        told = process.stderr.read()
+
+    assert told == b""

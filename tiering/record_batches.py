@@ -1,0 +1,181 @@
+"""Record batches of a log file: where each begins, what its header says, its checksum.
+
+Only the message format that Kafka has written since 0.11 is read (magic 2). A batch is kept as
+the bytes that the log holds, so that what is passed on is what was stored.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import google_crc32c
+
+from tierledger.events.errors import CorruptRemoteData, RejectedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAGIC: Final = 2
+NO_LEADER_EPOCH: Final = -1
+"""What a batch says that no leader stamped."""
+
+_HEADER: Final = Struct(">qiibIhiqqqhii")
+_OFFSET_AND_LENGTH: Final = Struct(">qi")
+_MAGIC_AT: Final = 16
+_CHECKED_FROM: Final = 21
+"""The checksum covers all from the attributes on: not offset, length and leader epoch."""
+
+_COMPRESSION: Final = 0x07
+_LOG_APPEND_TIME: Final = 0x08
+_TRANSACTIONAL: Final = 0x10
+_CONTROL: Final = 0x20
+
+
+class RecordBatch(NamedTuple):
+    """One batch, with what its header says."""
+
+    data: bytes
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    attributes: int
+    max_timestamp_ms: int
+    producer_id: int
+    record_count: int
+    """Compaction leaves fewer than there are offsets."""
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it holds the marker that ends a transaction, and no data."""
+        return bool(self.attributes & _CONTROL)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & _TRANSACTIONAL)
+
+    @property
+    def has_log_append_time(self) -> bool:
+        """Whether all its records have the time at which the broker appended them."""
+        return bool(self.attributes & _LOG_APPEND_TIME)
+
+    @property
+    def compression(self) -> int:
+        """The number of the codec."""
+        return self.attributes & _COMPRESSION
+
+
+class BatchSplitter:
+    """Cuts pieces of a log file into its batches, wherever the pieces end."""
+
+    def __init__(self, segment: str, position: int, size_in_bytes: int) -> None:
+        """Begin at `position`, where a batch begins.
+
+        Args:
+            segment: What to call the segment in an error.
+            position: Of the first piece in the file.
+            size_in_bytes: Of the whole file; not positive if it is not known.
+        """
+        self.position = position
+        """Where the next batch begins."""
+        self._segment = segment
+        self._size = size_in_bytes
+        self._rest: list[bytes] = []
+        self._rest_bytes = 0
+        self._wanted: int | None = None
+        """Bytes of the batch that `_rest` begins, once that is known."""
+
+    def feed(self, piece: bytes) -> Iterator[RecordBatch]:
+        """The batches that `piece` completes. Take all of them before the next piece.
+
+        Raises:
+            CorruptRemoteData: What stands there is no batch, or its checksum does not fit.
+            RejectedError: It is a batch of an older format.
+        """
+        at = 0
+        if self._rest:
+            begun = self._begun(piece)
+            if begun is None:
+                return
+            data, at = begun
+            yield self._parsed(data)
+        end = len(piece)
+        while (length := self._length_at(piece, at)) is not None and at + length <= end:
+            data = piece[at : at + length]
+            at += length
+            yield self._parsed(data)
+        if at < end:
+            self._keep(piece[at:])
+
+    def finish(self) -> None:
+        """Say that there are no more pieces.
+
+        Raises:
+            CorruptRemoteData: The file should go on.
+        """
+        end = self.position + self._rest_bytes
+        if self._rest or 0 < self._size != end:
+            size = f"{self._size}" if self._size > 0 else "more"
+            raise CorruptRemoteData(
+                f"log of {self._segment}: expected {size} bytes, it ends after {end}"
+            )
+
+    def _begun(self, piece: bytes) -> tuple[bytes, int] | None:
+        """The batch that earlier pieces began, and where `piece` goes on; none if it does."""
+        if self._wanted is None:
+            head = b"".join((*self._rest, piece[: _OFFSET_AND_LENGTH.size]))
+            self._wanted = self._length_at(head, 0)
+        if self._wanted is None or self._wanted > self._rest_bytes + len(piece):
+            self._keep(piece)
+            return None
+        used = self._wanted - self._rest_bytes
+        data = b"".join((*self._rest, piece[:used]))
+        self._rest, self._rest_bytes, self._wanted = [], 0, None
+        return data, used
+
+    def _keep(self, piece: bytes) -> None:
+        self._rest.append(piece)
+        self._rest_bytes += len(piece)
+
+    def _length_at(self, data: bytes, at: int) -> int | None:
+        """Bytes of the batch at `at`; none if `data` ends before it says so."""
+        if len(data) - at < _OFFSET_AND_LENGTH.size:
+            return None
+        _, following = _OFFSET_AND_LENGTH.unpack_from(data, at)
+        length: int = _OFFSET_AND_LENGTH.size + following
+        # A length that was damaged must not make us gather half a segment in memory first.
+        if length < _CHECKED_FROM or 0 < self._size < self.position + length:
+            limit = f"{self._size - self.position}" if self._size > 0 else "more"
+            raise self._corrupt(
+                f"a batch of {_CHECKED_FROM} to {limit} bytes", f"one of {length} bytes"
+            )
+        return length
+
+    def _parsed(self, data: bytes) -> RecordBatch:
+        magic = data[_MAGIC_AT]
+        if magic != MAGIC:
+            if magic < MAGIC:
+                raise RejectedError(
+                    f"log of {self._segment} at {self.position}: messages of format {magic} "
+                    f"are not read, expected format {MAGIC} (Kafka 0.11 and later)"
+                )
+            raise self._corrupt(f"message format {MAGIC}", str(magic))
+        if len(data) < _HEADER.size:
+            raise self._corrupt(f"a header of {_HEADER.size} bytes", f"{len(data)}")
+        base, _, epoch, _, crc, attributes, last_delta, _, latest, producer, _, _, count = (
+            _HEADER.unpack_from(data)
+        )
+        actual = google_crc32c.value(data[_CHECKED_FROM:])
+        if actual != crc:
+            raise self._corrupt(f"checksum {crc:#010x} at offset {base}", f"{actual:#010x}")
+        if base < 0 or last_delta < 0 or count < 0:
+            raise self._corrupt("offsets of 0 or more", f"{base} and {last_delta} on")
+        self.position += len(data)
+        return RecordBatch(
+            data, base, base + last_delta, epoch, attributes, latest, producer, count
+        )
+
+    def _corrupt(self, expected: str, got: str) -> CorruptRemoteData:
+        return CorruptRemoteData(
+            f"log of {self._segment} at {self.position}: expected {expected}, got {got}"
+        )
