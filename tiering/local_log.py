@@ -56,8 +56,10 @@ class LocalLog(Protocol):
 
     @property
     def leader_epochs(self) -> Mapping[int, int]:
-        """Each leader epoch and the offset at which it starts, ascending: Kafka's
-        leader-epoch-checkpoint. Epochs without records may be in it."""
+        """Each leader epoch and the offset at which it starts, ascending.
+
+        As in Kafka's leader-epoch-checkpoint; epochs without records may be in it.
+        """
         ...
 
     @property

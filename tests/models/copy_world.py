@@ -1,0 +1,120 @@
+"""A leader's copy task between a log of small files, a ledger and a storage in memory."""
+
+from collections.abc import Mapping, Sequence
+from itertools import count, pairwise
+from pathlib import Path
+
+from tests.models.memory_metadata import MemoryLedger
+from tests.models.memory_storage import MemoryStorage
+from tests.models.planned_faults import PlannedFaults
+from tests.models.retention_world import FINISHED, NOW_MS, TIP, FixedClock, MemoryLog
+from tierledger.events.decide import Limits
+from tierledger.events.identifiers import Uuid
+from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.tiering.copy_quota import CopyQuota
+from tierledger.tiering.copy_task import CopyResult, CopySettings, CopyTask
+from tierledger.tiering.counted_deletions import CountedDeletions
+from tierledger.tiering.local_log import LocalSegment
+from tierledger.tiering.tier_metrics import TierMetric, TierMetrics
+
+SEGMENT_BYTES = 10
+
+
+def lay_out(folder: Path, bases: Sequence[int], end: int) -> list[LocalSegment]:
+    """Files of segments that begin at `bases`, the last active; their content is no record."""
+    folder.mkdir(parents=True, exist_ok=True)
+    segments = []
+    for base, following in pairwise((*bases, end)):
+        log_file = folder / f"{base:020}.log"
+        log_file.write_bytes(b"%010d" % base)
+        for suffix in (".index", ".timeindex"):
+            log_file.with_suffix(suffix).write_bytes(suffix.encode())
+        (folder / f"{following:020}.snapshot").write_bytes(b"snapshot")
+        segments.append(LocalSegment(base, following, SEGMENT_BYTES, NOW_MS, log_file))
+    return segments
+
+
+class CopyWorld:
+    """A partition that broker 1 leads. Its log: `bases` are where segments begin."""
+
+    def __init__(
+        self,
+        folder: Path,
+        bases: Sequence[int] = (0, 150, 250),
+        *,
+        epochs: Mapping[int, int] | None = None,
+        stable: int = 300,
+        end: int = 300,
+        limits: Limits | None = None,
+    ) -> None:
+        self.folder = folder
+        self.faults = PlannedFaults()
+        self.ledger = MemoryLedger(limits)
+        self.store = self.ledger.store(TIP, faults=self.faults)
+        self.storage = MemoryStorage(self.faults)
+        self.log = MemoryLog(epochs or {0: 0, 1: 100, 2: 200}, end)
+        self.log.last_stable_offset = stable
+        self.log.local = lay_out(folder / "disk-1", bases, end)
+        self.clock = FixedClock()
+        self.metrics = TierMetrics()
+        self._ids = count(1)
+
+    def new_id(self) -> Uuid:
+        return Uuid(next(self._ids).to_bytes(16, "big"))
+
+    def task(
+        self,
+        settings: CopySettings | None = None,
+        *,
+        broker_id: int = 1,
+        quota: CopyQuota | None = None,
+    ) -> CopyTask:
+        """A new task of that broker, which leads from now on."""
+        if broker_id != self.store.broker_id:
+            self.store = self.ledger.store(TIP, broker_id=broker_id, faults=self.faults)
+        deletions = CountedDeletions(
+            self.store, self.storage, self.clock, broker_id, self.metrics
+        )
+        return CopyTask(self.log, self.storage, deletions, self.new_id, settings, quota)
+
+    def restart(self, broker_id: int = 1) -> CopyTask:
+        """The task of a new process, after whatever became of the one before."""
+        self.faults.restart()
+        self.log.highest_offset_in_remote_storage = -1
+        self.store = self.ledger.store(TIP, broker_id=broker_id, faults=self.faults)
+        return self.task(broker_id=broker_id)
+
+    def counted(self, metric: TierMetric) -> int:
+        return self.metrics.value(metric, TIP)
+
+    def segments(self) -> list[RemoteLogSegmentMetadata]:
+        return self.ledger.segments(TIP)
+
+    def finished(self) -> list[tuple[int, int]]:
+        """Start and end offset of every finished segment."""
+        found = self.segments()
+        return [(one.start_offset, one.end_offset) for one in found if one.state == FINISHED]
+
+    def check_readable(self) -> None:
+        """What is finished has its data, and nothing counts as remote that is not finished."""
+        finished = [one for one in self.segments() if one.state == FINISHED]
+        for one in finished:
+            assert one.remote_log_segment_id.id in self.storage.logs
+            assert one.remote_log_segment_id.id in self.storage.indexes
+        highest = self.log.highest_offset_in_remote_storage
+        assert highest <= max((one.end_offset for one in finished), default=-1)
+
+    def check_agreement(self) -> None:
+        """Metadata and storage know the same segments, all finished."""
+        assert self.storage.ids == {one.remote_log_segment_id.id for one in self.segments()}
+        assert {one.state for one in self.segments()} <= {FINISHED}
+
+
+async def until_done(world: CopyWorld, task: CopyTask) -> None:
+    """Run until nothing is left to do; a stopped task would be an endless loop."""
+    while True:
+        assert not task.is_stopped
+        result = await task.run_once()
+        world.check_readable()
+        if result == CopyResult():
+            return
