@@ -1,0 +1,208 @@
+"""One partition of a tier in memory, for what deletes from it: metadata, data, log, metrics."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.models.memory_metadata import MemoryLedger
+from tests.models.memory_storage import MemoryStorage
+from tests.models.planned_faults import PlannedFaults
+from tierledger.events.errors import InvalidArgument
+from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
+from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.metadata import (
+    CustomMetadata,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+)
+from tierledger.tiering.counted_deletions import CountedDeletions
+from tierledger.tiering.expiration_task import ExpirationTask, Retention, RetentionResult
+from tierledger.tiering.local_log import LocalSegment
+from tierledger.tiering.partition_remover import PartitionRemover
+from tierledger.tiering.retention_plan import Reason
+from tierledger.tiering.tier_metrics import TierMetrics
+
+TIP = TopicIdPartition(Uuid(bytes(range(16))), 3, "orders")
+STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+SIZE = 1024
+NOW_MS = 1_750_000_000_000
+HOUR_MS = 3_600_000
+LINEAGE = {0: 0, 1: 20, 3: 50, 4: 100}
+"""Leader epochs of a log whose first hundred records have three of them."""
+
+
+class FixedClock:
+    """Stands still until it is moved."""
+
+    def __init__(self, now_ms: int = NOW_MS) -> None:
+        self.time_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+
+class MemoryLog:
+    """A local log of numbers only; raising its start drops epochs, as Kafka's cache does."""
+
+    def __init__(
+        self, epochs: Mapping[int, int], end: int, faults: PlannedFaults | None = None
+    ) -> None:
+        self.topic_id_partition = TIP
+        self.log_start_offset = 0
+        self.last_stable_offset = end
+        self.log_end_offset = end
+        self.leader_epochs: dict[int, int] = dict(sorted(epochs.items()))
+        self.highest_offset_in_remote_storage = -1
+        self.local: list[LocalSegment] = []
+        self._faults = faults or PlannedFaults()
+
+    def segments(self) -> Sequence[LocalSegment]:
+        return tuple(self.local)
+
+    def add_local(self, base: int, next_base: int, size: int = SIZE) -> None:
+        self.local.append(LocalSegment(base, next_base, size, NOW_MS, Path(f"{base}.log")))
+
+    async def raise_highest_offset_in_remote_storage(self, offset: int) -> None:
+        highest = max(offset, self.highest_offset_in_remote_storage)
+        self.highest_offset_in_remote_storage = highest
+
+    async def raise_log_start_offset(self, offset: int) -> None:
+        async def work() -> None:
+            if offset > self.log_end_offset:
+                raise InvalidArgument(f"{offset} lies behind {self.log_end_offset}")
+            if offset > self.log_start_offset:
+                self.log_start_offset = offset
+                self._forget_epochs_before(offset)
+
+        await self._faults.call("raise_log_start_offset", work)
+
+    def _forget_epochs_before(self, offset: int) -> None:
+        passed = [epoch for epoch, start in self.leader_epochs.items() if start <= offset]
+        for epoch in passed:
+            del self.leader_epochs[epoch]
+        if passed:
+            self.leader_epochs = {passed[-1]: offset, **self.leader_epochs}
+
+    async def restart_at(
+        self,
+        offset: int,
+        leader_epochs: Mapping[int, int],
+        producer_snapshot: bytes,
+        start: int,
+    ) -> None:
+        raise NotImplementedError("nothing that deletes restarts a log")
+
+
+class RetentionWorld:
+    """A partition led by broker 1. All its fakes share `faults`; building costs no calls."""
+
+    def __init__(self, epochs: Mapping[int, int] | None = None, end: int = 1_000_000) -> None:
+        self.faults = PlannedFaults()
+        self.ledger = MemoryLedger()
+        self.store = self.ledger.store(TIP, faults=self.faults)
+        self.storage = MemoryStorage(self.faults)
+        self.log = MemoryLog(epochs or {0: 0}, end, self.faults)
+        self.clock = FixedClock()
+        self.metrics = TierMetrics()
+        self.being_copied: set[RemoteLogSegmentId] = set()
+        self.without_indexes: list[RemoteLogSegmentId] = []
+        self._count = 0
+
+    async def add(
+        self,
+        start: int,
+        end: int,
+        epochs: Mapping[int, int],
+        *,
+        state: RemoteLogSegmentState = FINISHED,
+        size: int = SIZE,
+        age_ms: int = 0,
+        custom: bytes | None = None,
+    ) -> RemoteLogSegmentMetadata:
+        """A segment in the tier, with data, whose newest record is `age_ms` old."""
+        self._count += 1
+        segment_id = RemoteLogSegmentId(TIP, Uuid(self._count.to_bytes(16, "big")))
+        added = RemoteLogSegmentMetadata(
+            segment_id, start, end, NOW_MS - age_ms, 1, NOW_MS, size, STARTED, epochs
+        )
+        await self.store.add_remote_log_segment_metadata(added)
+        self.storage.logs[segment_id.id] = bytes(1)
+        self.storage.indexes[segment_id.id] = {}
+        for step in (FINISHED, DELETING):
+            if state != STARTED and step in {state, FINISHED}:
+                added = await self.move(added, step, custom)
+        self.faults.restart()
+        return added
+
+    async def move(
+        self,
+        segment: RemoteLogSegmentMetadata,
+        state: RemoteLogSegmentState,
+        custom: bytes | None = None,
+    ) -> RemoteLogSegmentMetadata:
+        """The segment in its next state."""
+        given = None if custom is None else CustomMetadata(custom)
+        segment_id = segment.remote_log_segment_id
+        update = RemoteLogSegmentMetadataUpdate(segment_id, NOW_MS, state, 1, given)
+        await self.store.update_remote_log_segment_metadata(update)
+        self.faults.restart()
+        return segment.create_with_updates(update)
+
+    def deletions(self) -> CountedDeletions:
+        return CountedDeletions(
+            self.store, self.storage, self.clock, 1, self.metrics, self.without_indexes.extend
+        )
+
+    def task(self, retention_ms: int = -1, retention_bytes: int = -1) -> ExpirationTask:
+        return self.task_with(self.deletions(), retention_ms, retention_bytes)
+
+    def task_with(
+        self, deletions: CountedDeletions, retention_ms: int = -1, retention_bytes: int = -1
+    ) -> ExpirationTask:
+        retention = Retention(retention_ms, retention_bytes)
+        return ExpirationTask(self.log, deletions, retention, lambda: self.being_copied)
+
+    def remover(self) -> PartitionRemover:
+        return PartitionRemover(self.deletions(), lambda _: self.being_copied)
+
+    def left(self) -> list[tuple[int, int]]:
+        """Start and end offset of every segment that the metadata knows."""
+        return [(one.start_offset, one.end_offset) for one in self.ledger.segments(TIP)]
+
+    def check_agreement(self) -> None:
+        """Metadata and storage know the same segments; nothing is orphaned, nothing missing."""
+        known = {one.remote_log_segment_id.id for one in self.ledger.segments(TIP)}
+        assert self.storage.ids == known
+
+    def check_readable(self) -> None:
+        """Whatever a reader can be led to has its data."""
+        for one in self.ledger.segments(TIP):
+            if one.state == FINISHED:
+                segment_id = one.remote_log_segment_id.id
+                assert segment_id in self.storage.logs, f"{one.start_offset} lost its log"
+                assert segment_id in self.storage.indexes, f"{one.start_offset} lost indexes"
+
+
+def reasons(result: RetentionResult) -> list[tuple[int, Reason]]:
+    """Start offset of each segment that a run deleted, and why."""
+    return [(one.segment.start_offset, one.reason) for one in result.deleted]
+
+
+async def add_fifty(world: RetentionWorld, old: int = 0) -> None:
+    """Fifty segments of a hundred records along `LINEAGE`; `old` of them are an hour old."""
+    for number in range(50):
+        start, end = number * 100, number * 100 + 99
+        age_ms = HOUR_MS if number < old else 0
+        await world.add(start, end, epochs_between(LINEAGE, start, end), age_ms=age_ms)
+
+
+def epochs_between(lineage: Mapping[int, int], start: int, end: int) -> dict[int, int]:
+    """The leader epochs of a segment from `start` to `end`, as a copy task writes them."""
+    found: dict[int, int] = {}
+    for epoch, offset in sorted(lineage.items()):
+        if offset <= start:
+            found = {epoch: start}
+        elif offset <= end:
+            found[epoch] = offset
+    return found

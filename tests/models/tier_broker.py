@@ -1,0 +1,238 @@
+"""A broker's tiering in a process of its own, which can be killed at any of its steps.
+
+A step is one side of something that another process sees: before and after each write to the
+metadata, and before and after each request to the object store.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from obstore.store import from_url
+from typing_extensions import override
+
+from tierledger.actors.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.host_settings import ServiceSettings, limits_of
+from tierledger.actors.local_service import LocalService
+from tierledger.actors.wall_clock import RandomIds, WallClock
+from tierledger.events.errors import PartitionDeleted
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.tiering.copy_task import CopyTask
+from tierledger.tiering.counted_deletions import CountedDeletions
+from tierledger.tiering.expiration_task import ExpirationTask, Retention
+from tierledger.tiering.ledger_layout import LedgerSettings, LedgerStorageManager
+from tierledger.tiering.log_directory import LogDirectory
+from tierledger.tiering.object_store import ObjectStore
+from tierledger.tiering.partition_remover import PartitionRemover
+from tierledger.tiering.request_counts import Operation, Request, RequestCounts
+from tierledger.tiering.tier_metrics import TierMetrics
+from tierledger.tiering.tier_url import parse
+
+T = TypeVar("T")
+
+CLUSTER = "tiering"
+BROKER = 1
+PART_BYTES = 8 * 1024
+"""Of a segment's log in one object: the segments have two parts."""
+RUNS_MAX = 10
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload([__name__])
+
+
+class Job(NamedTuple):
+    """What one process does, on a log and a store that outlive it."""
+
+    folder: Path
+    """Holds the partition's log directory, and `ledger.sqlite`."""
+    tip: TopicIdPartition
+    url: str
+    options: dict[str, str]
+    stage: str
+    """`copy`, `size`, `time`, `remove`: all before it is done, too, but never killed."""
+
+
+class Ended(NamedTuple):
+    """How a process ended: killed, or after so many steps of its stage."""
+
+    was_killed: bool
+    steps: int
+
+
+def run(job: Job, kill_at: int | None = None) -> Ended:
+    """Let a process do `job`, and be killed at the step `kill_at` of its stage."""
+    ours, theirs = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=_process, args=(job, kill_at, theirs))
+    process.start()
+    theirs.close()
+    process.join()
+    if process.exitcode == -signal.SIGKILL:
+        return Ended(was_killed=True, steps=kill_at or 0)
+    assert process.exitcode == 0, f"it ended with {process.exitcode}"
+    return Ended(was_killed=False, steps=ours.recv())
+
+
+def _process(job: Job, kill_at: int | None, answer: Connection) -> None:
+    life = Life(kill_at)
+    asyncio.run(_work(job, life))
+    answer.send(life.steps)
+
+
+class Life:
+    """Counts steps, and ends at one."""
+
+    def __init__(self, kill_at: int | None) -> None:
+        self.steps = 0
+        self.is_counting = False
+        self._kill_at = kill_at
+
+    async def around(self, work: Awaitable[T]) -> T:
+        self._step()
+        done = await work
+        self._step()
+        return done
+
+    def _step(self) -> None:
+        if not self.is_counting:
+            return
+        if self.steps == self._kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.steps += 1
+
+
+class StoppedClock:
+    """The segments' times are fractions of a second apart."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+
+class MortalManager(AsyncRemoteLogMetadataManager):
+    """A manager whose every write is two steps."""
+
+    life: Life
+
+    @override
+    async def _write(self, *arguments: Any) -> int:
+        return await self.life.around(super()._write(*arguments))
+
+
+class MortalStore(ObjectStore):
+    """An object store whose every request is two steps."""
+
+    def __init__(self, url: str, options: dict[str, str], life: Life) -> None:
+        root = parse(url).root
+        config = {name: value for name, value in options.items() if name != "allow_http"}
+        remote = from_url(root, config=config, client_options={"allow_http": True})  # type: ignore[call-overload]
+        super().__init__(remote, root, RequestCounts())
+        self.life = life
+
+    @override
+    async def _ask(
+        self, operation: Operation, request: Request, name: str, sent: Awaitable[T]
+    ) -> T:
+        return await self.life.around(super()._ask(operation, request, name, sent))
+
+
+async def _work(job: Job, life: Life) -> None:
+    async with _manager(job, life) as manager:
+        store = MortalStore(job.url, job.options, life)
+        prefix = parse(job.url).prefix
+        storage = LedgerStorageManager(store, prefix, LedgerSettings(part_bytes=PART_BYTES))
+        log = await LogDirectory.open(
+            job.folder / f"{job.tip.topic}-{job.tip.partition}", job.tip
+        )
+        clock = StoppedClock(WallClock().now_ms())
+        deletions = CountedDeletions(manager, storage, clock, BROKER, TierMetrics())
+        copies = CopyTask(log, storage, deletions, lambda: Uuid(os.urandom(16)))
+        stages: dict[str, Callable[[], Awaitable[None]]] = {
+            "copy": lambda: copied(copies, log),
+            "size": lambda: expired(log, deletions, by_size(log)),
+            "time": lambda: expired(log, deletions, by_time(log, clock)),
+            "remove": lambda: removed(deletions, job.tip),
+        }
+        for stage, work in stages.items():
+            life.is_counting = stage == job.stage
+            if life.is_counting or not await is_going(manager, job.tip):
+                await work()
+            if life.is_counting:
+                return
+
+
+@asynccontextmanager
+async def _manager(job: Job, life: Life) -> AsyncIterator[MortalManager]:
+    storage = {"metadata.storage.url": f"sqlite:{job.folder / 'ledger.sqlite'}"}
+    service = LocalService(ServiceSettings(CLUSTER, storage, limits_of(storage)), WallClock())
+    await service.start()
+    manager = MortalManager(service.connect, RandomIds())
+    manager.life = life
+    try:
+        await manager.configure({"cluster.id": CLUSTER, "broker.id": BROKER, **storage})
+        await manager.on_partition_leadership_changes([job.tip], [])
+        if not await is_finished(manager, job.tip):
+            await manager.when_ready([job.tip])
+        yield manager
+    finally:
+        await manager.close()
+        await service.close()
+
+
+async def is_finished(manager: MortalManager, tip: TopicIdPartition) -> bool:
+    """Whether the partition's deletion is complete: nobody can lead it any more."""
+    try:
+        await manager.partition_summary(tip)
+    except PartitionDeleted:
+        return True
+    return False
+
+
+async def is_going(manager: MortalManager, tip: TopicIdPartition) -> bool:
+    """Whether the partition's deletion has begun: then nothing else is done to it."""
+    if await is_finished(manager, tip):
+        return True
+    return (await manager.partition_summary(tip)).delete_state is not None
+
+
+async def copied(task: CopyTask, log: LogDirectory) -> None:
+    """Copy everything but the active segment."""
+    for _ in range(RUNS_MAX):
+        await task.run_once()
+        if log.highest_offset_in_remote_storage == log.segments()[-1].base_offset - 1:
+            return
+    raise AssertionError("it is not all copied")
+
+
+def by_size(log: LogDirectory) -> Retention:
+    """All but the oldest segment may stay."""
+    return Retention(retention_bytes=sum(one.size_in_bytes for one in log.segments()[1:]))
+
+
+def by_time(log: LogDirectory, clock: StoppedClock) -> Retention:
+    """The two oldest segments are too old, and no younger one is."""
+    second = log.segments()[1].max_timestamp_ms
+    return Retention(retention_ms=clock.now_ms() - second)
+
+
+async def expired(log: LogDirectory, deletions: CountedDeletions, retention: Retention) -> None:
+    """Delete what is due."""
+    task = ExpirationTask(log, deletions, retention, frozenset)
+    for _ in range(RUNS_MAX):
+        if (await task.run_once()).is_complete:
+            return
+    raise AssertionError("something is still due")
+
+
+async def removed(deletions: CountedDeletions, tip: TopicIdPartition) -> None:
+    """Delete the partition."""
+    remover = PartitionRemover(deletions, lambda _: ())
+    await remover.mark(tip)
+    await remover.run_once(tip)

@@ -1,0 +1,72 @@
+"""Deletion of segments by one broker: counted, and its index cache is told."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import structlog
+
+from tierledger.events.errors import NotReady, RemoteStorageError
+from tierledger.tiering.segment_deletion import delete_segment
+from tierledger.tiering.tier_metrics import DELETE_ERRORS, DELETE_REQUESTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tierledger.events.identifiers import RemoteLogSegmentId
+    from tierledger.events.metadata import RemoteLogSegmentMetadata
+    from tierledger.tiering.clock import Clock
+    from tierledger.tiering.metadata_ports import RemoteLogMetadataStore
+    from tierledger.tiering.remote_storage_manager import RemoteStorageManager
+    from tierledger.tiering.tier_metrics import TierMetrics
+
+    RemoveIndexes = Callable[[Iterable[RemoteLogSegmentId]], None]
+
+_log = structlog.get_logger("tierledger.tiering")
+
+
+def no_index_cache(_: Iterable[RemoteLogSegmentId]) -> None:
+    """For a broker without an index cache."""
+
+
+class CountedDeletions:
+    """What retention and the partition remover delete segments with."""
+
+    def __init__(
+        self,
+        store: RemoteLogMetadataStore,
+        storage: RemoteStorageManager,
+        clock: Clock,
+        broker_id: int,
+        metrics: TierMetrics,
+        remove_indexes: RemoveIndexes = no_index_cache,
+    ) -> None:
+        """`remove_indexes` is the `remove` of the broker's index cache, if it has one."""
+        self.store = store
+        self.clock = clock
+        self.broker_id = broker_id
+        self.metrics = metrics
+        self._storage = storage
+        self._remove_indexes = remove_indexes
+
+    async def delete(self, segment: RemoteLogSegmentMetadata, reason: str) -> None:
+        """Delete `segment` from the tier; on return neither data nor metadata is there.
+
+        Raises:
+            RemoteStorageError: As `delete_segment` says; counted, and a repeat goes on.
+        """
+        segment_id = segment.remote_log_segment_id
+        tip = segment_id.topic_id_partition
+        self.metrics.count(DELETE_REQUESTS, tip)
+        try:
+            await delete_segment(self.store, self._storage, segment, self.broker_id, self.clock)
+        except RemoteStorageError as error:
+            self.metrics.count(DELETE_ERRORS, tip)
+            _log.warning(
+                "segment not deleted", segment=str(segment_id), reason=reason, error=str(error)
+            )
+            raise
+        with suppress(NotReady):  # The cache is closed, and loads nothing any more.
+            self._remove_indexes((segment_id,))
+        _log.info("segment deleted", segment=str(segment_id), reason=reason)

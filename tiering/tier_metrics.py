@@ -1,0 +1,183 @@
+"""What the tier's tasks count, as Prometheus metrics under Kafka's names.
+
+Kafka's are by topic: the sum of the topic's partitions on this broker. A partition that goes
+away takes its share along, and a topic's last one the topic's counters, which begin at 0 when
+it comes back, as Prometheus' own functions for counters expect.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tierledger.events.identifiers import TopicIdPartition
+
+TOPIC = ("topic",)
+PARTITION = ("topic", "topic_id", "partition")
+
+
+class TierMetric(NamedTuple):
+    """One metric: its name as it is exposed, and what it says."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...] = TOPIC
+
+    @property
+    def is_counter(self) -> bool:
+        return self.name.endswith("_total")
+
+
+def _kafka(name: str, text: str) -> TierMetric:
+    return TierMetric(f"kafka_server_BrokerTopicMetrics_{name}", text)
+
+
+SIZE_BYTES = TierMetric(
+    "kafka_log_remote_BrokerTopicMetrics_RemoteLogSizeBytes",
+    "Bytes of all segments in the tier, in any state, each once (KIP-852).",
+)
+PARTITION_SIZE_BYTES = TierMetric(
+    "tierledger_remote_log_size_bytes",
+    "Bytes of all segments of the partition in the tier, in any state, each once.",
+    PARTITION,
+)
+METADATA_COUNT = _kafka("RemoteLogMetadataCount", "Segments in the tier, in any state.")
+SIZE_COMPUTATION_MS = _kafka(
+    "RemoteLogSizeComputationTime", "Milliseconds that the last sum for retention.bytes took."
+)
+COPY_REQUESTS = _kafka("RemoteCopyRequestsPerSec_total", "Copies of a segment that began.")
+COPY_BYTES = _kafka("RemoteCopyBytesPerSec_total", "Bytes of logs that were copied.")
+COPY_ERRORS = _kafka("RemoteCopyErrorsPerSec_total", "Copies that failed.")
+COPY_LAG_BYTES = _kafka("RemoteCopyLagBytes", "Bytes that may be copied and are not yet.")
+COPY_LAG_SEGMENTS = _kafka(
+    "RemoteCopyLagSegments", "Segments that may be copied and are not yet."
+)
+DELETE_REQUESTS = _kafka("RemoteDeleteRequestsPerSec_total", "Deletions that began.")
+DELETE_ERRORS = _kafka("RemoteDeleteErrorsPerSec_total", "Deletions that failed.")
+DELETE_LAG_BYTES = _kafka("RemoteDeleteLagBytes", "Bytes that are due and not yet deleted.")
+DELETE_LAG_SEGMENTS = _kafka(
+    "RemoteDeleteLagSegments", "Segments that are due and not yet deleted."
+)
+FETCH_REQUESTS = _kafka("RemoteFetchRequestsPerSec_total", "Reads of a segment that began.")
+FETCH_BYTES = _kafka("RemoteFetchBytesPerSec_total", "Bytes of logs that were read.")
+FETCH_ERRORS = _kafka("RemoteFetchErrorsPerSec_total", "Reads that failed.")
+AUX_STATE_REQUESTS = _kafka(
+    "BuildRemoteLogAuxStateRequestsPerSec_total",
+    "Times a follower began to rebuild its state from the tier.",
+)
+AUX_STATE_ERRORS = _kafka(
+    "BuildRemoteLogAuxStateErrorsPerSec_total",
+    "Times a follower failed to rebuild its state from the tier.",
+)
+
+TIER_METRICS = (
+    SIZE_BYTES,
+    PARTITION_SIZE_BYTES,
+    METADATA_COUNT,
+    SIZE_COMPUTATION_MS,
+    COPY_REQUESTS,
+    COPY_BYTES,
+    COPY_ERRORS,
+    COPY_LAG_BYTES,
+    COPY_LAG_SEGMENTS,
+    DELETE_REQUESTS,
+    DELETE_ERRORS,
+    DELETE_LAG_BYTES,
+    DELETE_LAG_SEGMENTS,
+    FETCH_REQUESTS,
+    FETCH_BYTES,
+    FETCH_ERRORS,
+    AUX_STATE_REQUESTS,
+    AUX_STATE_ERRORS,
+)
+"""All that is exposed, in this order."""
+
+
+class TierMetrics(Collector):
+    """The metrics of one broker's tier, in a registry of their own.
+
+    Safe for threads: a scrape reads in one while the tasks count in another.
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._lock = threading.Lock()
+        self._known: set[TopicIdPartition] = set()
+        self._counts: dict[TierMetric, defaultdict[str, int]] = {
+            metric: defaultdict(int) for metric in TIER_METRICS if metric.is_counter
+        }
+        self._values: dict[TierMetric, dict[TopicIdPartition, int]] = {
+            metric: {} for metric in TIER_METRICS if not metric.is_counter
+        }
+        self.registry.register(self)
+
+    def count(
+        self, counter: TierMetric, topic_id_partition: TopicIdPartition, amount: int = 1
+    ) -> None:
+        """Add `amount` to a counter of the partition's topic."""
+        with self._lock:
+            self._known.add(topic_id_partition)
+            self._counts[counter][topic_id_partition.topic] += amount
+
+    def set(self, gauge: TierMetric, topic_id_partition: TopicIdPartition, value: int) -> None:
+        """Let `value` be the partition's share of a gauge."""
+        with self._lock:
+            self._known.add(topic_id_partition)
+            self._values[gauge][topic_id_partition] = value
+
+    def set_size(
+        self, topic_id_partition: TopicIdPartition, segments: int, size_in_bytes: int
+    ) -> None:
+        """What the partition holds in the tier: `segments` in any state, and their bytes."""
+        self.set(METADATA_COUNT, topic_id_partition, segments)
+        self.set(SIZE_BYTES, topic_id_partition, size_in_bytes)
+        self.set(PARTITION_SIZE_BYTES, topic_id_partition, size_in_bytes)
+
+    def value(self, metric: TierMetric, topic_id_partition: TopicIdPartition) -> int:
+        """The partition's share of a gauge, or its topic's counter; 0 if there is none."""
+        with self._lock:
+            if metric.is_counter:
+                return self._counts[metric].get(topic_id_partition.topic, 0)
+            return self._values[metric].get(topic_id_partition, 0)
+
+    def forget(self, topic_id_partition: TopicIdPartition) -> None:
+        """Drop the series of a partition that this broker leads no more, or that is deleted."""
+        with self._lock:
+            self._known.discard(topic_id_partition)
+            for values in self._values.values():
+                values.pop(topic_id_partition, None)
+            topic = topic_id_partition.topic
+            if all(known.topic != topic for known in self._known):
+                for counts in self._counts.values():
+                    counts.pop(topic, None)
+
+    @override
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        """All metrics; one without a sample is told of, too: its text says what it is."""
+        with self._lock:
+            families = [self._family(metric) for metric in TIER_METRICS]
+        yield from families
+
+    def _family(self, metric: TierMetric) -> CounterMetricFamily | GaugeMetricFamily:
+        if metric.is_counter:
+            counter = CounterMetricFamily(metric.name, metric.help, labels=metric.labels)
+            for topic, count in sorted(self._counts[metric].items()):
+                counter.add_metric((topic,), count)
+            return counter
+        gauge = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
+        sums: defaultdict[tuple[str, ...], int] = defaultdict(int)
+        for one, value in self._values[metric].items():
+            named = (one.topic, str(one.topic_id), str(one.partition))
+            sums[named[: len(metric.labels)]] += value
+        for labels, total in sorted(sums.items()):
+            gauge.add_metric(labels, total)
+        return gauge
