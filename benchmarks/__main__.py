@@ -29,6 +29,10 @@ from tierledger.benchmarks import (
     ray_followers,
     replay,
     service,
+    tier_index_cache,
+    tier_read,
+    tier_requests,
+    tier_retention,
     world,
 )
 from tierledger.benchmarks.report import json_line, table, verdict
@@ -55,6 +59,10 @@ PARTS: dict[str, Callable[[Bench], Awaitable[list[Figure]]]] = {
     "failover": failover.measure,
     "world": world.measure,
     "machines": machines.measure,
+    "tier-index-cache": tier_index_cache.measure,
+    "tier-read": tier_read.measure,
+    "tier-requests": tier_requests.measure,
+    "tier-retention": tier_retention.measure,
 }
 """In this order, whichever are asked for: the service takes the partition over for good."""
 

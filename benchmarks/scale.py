@@ -40,6 +40,9 @@ class Scale:
         failovers: Hosts that are lost in each way.
         simulated: Calls of one simulated world, at least.
         worlds: Large worlds of state machines in one repetition, and five times as many small.
+        tier_segments: Segments of the partition that retention looks at.
+        tier_entries: Segments that the index cache holds.
+        tier_bytes: Of the log that is read from the tier.
         stores: Kinds of stores that the service on Ray is measured on.
     """
 
@@ -59,6 +62,9 @@ class Scale:
     failovers: int = 3
     simulated: int = 5_000
     worlds: int = 60
+    tier_segments: int = 100_000
+    tier_entries: int = 10_000
+    tier_bytes: int = 1 << 30
     stores: tuple[str, ...] = (SQLITE, POSTGRESQL)
 
 
@@ -76,6 +82,8 @@ QUICK = Scale(
     failovers=1,
     simulated=1_000,
     worlds=20,
+    tier_entries=1_000,
+    tier_bytes=1 << 26,
 )
 """A look at everything in less than a minute; its figures are not comparable."""
 
