@@ -92,10 +92,10 @@ class CoordinatorLog:
                     await asyncio.sleep(0)
             if len(found) < BATCHES_PER_READ:
                 # A list may be behind. Whoever says "nothing new" has to have seen the end.
-                value = await self._backend.get(key_of(self._next_batch))
-                if value is None:
+                following = await self._backend.get(key_of(self._next_batch))
+                if following is None:
                     return self._next_batch > known
-                self._evolve(value)
+                self._evolve(following)
 
     def events_of(self, bodies: Sequence[CoordinatorBody], position: int) -> list[Event]:
         """`bodies` as events from `position` on."""
