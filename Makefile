@@ -6,7 +6,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup postgresql servers demo test test-core test-ray test-long check format bench chaos lock clean
+.PHONY: help setup postgresql servers demo test test-core test-ray test-long check format bench bench-tiering chaos lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -47,6 +47,9 @@ format: setup ## write the code as `make check` wants it
 
 bench: postgresql ## measure
 	@$(BIN)/python -m tierledger.benchmarks
+
+bench-tiering: setup ## measure the remote tier
+	@$(BIN)/python -m tierledger.benchmarks tier-requests tier-index-cache tier-read tier-retention
 
 chaos: postgresql ## kill and freeze a real service's processes for MINUTES (2) under load
 	@$(BIN)/tierledger simulate live --minutes $(or $(MINUTES),2) \

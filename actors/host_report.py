@@ -86,6 +86,7 @@ class HostReport:
             "phase": phase,
             "reason": self._reasons.get(shell.key) if phase == QUARANTINED else None,
             "position": machine.position,
+            "remote_log_bytes": 0 if state is None else sum(state.bytes_by_state),
             "waiting": machine.waiting,
             "disputes": 0 if state is None else state.disputes,
             "disputes_in_a_row": 0 if run is None else run.in_a_row,

@@ -56,13 +56,15 @@ async def measure(bench: Bench) -> list[Figure]:
                 result = await task.run_once()
                 waited.append((time.perf_counter() - begun) * 1e3)
                 assert not result.deleted, "nothing is due"
-            title = f"retention over {count:,} segments, nothing due {name}"
+            title = f"retention, SQLite: {count:,} segments, nothing due {name}"
             figures.append(Figure(title, statistics.median(waited), "ms", Goal(50)))
         begun = time.perf_counter()
         listed = [one async for one in manager.list_remote_log_segments(PARTITION)]
         took = (time.perf_counter() - begun) * 1e3
         assert len(listed) == count
-        figures.append(Figure("the same partition listed whole, once", took, "ms"))
+        figures.append(
+            Figure("retention, SQLite: the same partition listed whole, once", took, "ms")
+        )
     return figures
 
 

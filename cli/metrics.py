@@ -92,6 +92,16 @@ METRICS = (
         "Events by which a follower is behind its leader.",
     ),
     Metric(
+        "kafka_log_remote_BrokerTopicMetrics_RemoteLogSizeBytes",
+        ("topic",),
+        "Bytes of all segments of led partitions, in any state, each once (KIP-852).",
+    ),
+    Metric(
+        "tierledger_remote_log_size_bytes",
+        ("topic", "topic_id", "partition"),
+        "The same of one partition.",
+    ),
+    Metric(
         "tierledger_partitions_without_series",
         (),
         "Partitions left out of metrics by partition, since there are too many.",
@@ -118,6 +128,7 @@ def families(
         **_of_hosts(status.hosts),
         **_of_totals(status),
         **_of_partitions(shown),
+        "kafka_log_remote_BrokerTopicMetrics_RemoteLogSizeBytes": _topic_sizes(status),
         "tierledger_partitions_without_series": [((), count - len(shown))],
     }
     for metric in METRICS:
@@ -200,14 +211,24 @@ _TOTALS = (
 )
 
 
+def _topic_sizes(status: ServiceStatus) -> list[Sample]:
+    sizes: dict[str, int] = {}
+    for one in status.partitions:
+        if one.leader is not None:
+            sizes[one.topic] = sizes.get(one.topic, 0) + one.leader.remote_log_bytes
+    return [((topic,), size) for topic, size in sorted(sizes.items())]
+
+
 def _of_partitions(partitions: list[PartitionStatus]) -> dict[str, Iterable[Sample]]:
     positions: list[Sample] = []
     lags: list[Sample] = []
+    sizes: list[Sample] = []
     for one in partitions:
         identity = (one.topic, one.topic_id, str(one.partition))
         if one.leader is not None:
             led = (*identity, one.leader.host, "leader")
             positions.append((led, one.leader.position))
+            sizes.append((identity, one.leader.remote_log_bytes))
         for follower in one.followers:
             labels = (*identity, follower.host)
             positions.append(((*labels, "follower"), follower.position))
@@ -216,4 +237,5 @@ def _of_partitions(partitions: list[PartitionStatus]) -> dict[str, Iterable[Samp
     return {
         "tierledger_partition_position": positions,
         "tierledger_follower_lag_events": lags,
+        "tierledger_remote_log_size_bytes": sizes,
     }

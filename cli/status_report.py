@@ -107,6 +107,8 @@ class ServedStatus(NamedTuple):
     """Events behind the leader; none for a leader, and where no leader was heard."""
     reason: str | None
     """Of a quarantine."""
+    remote_log_bytes: int = 0
+    """Of all its segments, in any state, each once."""
 
 
 class PartitionStatus(NamedTuple):
@@ -319,7 +321,8 @@ def _newest(row: tuple[str, Mapping[str, Any]]) -> tuple[int, int]:
 def _served(row: tuple[str, Mapping[str, Any]], head: int | None) -> ServedStatus:
     host, said = row
     lag = None if head is None else max(0, head - said["position"])
-    return ServedStatus(host, said["phase"], said["position"], lag, said["reason"])
+    size = said["remote_log_bytes"]
+    return ServedStatus(host, said["phase"], said["position"], lag, said["reason"], size)
 
 
 def _trouble(one: PartitionStatus, reading: Reading, *, is_deleted: bool) -> str | None:

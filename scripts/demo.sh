@@ -48,12 +48,21 @@ show ls
 show describe events 1
 show lookup events 1 11 606
 show log events 1 | tail -n 4
+
+echo
+echo "Another recording comes with the remote tier itself, as a stock broker left it."
+show replay tests/traces/tier --check
 stop
 
 echo
 echo "The service is gone; the store answers by itself."
 show lookup events 1 11 606
 show verify | tail -n 3
+
+echo
+echo "So does the tier: records by offset, committed ones alone, without any broker."
+show cat payments-tx 0 --tier local-tiered:tests/traces/tier/tier --from-offset 160 \
+    --isolation read_committed --max-records 3 --cache "$folder/indexes" | cut -c1-180
 show export "$folder/records.jsonl.gz"
 
 echo

@@ -107,6 +107,20 @@ def test_totals_are_over_all_partitions() -> None:
     assert value(found, "follower_lag_events_max") == 5000
 
 
+def test_sizes_are_those_that_leaders_know_by_topic_and_by_partition() -> None:
+    hosts = {
+        "host-0": host(served(0, remote_log_bytes=70), served(1, remote_log_bytes=5)),
+        "host-1": host(served(0, "follower", remote_log_bytes=60)),
+    }
+
+    found = scraped(reading(hosts))
+
+    topic = frozenset({("topic", "orders")})
+    assert found["kafka_log_remote_BrokerTopicMetrics_RemoteLogSizeBytes", topic] == 75
+    which = {"topic": "orders", "topic_id": TOPIC_ID, "partition": "0"}
+    assert value(found, "remote_log_size_bytes", **which) == 70
+
+
 def test_a_partition_has_a_series_for_each_who_serves_it() -> None:
     # Two topics of one name, one after the other, are two topics.
     other = served(0, topic_id="A" * 22, position=3)

@@ -37,6 +37,7 @@ def served(partition: int, role: str = "leader", **more: object) -> dict[str, An
         "phase": "leading" if role == "leader" else "following",
         "reason": None,
         "position": 10,
+        "remote_log_bytes": 0,
         "waiting": 0,
         "disputes": 0,
         "disputes_in_a_row": 0,

@@ -29,6 +29,9 @@ TINY = Scale(
     failovers=1,
     simulated=100,
     worlds=2,
+    tier_segments=300,
+    tier_entries=50,
+    tier_bytes=1 << 21,
 )
 
 GOALS_OF = {
@@ -42,6 +45,9 @@ GOALS_OF = {
     "service": 0,
     "world": 1,
     "machines": 4,
+    "tier-requests": 4,
+    "tier-index-cache": 2,
+    "tier-read": 2,
 }
 
 ON_RAY = [
@@ -49,6 +55,7 @@ ON_RAY = [
     ("followers", (POSTGRESQL,), 1),
     ("announce", (SQLITE,), 1),
     ("failover", (POSTGRESQL,), 2),
+    ("tier-retention", (SQLITE,), 2),
 ]
 """Parts that start Ray, on which stores here, and how many of their figures have a goal."""
 

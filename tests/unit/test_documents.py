@@ -30,7 +30,7 @@ DOCUMENTS = [
 EVERYWHERE = {"--store", "--cluster", "--help"}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-MODULE = re.compile(r"`((?:events|storage|actors|simulation|cli|tests)/[\w/.*-]+)`")
+MODULE = re.compile(r"`((?:events|storage|tiering|actors|simulation|cli|tests)/[\w/.*-]+)`")
 
 
 def name(path: Path) -> str:
