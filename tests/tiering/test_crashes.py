@@ -83,6 +83,10 @@ class Broker:
             assert await reader.earliest_offset() == segments[0].start_offset
             read = [bytes(batch.data) async for batch in reader.batches()]
             assert b"".join(read) == expected
+            for segment in segments:
+                middle = (segment.start_offset + segment.end_offset) // 2
+                first = await anext(reader.batches(middle))
+                assert first.base_offset <= middle <= first.last_offset
             newest = segments[-1]
             at = await reader.from_timestamp(newest.max_timestamp_ms)
             assert at is not None
