@@ -87,7 +87,9 @@ def give_back(state: CoordinatorState, key: PartitionKey, body: LeaderRefused) -
         return
     if not body.is_served:
         state.seat(key, entry, LEADER, None)
-    successor = _successor(state, entry, body)
+    # What the claim in force has replaced, if the log holds that one, came before it.
+    is_held = body.holder is not None and Claim(*body.holder) == led.claim
+    successor = None if is_held else _successor(state, entry, body)
     entry.leadership = None
     if successor is not None:
         entry.leadership = successor._replace(assignment=0)

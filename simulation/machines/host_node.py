@@ -75,6 +75,14 @@ class HostNode:
     def take_command(
         self, caller: BrokerNode, op: Op, attempt: int, number: int, command: cmd.Command
     ) -> None:
+        """A write arrives, each attempt once at most: calls do not double on their way.
+
+        Ray and HTTP/2 promise that, and a client builds on it: who hears "full" of an attempt
+        may say that it did not happen.
+        """
+        if attempt in op.arrived:
+            return
+        op.arrived.add(attempt)
         shell = self.shells.get((number, LEADER))
         if shell is None:
             error = NotLeader(f"{self.name} does not lead partition {number}")

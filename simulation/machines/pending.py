@@ -18,8 +18,8 @@ class Op:
     """One call under way."""
 
     __slots__ = (
-        "attempt", "attempts", "command", "deadline", "doubt", "is_done", "lane", "number",
-        "partition", "position_min", "query", "role", "then",
+        "arrived", "attempt", "attempts", "command", "deadline", "doubt", "is_done", "lane",
+        "number", "partition", "position_min", "query", "role", "then",
     )  # fmt: skip
 
     def __init__(self, partition: int, number: int, deadline: int, lane: Lane) -> None:
@@ -33,6 +33,8 @@ class Op:
         self.position_min = -1
         self.attempt = 0
         self.attempts = 0
+        self.arrived: set[int] = set()
+        """Attempts that a host has got; see `HostNode.take_command`."""
         self.doubt: OutcomeUnknown | None = None
         self.is_done = False
         self.then: Any = None

@@ -199,3 +199,11 @@ def test_one_of_an_ended_life_or_of_no_higher_epoch_does_not(
     assert world.hear(refusal(is_served=True, assignment=3)) == 1
     assert world.leadership is not None
     assert world.leadership.claim == HOLDER
+
+
+def test_a_repeated_placement_that_finds_its_own_session_open_gives_nothing_away() -> None:
+    world = World(registered=True)
+    session = Session(2, *LOSER, 1, None, None, True)
+
+    assert world.hear(Refusal.of(ClaimRefused(2, session, False, 500))) == 1
+    assert world.leadership == Leadership(LOSER, None, None, None, 0)
