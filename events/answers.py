@@ -121,7 +121,7 @@ class PartitionSummary(NamedTuple):
 
 
 def summary(state: PartitionState) -> PartitionSummary:
-    """What `state` holds, in numbers; O(epochs)."""
+    """What `state`, which must be whole, holds in numbers; O(epochs)."""
     return PartitionSummary(
         tuple(state.count_by_state),
         tuple(state.bytes_by_state),
