@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -92,6 +93,7 @@ class Host:
         """`give_up` ends the process, or what stands for it, after a failure nobody foresaw."""
         self.name = name
         self.process = process
+        self._opener = blake2b(process.encode(), digest_size=8).digest()
         self.cluster_id = cluster_id
         self.backend = backend
         self.keys = keys
@@ -260,7 +262,8 @@ class Host:
             return
         if placement.role == LEADER:
             self._refused.pop(placement.key, None)
-        assigned = msg.Assigned(placement.assignment, None, self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        assigned = msg.Assigned(placement.assignment, None, now_ms, self._opener)
         if shell is None:
             tip = placement.key.named(placement.topic)
             machine: Leader | Follower

@@ -26,7 +26,12 @@ def open_command(assigned: msg.Assigned) -> msg.CommandArrived:
     """The claim that an assignment calls for."""
     given = assigned.assignment
     command = cmd.OpenSession(
-        given.claim, given.number, given.leader_epoch, given.topic, given.import_cluster
+        given.claim,
+        given.number,
+        given.leader_epoch,
+        given.topic,
+        given.import_cluster,
+        opener=assigned.opener,
     )
     recorded = given.recorded_time_ms
     now_ms = assigned.now_ms if recorded is None else recorded

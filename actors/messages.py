@@ -55,6 +55,8 @@ class Assigned(NamedTuple):
     assignment: Assignment
     reply_to: ReplyTo
     now_ms: int
+    opener: bytes | None = None
+    """This process, for the sessions that it opens."""
 
 
 class StateLoaded(NamedTuple):

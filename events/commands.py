@@ -44,6 +44,8 @@ class OpenSession(NamedTuple):
     """What the leader oracle said; none if it was not asked."""
     waited_ms: int = 0
     """How long this claim was held back already; the log's clock may not be this host's."""
+    opener: bytes | None = None
+    """Which process opens; so two that are told the same never open one session both."""
 
 
 class CloseSession(NamedTuple):

@@ -131,7 +131,7 @@ def _decided(
         case cmd.OpenSession():
             _refuse_finished(view)
             bodies: Iterable[Any] = open_session(view, command)
-            return _append(view, bodies, now_ms, log.Origin(command.claim.broker_id, None))
+            return _append(view, bodies, now_ms, _opener(command))
         case cmd.CloseSession():
             bodies = close_session(view, command)
             if view.session is not None and view.session.import_cluster is not None:
@@ -147,6 +147,13 @@ def _decided(
             return _import(view, command)
         case _:
             return _decide_write(view, command, now_ms, limits)
+
+
+def _opener(command: cmd.OpenSession) -> log.Origin:
+    """The process that opens the session: no broker, and so nothing that is repeated."""
+    if command.opener is None:
+        return log.Origin(command.claim.broker_id, None)
+    return log.Origin(-1, command.opener)
 
 
 def _decide_write(

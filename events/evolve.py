@@ -68,7 +68,7 @@ def _evolve_each(state: PartitionState, events: Sequence[log.Event]) -> None:
         apply[type(body)](state, event, body)
         state.next_position = expected = position + 1
         state.log_time_ms = log_time_ms
-        if request_id is not None:
+        if request_id is not None and broker_id >= 0:  # Brokers repeat themselves.
             kept = requests.get(broker_id)
             if kept is None:
                 kept = requests[broker_id] = {}

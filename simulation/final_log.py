@@ -124,7 +124,7 @@ class FinalLog:
         number, requests, note = 0, self.requests, self.claims.append
         for position, event in enumerate(self.events):
             request_id, body = event.request_id, event.body
-            if request_id is not None:
+            if request_id is not None and event.broker_id >= 0:
                 first = requests.setdefault(request_id, position)
                 if first != position:
                     self.repeated.append((request_id, first, position))

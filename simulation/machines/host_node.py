@@ -155,7 +155,8 @@ class HostNode:
         known = shell.assignment if shell is not None and role == LEADER else -1
         if assignment.number <= known:
             return
-        assigned = msg.Assigned(assignment, None, self.now_ms())
+        opener = self.life.name.encode()
+        assigned = msg.Assigned(assignment, None, self.now_ms(), opener)
         if role == LEADER:
             self._refused.pop(number, None)
         if shell is None:

@@ -294,12 +294,12 @@ def _lie(world: World, which: int) -> None:
 
 @_strike("assign")
 def _assign(world: World, host: int, which: int) -> None:
-    """A host is told what another one was told before, perhaps long ago."""
+    """A host is told what another one was told, just now or long ago."""
     hosts = [one for one in world.hosts.values() if not one.life.is_dead]
     if not hosts:
         return
     node = hosts[host % len(hosts)]
-    told = world.outdated((one for work in world.placed for one in work.placements), node)
+    told = [one for work in world.placed for one in work.placements]
     if told:
         world.recording.mark("assigned by nobody")
         placement = told[which % len(told)]

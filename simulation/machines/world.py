@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.calls import PartitionKey
 from tierledger.actors.leader import Phase
 from tierledger.events.decide import Limits
 from tierledger.events.identifiers import TopicIdPartition, Uuid
@@ -30,9 +30,6 @@ from tierledger.storage.keys import DefaultMetadataKeyFactory
 from tierledger.storage.serde import MsgpackSerDe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tierledger.actors.calls import Placement
     from tierledger.actors.coordinator import HostWork
     from tierledger.events.commands import LeaderVerdict
     from tierledger.simulation.machines.scenario import Scenario
@@ -302,47 +299,7 @@ class World:
         self.recording.mark("coordinator lied")
         which = self.lies.pop(0)
         former = self.placed[which % len(self.placed)].placements
-        return work._replace(placements=(*self.outdated(former), *work.placements))
-
-    def outdated(
-        self, placements: Iterable[Placement], node: HostNode | None = None
-    ) -> list[Placement]:
-        """What may be told to a second host: what newer ones have replaced, and releases.
-
-        The newest could open one session twice with the same bytes; it may be told once it has
-        opened its session, to a `node` that has to load the log.
-        """
-        newest: dict[tuple[PartitionKey, str], int] = {}
-        for work in self.placed:
-            for one in work.placements:
-                number = 0 if one.assignment is None else one.assignment.number
-                seat = (one.key, one.role)
-                newest[seat] = max(newest.get(seat, 0), number)
-        return [
-            one
-            for one in placements
-            if one.role != LEADER
-            or one.assignment is None
-            or one.assignment.number < newest[one.key, one.role]
-            or (
-                node is not None
-                and (one.key.partition, LEADER) not in node.shells
-                and self._has_opened(one.key.partition, one.assignment.number)
-            )
-        ]
-
-    def _has_opened(self, number: int, assignment: int) -> bool:
-        states = (
-            host.shells[number, LEADER].machine.state
-            for host in self.hosts.values()
-            if host.believes_to_lead(number)
-        )
-        return any(
-            state is not None
-            and state.session is not None
-            and state.session.assignment == assignment
-            for state in states
-        )
+        return work._replace(placements=(*former, *work.placements))
 
     # The run.
 

@@ -8,6 +8,7 @@ from tests.models.actor_harness import (
     Harness,
     SlotStore,
     added,
+    assigned,
     kinds,
     leading,
     new_leader,
@@ -362,3 +363,26 @@ def test_an_import_that_waits_keeps_its_recorded_time(store: SlotStore) -> None:
     harness.settle()
 
     assert store.events()[-1].log_time_ms == NOW_MS
+
+
+@pytest.mark.parametrize(("opener", "leads"), [(b"another", False), (b"this one", True)])
+def test_of_two_hosts_that_are_told_the_same_one_leads(
+    opener: bytes, leads: bool, store: SlotStore
+) -> None:
+    """Who did not hear looks for its own bytes: two of one name would find each other's."""
+    told = assigned(1, leader_epoch=1)
+    first, second = (
+        Harness(Leader(SERDE, Limits(), told._replace(opener=one)), store)
+        for one in (b"this one", opener)
+    )
+    for harness in (first, second):  # Both read a log in which nothing stands.
+        harness.load()
+        harness.step()
+    first.settle()
+    append = second.expect_append()
+    second.feed(msg.AppendAnswered(append.number, msg.AppendOutcome.UNKNOWN))
+    second.settle()
+
+    assert machine(first).phase is Phase.LEADING
+    assert (machine(second).phase is Phase.LEADING) is leads
+    assert kinds(store.events()) == ["SessionOpened"]
