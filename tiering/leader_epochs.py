@@ -24,11 +24,6 @@ class OffsetAndEpoch(NamedTuple):
 NOWHERE = OffsetAndEpoch(UNDEFINED, UNDEFINED)
 
 
-def sorted_epochs(epochs: Mapping[int, int]) -> dict[int, int]:
-    """A copy by ascending epoch."""
-    return dict(sorted(epochs.items()))
-
-
 def epochs_from(epochs: Mapping[int, int], start: int) -> dict[int, int]:
     """The epochs of a log that begins at `start`.
 
