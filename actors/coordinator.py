@@ -83,6 +83,30 @@ def announce(state: CoordinatorState, given: Announcement) -> list[CoordinatorBo
     ]
 
 
+def in_force(state: CoordinatorState, given: Announcement) -> list[Claim]:
+    """Which claim counts for each leader, then each follower, of an announcement just taken.
+
+    A repeated announcement is not the one that is in force. Another broker's may have replaced
+    that one before it was repeated, or since: it stands again once that is given up.
+    """
+    mine = (given.broker_id, given.incarnation)  # Not of an earlier life.
+
+    def counting(key: PartitionKey, *, leads: bool) -> Claim:
+        entry = state.partitions.get(key)
+        if entry is None:
+            return given.claim
+        known = (entry.leadership, entry.formers.get(given.broker_id))
+        claims = [one.claim for one in known if one is not None]
+        if not leads:
+            claims = [entry.followers.get(given.broker_id, given.claim)]
+        return next((claim for claim in claims if claim[:2] == mine), given.claim)
+
+    return [
+        *(counting(PartitionKey(*item[:2]), leads=True) for item in given.leaders),
+        *(counting(PartitionKey(*item[:2]), leads=False) for item in given.followers),
+    ]
+
+
 def outranked(state: CoordinatorState, given: Announcement) -> list[ev.LeaderItem]:
     """The claims to lead which the partition's log would refuse for their leader epoch.
 

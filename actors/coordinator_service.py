@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tierledger.actors.coordinator_events import CoordinatorBody
     from tierledger.actors.coordinator_state import CoordinatorState
     from tierledger.actors.ports import Clock, HostHandle, HostLauncher
+    from tierledger.events.commands import Claim
     from tierledger.storage.backend import MetadataStorageBackend
     from tierledger.storage.keys import MetadataKeyFactory
     from tierledger.storage.serde import MetadataSerDe
@@ -159,8 +160,10 @@ class CoordinatorService:
         await self._requests.put(decide)
         return given[0]
 
-    async def announce(self, announcement: Announcement) -> None:
-        """Take an announcement: durable when this returns; hosts hear of it soon after.
+    async def announce(self, announcement: Announcement) -> list[Claim]:
+        """Which claim counts for each leader, then each follower: an earlier one if repeated.
+
+        The announcement is durable when this returns; hosts hear of it soon after.
 
         Raises:
             Fenced: The broker has registered or announced something newer; nothing changed.
@@ -171,6 +174,7 @@ class CoordinatorService:
             tip = PartitionKey(item[0], item[1]).named(item[2])
             _log.warning("alarm", kind="Fenced", partition=str(tip), broker=given.broker_id)
         await self._requests.put(lambda state: rules.announce(state, given))
+        return rules.in_force(self._state, given)
 
     async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
         """Where each partition is served now; a partition with a log is known for ever."""

@@ -17,7 +17,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, assert_never
 
 from tierledger.actors import messages as msg
-from tierledger.actors.leader_batch import InFlight, draft, refusals, unkept
+from tierledger.actors.leader_batch import InFlight, damage_of, draft, refusals, unkept
+from tierledger.actors.leader_checkpoints import Checkpoints
 from tierledger.actors.leader_claim import CLAIMS_MAX, WaitingClaims, is_under, open_command
 from tierledger.events import commands as cmd
 from tierledger.events.errors import (
@@ -75,8 +76,7 @@ class Leader:
         self._undecided = WaitingClaims()
         self._in_flight: InFlight | None = None
         self._probe: list[msg.Effect] | None = None
-        self._events_since_checkpoint = 0
-        self._checkpoint: str = "idle"  # "idle", "writing", or "refused" for good.
+        self._checkpoints = Checkpoints()
         self._stop: msg.StopArrived | None = None
         self._trouble: RemoteStorageError | None = None
 
@@ -111,7 +111,7 @@ class Leader:
                 decidable = self._undecided.answered(stimulus)
                 return [] if decidable is None else self._command(decidable)
             case msg.CheckpointDone():
-                self._checkpoint = "idle" if stimulus.stored else "refused"
+                self._checkpoints.done(stimulus)
                 return self._pump()
             case msg.StopArrived():
                 return self._stop_arrived(stimulus)
@@ -151,7 +151,7 @@ class Leader:
                 )
                 evolve_all(state, decoded.events, decoded.chain_hash)
                 self.next_batch = batch.number + 1
-                self._events_since_checkpoint += len(decoded.events)
+                self._checkpoints.applied(len(decoded.events))
         except DataError as error:
             return self._quarantine(error)
         if stimulus.batches and not stimulus.is_end:
@@ -244,7 +244,7 @@ class Leader:
 
     def _when_idle(self) -> list[msg.Effect]:
         if self._stop is None:
-            return self._maybe_checkpoint(CHECKPOINT_EVENTS)
+            return self._checkpoints.due(CHECKPOINT_EVENTS, self.next_batch)
         assert self.state is not None, "a leader has loaded its log"
         session = self.state.session
         if self._stop.is_released and session is not None and session.is_open:
@@ -252,8 +252,8 @@ class Leader:
             close = cmd.CloseSession(claim, "no broker hosts the partition")
             self._inbox.append(msg.CommandArrived(None, close, self._stop.now_ms))
             return self._pump()
-        effects = self._maybe_checkpoint(1)
-        if self._checkpoint == "writing":
+        effects = self._checkpoints.due(1, self.next_batch)
+        if self._checkpoints.is_writing:
             return effects
         return [*effects, *self._leave(msg.STOPPED)]
 
@@ -284,13 +284,6 @@ class Leader:
         self._queries = []
         return [*effects, msg.Gone(reason, None if self._stop is None else self._stop.reply_to)]
 
-    def _maybe_checkpoint(self, events: int) -> list[msg.Effect]:
-        if self._checkpoint != "idle" or self._events_since_checkpoint < events:
-            return []
-        self._checkpoint = "writing"
-        self._events_since_checkpoint = 0
-        return [msg.WriteCheckpoint(self.next_batch)]
-
     # Outcomes.
 
     def _append_answered(self, answered: msg.AppendAnswered) -> list[msg.Effect]:
@@ -316,10 +309,10 @@ class Leader:
             self._inbox.extend(self._undecided.release())
         self.next_batch = flight.number + 1
         self._in_flight = None
-        self._events_since_checkpoint += len(flight.events)
+        self._checkpoints.applied(len(flight.events))
         self._has_claimed = True  # The first batch of a leader begins with its session.
         effects = [*flight.replies, msg.HeadMoved(self.position)]
-        checkpoint = self._maybe_checkpoint(CHECKPOINT_EVENTS)
+        checkpoint = self._checkpoints.due(CHECKPOINT_EVENTS, self.next_batch)
         if checkpoint and len(self.state.tombstones):
             forget = msg.CommandArrived(None, cmd.DropTombstones(), self.state.log_time_ms)
             self._inbox.append(forget)
@@ -353,15 +346,17 @@ class Leader:
                 return [msg.Append(flight.number, flight.encoded.value)]
             if read.value == flight.encoded.value:
                 return self._stored(flight)
-            return self._overtaken(read.number)
+            assert self.state is not None, "a leader has loaded its log"
+            if (damage := damage_of(read.number, read.value, self._serde, self.state)) is None:
+                return self._overtaken(read.number)
+            self._in_flight = None
+            return unkept(flight.replies, damage) + self._quarantine(damage)
         if self._probe is None or read.number != self.next_batch:
             return []
         if read.value is not None:
             return self._overtaken(read.number)
         replies, self._probe = self._probe, None
-        if not (self._has_claimed or self._inbox or self._undecided):
-            return replies + self._leave(msg.REFUSED)
-        return replies + self._pump()
+        return self._after_look(replies)
 
     def _probe_failed(self, failed: msg.ProbeFailed) -> list[msg.Effect]:
         if self._in_flight is not None and failed.number == self._in_flight.number:
@@ -369,7 +364,9 @@ class Leader:
         if self._probe is None or failed.number != self.next_batch:
             return []
         replies, self._probe = self._probe, None
-        effects = unkept(replies, failed.error)
+        return self._after_look(unkept(replies, failed.error))
+
+    def _after_look(self, effects: list[msg.Effect]) -> list[msg.Effect]:
         if not (self._has_claimed or self._inbox or self._undecided):
             return effects + self._leave(msg.REFUSED)
         return effects + self._pump()

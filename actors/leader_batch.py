@@ -12,7 +12,8 @@ from tierledger.actors import messages as msg
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
 from tierledger.events.decide import Rejected, Undecided, decide
-from tierledger.events.errors import Fenced, NotLeader, NotReady
+from tierledger.events.errors import DataError, Fenced, NotLeader, NotReady, OutcomeUnknown
+from tierledger.storage.event_log import StoredBatch, decode_batch
 
 if TYPE_CHECKING:
     from collections import deque
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from tierledger.events.decide import Limits
     from tierledger.events.errors import RemoteStorageError
     from tierledger.events.overlay import Overlay
+    from tierledger.events.partition_state import PartitionState
     from tierledger.storage.event_log import EncodedBatch
+    from tierledger.storage.serde import MetadataSerDe
 
 EVENTS_PER_BATCH = 256
 """Events of a batch, up to the one command that exceeds it: 1 ms to apply, 64 KiB to store."""
@@ -122,3 +125,17 @@ def refusals(replies: Iterable[msg.Effect], error: RemoteStorageError) -> list[m
         for reply in replies
         if isinstance(reply, msg.Reply | msg.ReplyError | msg.Answer)
     ]
+
+
+def damage_of(
+    number: int, value: bytes, serde: MetadataSerDe, state: PartitionState
+) -> OutcomeUnknown | None:
+    """What those hear whose batch found `value` in its slot, if that is nobody's batch.
+
+    It may have been theirs, and damaged since. None if another's batch follows `state` there.
+    """
+    try:
+        decode_batch(serde, StoredBatch(number, value), state.next_position, state.chain_hash)
+    except DataError as error:
+        return OutcomeUnknown(f"it may have been stored, and is damaged now: {error}")
+    return None

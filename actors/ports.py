@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from tierledger.actors.calls import Call, CloseCall, PartitionKey, Placement
     from tierledger.actors.coordinator_events import Announcement, Route
-    from tierledger.events.commands import LeaderVerdict
+    from tierledger.events.commands import Claim, LeaderVerdict
     from tierledger.events.identifiers import TopicIdPartition
 
 
@@ -118,8 +118,8 @@ class CoordinatorHandle(Protocol):
         """A new incarnation for `broker_id`, greater than all before."""
         ...
 
-    async def announce(self, announcement: Announcement) -> None:
-        """Take an announcement; durable when it returns."""
+    async def announce(self, announcement: Announcement) -> list[Claim]:
+        """Which claim counts for each leader, then each follower; durable when it returns."""
         ...
 
     async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:

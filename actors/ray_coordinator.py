@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tierledger.actors.calls import PartitionKey
     from tierledger.actors.coordinator_events import Announcement, Route
     from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.events.commands import Claim
     from tierledger.storage.backend import MetadataStorageBackend
     from tierledger.storage.connector import MetadataStorageConnector
 
@@ -84,8 +85,8 @@ class CoordinatorShell:
     async def register(self, broker_id: int) -> int:
         return await self._started().register(broker_id)
 
-    async def announce(self, announcement: Announcement) -> None:
-        await self._started().announce(announcement)
+    async def announce(self, announcement: Announcement) -> list[Claim]:
+        return await self._started().announce(announcement)
 
     async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
         return await self._started().route(keys)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tierledger.actors.calls import Call, CloseCall, PartitionKey, Placement
     from tierledger.actors.coordinator_events import Announcement, Route
     from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.events.commands import Claim
 
 CALL_TIMEOUT_S = 60.0
 """Longest wait for one call; callers with a deadline of their own give up earlier."""
@@ -154,8 +155,9 @@ class RayCoordinator:
         incarnation: int = await self._call("register", broker_id)
         return incarnation
 
-    async def announce(self, announcement: Announcement) -> None:
-        await self._call("announce", announcement)
+    async def announce(self, announcement: Announcement) -> list[Claim]:
+        claims: list[Claim] = await self._call("announce", announcement)
+        return claims
 
     async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
         routes: list[Route] = await self._call("route", list(keys))

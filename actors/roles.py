@@ -12,7 +12,7 @@ from tierledger.events.errors import OutcomeUnknown, RetryableError
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from tierledger.actors.coordinator_events import LeaderItem, Route
+    from tierledger.actors.coordinator_events import LeaderItem
     from tierledger.actors.router import Router
     from tierledger.events.commands import Claim
     from tierledger.events.identifiers import TopicIdPartition
@@ -74,28 +74,13 @@ class Roles:
             tuple((bytes(tip.topic_id), tip.partition, tip.topic) for tip in stopped),
             import_cluster,
         )
-        await self._router.coordinate(lambda one: one.announce(announcement))
+        claims = await self._router.coordinate(lambda one: one.announce(announcement))
         for tip in stopped:
             self._claims.pop(PartitionKey.of(tip), None)
-        keys = [PartitionKey(*item[:2]) for item in announcement.leaders]
-        keys += [PartitionKey(*item[:2]) for item in announcement.followers]
-        routes = await self._router.coordinate(lambda one: one.route(keys)) if keys else []
-        for number, (key, route) in enumerate(zip(keys, routes, strict=True)):
-            role = LEADER if number < len(announcement.leaders) else FOLLOWER
-            self._claims[key] = (role, self._in_force(route, role, announcement.claim))
-
-    def _in_force(self, route: Route, role: str, announced: Claim) -> Claim:
-        """Which claim counts: a repeated announcement is not the one that is in force.
-
-        Only in the role that was announced: another coordinator may not have heard of it yet.
-        If another broker's claim is in force, the one announced stands again once that is
-        given up.
-        """
-        mine = (announced.broker_id, announced.incarnation)  # Not of an earlier life.
-        for claim in (route.leader,) if role == LEADER else route.followers:
-            if claim is not None and (claim.broker_id, claim.incarnation) == mine:
-                return claim
-        return announced
+        said = [(PartitionKey(*item[:2]), LEADER) for item in announcement.leaders]
+        said += [(PartitionKey(*item[:2]), FOLLOWER) for item in announcement.followers]
+        for (key, role), claim in zip(said, claims, strict=True):
+            self._claims[key] = (role, claim)
 
     async def are_ready(self, keys: Sequence[PartitionKey]) -> list[bool]:
         """Of each: whether its announcement is in force, and the replica asked has caught up.

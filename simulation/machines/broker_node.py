@@ -134,9 +134,9 @@ class BrokerNode:
                 self.life, node.life, node.take_announce, self, token, announcement
             )
 
-        self._coordinate(ask, lambda result: self._announced(result, told, announcement.claim))
+        self._coordinate(ask, lambda result: self._announced(result, told))
 
-    def _announced(self, result: Any, told: tuple[Any, ...], claim: cmd.Claim) -> None:  # noqa: ANN401
+    def _announced(self, result: Any, told: tuple[Any, ...]) -> None:  # noqa: ANN401
         if isinstance(result, Fenced):
             self.is_fenced = True
             self._mark("broker fenced by its own later life")
@@ -148,33 +148,8 @@ class BrokerNode:
             return
         for number in stops:
             self.claims.pop(number, None)
-        numbers = [*leads, *follows]
-        if not numbers:
-            self._announce_done()
-            return
-        self._coordinate(
-            lambda token: self._ask_route(token, numbers),
-            lambda routes: self._routed(routes, numbers, told, claim),
-        )
-
-    def _routed(
-        self,
-        routes: Any,  # noqa: ANN401
-        numbers: list[int],
-        told: tuple[Any, ...],
-        announced: cmd.Claim,
-    ) -> None:
-        """Note the claim that is in force; see `Roles`."""
-        if isinstance(routes, RemoteStorageError):
-            self._not_announced(told)
-            return
-        leads = told[0]
-        for number, route in zip(numbers, routes, strict=True):
-            role, counts = LEADER if number in leads else FOLLOWER, announced
-            for claim in (route.leader,) if role == LEADER else route.followers:
-                if claim is not None and claim[:2] == announced[:2]:
-                    counts = claim
-            self.claims[number] = (role, counts)
+        for number, claim in zip((*leads, *follows), result, strict=True):
+            self.claims[number] = (LEADER if number in leads else FOLLOWER, claim)
         self._lead(leads)
         self._announce_done()
 

@@ -101,12 +101,11 @@ class CoordinatorNode:
 
     def take_announce(self, caller: BrokerNode, token: int, given: Announcement) -> None:
         """A broker's word on what it leads and follows."""
-        self._put(
-            Request(
-                lambda state: rules.announce(state, given),
-                lambda error: self._answer(caller, token, error),
-            )
-        )
+
+        def done(error: RemoteStorageError | None) -> None:
+            self._answer(caller, token, error or rules.in_force(self.state, given))
+
+        self._put(Request(lambda state: rules.announce(state, given), done))
 
     def take_route(self, caller: BrokerNode, token: int, numbers: Sequence[int]) -> None:
         """Where partitions are served."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tierledger.actors.coordinator_events import Announcement, Route
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.actors.ports import LeaderOracle
+    from tierledger.events.commands import Claim
     from tierledger.simulation.service.lying_store import LyingStore
     from tierledger.simulation.service.network import Network
     from tierledger.simulation.service.plan import WorldPlan
@@ -142,8 +143,11 @@ class CoordinatorWay:
         incarnation: int = await self._call(lambda one: one.register(broker_id), "register")
         return incarnation
 
-    async def announce(self, announcement: Announcement) -> None:
-        await self._call(lambda one: one.announce(announcement), "announce")
+    async def announce(self, announcement: Announcement) -> list[Claim]:
+        claims: list[Claim] = await self._call(
+            lambda one: one.announce(announcement), "announce"
+        )
+        return claims
 
     async def hosts(self) -> dict[str, str]:
         addresses: dict[str, str] = await self._call(lambda one: one.hosts(), "hosts")

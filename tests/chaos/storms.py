@@ -49,5 +49,5 @@ async def struck(target: Target, faults: Sequence[str], seed: int) -> tuple[Live
     history = target.folder / f"{seed}.jsonl"
     write_record(history, record)
     found = [f"{one.checker}: {one.message}" for one in verdict.violations]
-    assert found == [], f"the history is in {history}"
+    assert found == [], f"{found}; the history is in {history}"
     return verdict, chaos

@@ -135,3 +135,48 @@ def test_of_two_known_epochs_the_higher_stands_though_it_was_replaced(world: Wor
     world.announce(1)
 
     assert world.leader == true
+
+
+def in_force(world: World, announced: Claim, *, leads: bool) -> Claim:
+    """Under which claim a broker is to write that has just said so."""
+    given = Announcement(
+        *announced, ((*ITEM, None, None),) if leads else (), () if leads else (ITEM,), ()
+    )
+    (claim,) = rules.in_force(world.state, given)
+    return claim
+
+
+def test_a_repeat_counts_for_the_claim_that_is_in_force(world: World) -> None:
+    true = world.announce(1, leads=True)
+    repeated = world.announce(1, leads=True)
+
+    assert in_force(world, repeated, leads=True) == true
+    follows = world.announce(2)
+    assert in_force(world, world.announce(2), leads=False) == follows
+
+
+def test_a_repeat_counts_for_the_claim_that_stands_again_though_another_came_since(
+    world: World,
+) -> None:
+    true = world.announce(1, leads=True)
+    repeated = world.announce(1, leads=True)
+    world.announce(2, leads=True)
+
+    assert in_force(world, repeated, leads=True) == true
+    world.announce(2)
+    assert world.leader == true
+
+
+def test_a_word_of_a_new_life_is_no_repeat_of_the_former_ones(world: World) -> None:
+    world.announce(1, leads=True)
+    world.note(ClientRegistered(1, 2))
+    announced = world.announce(1, leads=True)
+
+    assert in_force(world, announced, leads=True) == announced == world.leader
+
+
+def test_a_claim_below_the_epoch_in_force_is_nobody_elses(world: World) -> None:
+    world.announce(1, leads=True, epoch=4)
+    refused = world.announce(2, leads=True, epoch=3)
+
+    assert in_force(world, refused, leads=True) == refused

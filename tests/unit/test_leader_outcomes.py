@@ -24,6 +24,7 @@ from tierledger.events.decide import Limits
 from tierledger.events.errors import (
     Fenced,
     NotLeader,
+    OutcomeUnknown,
     Overloaded,
     PartitionDeleted,
     Quarantined,
@@ -225,6 +226,24 @@ def test_an_unreadable_event_leaves_the_last_good_state_to_read(store: SlotStore
     assert isinstance(harness.error_for(ahead), Quarantined)
     assert isinstance(harness.error_for(waiting), Quarantined)
     assert isinstance(harness.error_for(write), Quarantined)
+    assert [alarm.kind for alarm in harness.alarms] == ["quarantined"]
+    assert not harness.gone
+
+
+def test_a_batch_that_rots_before_it_is_seen_again_leaves_its_writers_in_doubt(
+    store: SlotStore,
+) -> None:
+    harness = leading(store)
+    write, read = harness.write(added(1)), harness.ask()
+    append = harness.expect_append()
+    store.create(append.number, append.value[:-1] + bytes([append.value[-1] ^ 1]))
+    harness.feed(msg.AppendAnswered(append.number, UNKNOWN))
+    late = harness.write(added(2))
+    harness.settle()
+
+    assert isinstance(harness.error_for(write), OutcomeUnknown)
+    assert isinstance(harness.error_for(late), Quarantined)
+    assert harness.heard(read) is not None
     assert [alarm.kind for alarm in harness.alarms] == ["quarantined"]
     assert not harness.gone
 

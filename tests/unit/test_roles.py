@@ -3,65 +3,51 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import pytest
-
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
-from tierledger.actors.coordinator_events import Announcement, Route
+from tierledger.actors.coordinator_events import Announcement
 from tierledger.actors.roles import Roles
 from tierledger.events.commands import Claim
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 
 TIP = TopicIdPartition(Uuid(bytes(range(16))), 0, "orders")
+OTHER = TopicIdPartition(TIP.topic_id, 1, "orders")
 KEY = PartitionKey.of(TIP)
 ITEM = (bytes(TIP.topic_id), 0, "orders", None, None)
 
 
 class Coordinator:
-    """A coordinator, and the way to it, that answers with one route."""
+    """A coordinator, and the way to it, whose log says which claims count."""
 
-    def __init__(self, leader: Claim | None, *followers: Claim) -> None:
-        self.answer = Route(True, "host-0/1", None, leader, "orders", followers)
+    def __init__(self, *claims: Claim) -> None:
+        self.claims = list(claims)
         self.announced: list[Announcement] = []
 
     async def coordinate(self, ask: Callable[[Any], Awaitable[Any]]) -> Any:  # noqa: ANN401
         return await ask(self)
 
-    async def announce(self, announcement: Announcement) -> None:
+    async def announce(self, announcement: Announcement) -> list[Claim]:
         self.announced.append(announcement)
-
-    async def route(self, keys: list[PartitionKey]) -> list[Route]:
-        return [self.answer for _ in keys]
+        return self.claims
 
 
-async def announced(
-    leader: Claim | None, *followers: Claim, leads: bool
-) -> tuple[str, Claim | None]:
-    coordinator: Any = Coordinator(leader, *followers)
+async def test_the_claim_that_counts_is_the_one_that_the_log_knows() -> None:
+    coordinator: Any = Coordinator(Claim(1, 3, 0), Claim(1, 3, 1))
     roles = Roles(coordinator, 1, 3)
-    await roles.announce([ITEM] if leads else [], [] if leads else [TIP], [])
-    return roles.role(KEY), roles.claim_to_lead(KEY)
+    await roles.announce([ITEM], [OTHER], [])
+
+    assert coordinator.announced[0].claim == Claim(1, 3, 1)
+    assert roles.role(KEY) == LEADER
+    assert roles.claim_to_lead(KEY) == Claim(1, 3, 0)
+    assert roles.role(PartitionKey.of(OTHER)) == FOLLOWER
+    assert roles.claim_to_lead(PartitionKey.of(OTHER)) is None
 
 
-@pytest.mark.parametrize("leader", [None, Claim(2, 1, 9)])
-async def test_a_claim_that_another_has_replaced_stands_until_it_is_taken_back(
-    leader: Claim | None,
-) -> None:
-    assert await announced(leader, leads=True) == (LEADER, Claim(1, 3, 1))
+async def test_what_is_stopped_is_led_no_more() -> None:
+    coordinator: Any = Coordinator(Claim(1, 3, 1))
+    roles = Roles(coordinator, 1, 3)
+    await roles.announce([ITEM], [], [])
+    coordinator.claims = []
+    await roles.announce([], [], [TIP])
 
-
-async def test_a_repeat_keeps_the_claim_that_is_in_force() -> None:
-    in_force = Claim(1, 3, 0)
-
-    assert await announced(in_force, leads=True) == (LEADER, in_force)
-
-
-async def test_a_coordinator_that_has_not_heard_of_it_makes_no_follower_of_a_leader() -> None:
-    assert await announced(None, Claim(1, 3, 0), leads=True) == (LEADER, Claim(1, 3, 1))
-
-
-async def test_the_claim_of_an_earlier_life_is_not_ones_own() -> None:
-    assert await announced(Claim(1, 2, 7), leads=True) == (LEADER, Claim(1, 3, 1))
-
-
-async def test_nor_a_leader_of_a_follower() -> None:
-    assert await announced(Claim(1, 3, 0), leads=False) == (FOLLOWER, None)
+    assert roles.claim_to_lead(KEY) is None
+    assert coordinator.announced[1].stopped == (ITEM[:3],)
