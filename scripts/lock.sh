@@ -12,4 +12,4 @@ UV_VERSION=0.13.8 # The resolver; only whoever renews the lock needs it.
 }
 .venv/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
     --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
-    --only-binary :all: --output-file requirements.lock pyproject.toml requirements-dev.in
+    --only-binary :all: --no-binary pyspark --output-file requirements.lock pyproject.toml requirements-dev.in

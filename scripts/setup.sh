@@ -98,6 +98,9 @@ ensure_venv() {
         "Python's venv module is missing: run 'sudo apt-get install $package', then repeat"
 }
 
+# The lock's entries of the packages that $1 matches, with their hashes.
+locked() { awk -v wanted="^($1)==" '/^[^ ]/ { keep = $0 ~ wanted } keep' requirements.lock; }
+
 install_packages() {
     local python
     python=$(find_python)
@@ -105,8 +108,13 @@ install_packages() {
     say "installing the locked packages into .venv ($("$python" --version))"
     rm -f .venv/.project
     "$python" -m venv --clear .venv
-    .venv/bin/pip install --quiet --disable-pip-version-check --no-input \
-        --require-hashes --only-binary :all: --requirement requirements.lock
+    # PySpark is published as source alone, and built with what the lock names for building.
+    locked 'setuptools|wheel|packaging' >.venv/build.lock
+    local file
+    for file in .venv/build.lock requirements.lock; do
+        .venv/bin/pip install --quiet --disable-pip-version-check --no-input --require-hashes \
+            --only-binary :all: --no-binary pyspark --no-build-isolation --requirement "$file"
+    done
     printf '%s\n' "$packages_key" >.venv/.packages
 }
 
@@ -123,6 +131,9 @@ install_project() {
     for folder in $(sed -n 's/^"tierledger\.[a-z_]*" = "\(.*\)"$/\1/p' pyproject.toml); do
         ln -s "../../../$folder" ".venv/src/tierledger/$folder"
     done
+    # Spark looks for formats in the folders of packages alone, not through an import hook.
+    ln -sfn "$PWD/pyspark_tierledger" "$(.venv/bin/python -c \
+        'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark_tierledger"
     printf '%s\n' "$project_key" >.venv/.project
 }
 

@@ -11,6 +11,7 @@ from hypothesis import settings
 from tierledger.simulation.live.postgres_server import PostgresServer
 
 RAY_TESTS = Path(__file__).parent / "ray"
+SPARK_TESTS = Path(__file__).parent / "pipeline"
 
 # No deadline per example: on a busy machine it fails what is right; the test's timeout stands.
 settings.register_profile("dev", max_examples=50, deadline=None)
@@ -22,15 +23,24 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what lies in tests/ray, and run it last: what is quick to fail fails first."""
+    """Mark what lies in tests/ray, and run it last: what is quick to fail fails first.
+
+    What needs Spark comes right before.
+    """
     for item in items:
+        if SPARK_TESTS in item.path.parents:
+            item.add_marker("spark")
         if RAY_TESTS in item.path.parents:
             item.add_marker("ray")
-    items.sort(key=needs_ray)
+    items.sort(key=lambda item: (needs_ray(item), needs_spark(item)))
 
 
 def needs_ray(item: pytest.Item) -> bool:
     return item.get_closest_marker("ray") is not None
+
+
+def needs_spark(item: pytest.Item) -> bool:
+    return item.get_closest_marker("spark") is not None
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,1 @@
+"""Logs of partitions as tables, on Spark."""

@@ -1,0 +1,357 @@
+"""Columns of the `tierledger` format, and how fields of stored events become them.
+
+Fields are named and typed as docs/pipeline.md lists them. A column is filled from the events
+that have it and is null in all others; no event object is made on the way.
+"""
+
+from __future__ import annotations
+
+import json
+from binascii import b2a_base64
+from itertools import chain, compress
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from tierledger.events import log_events as log
+from tierledger.events.errors import CorruptLog
+from tierledger.events.event_codec import TYPES
+from tierledger.events.identifiers import UUID_BYTES
+from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tierledger.events.identifiers import TopicIdPartition
+
+CORRUPT = "corrupt"
+"""The type of a row that says where a log stopped to be readable; `reason` tells why."""
+
+BOUNDARY = "boundary"
+"""The type of a row that stands for events that were forgotten; `stored` is the checkpoint's
+partition value that the log goes on from."""
+
+CORRUPT_NUMBER, BOUNDARY_NUMBER = 0, -1
+"""Where an event has the number of its type."""
+
+EVENT_SCHEMA = StructType(
+    [
+        StructField("cluster", StringType(), nullable=False),
+        StructField("topic", StringType(), nullable=False),
+        StructField("topic_id", StringType(), nullable=False),
+        StructField("partition", IntegerType(), nullable=False),
+        StructField("position", LongType(), nullable=False),
+        StructField("session", LongType()),
+        StructField("type", StringType(), nullable=False),
+        StructField("version", IntegerType()),
+        StructField("log_time_ms", LongType(), nullable=False),
+        StructField("origin_broker_id", IntegerType()),
+        StructField("origin_request_id", BinaryType()),
+        StructField("segment_id", StringType()),
+        StructField("state", StringType()),
+        StructField("start_offset", LongType()),
+        StructField("end_offset", LongType()),
+        StructField("max_timestamp_ms", LongType()),
+        StructField("event_timestamp_ms", LongType()),
+        StructField("broker_id", IntegerType()),
+        StructField("size_in_bytes", LongType()),
+        StructField("leader_epochs", MapType(IntegerType(), LongType(), False)),
+        StructField("custom_metadata", BinaryType()),
+        StructField("custom_metadata_dropped_bytes", LongType()),
+        StructField("txn_index_empty", BooleanType()),
+        StructField("delete_state", StringType()),
+        StructField("source_partition", IntegerType()),
+        StructField("source_offset", LongType()),
+        StructField("reason", StringType()),
+        StructField("body", StringType()),
+        StructField("stored", BinaryType()),
+    ]
+)
+"""Every column there is, `stored` (an event's bytes) last. Who names none gets all others."""
+
+DEFAULT_SCHEMA = StructType(EVENT_SCHEMA.fields[:-1])
+
+Values: TypeAlias = "Sequence[Any]"
+
+
+class Run(NamedTuple):
+    """Whose the next `rows` rows are."""
+
+    topic_id_partition: TopicIdPartition
+    rows: int
+
+
+class Rows(NamedTuple):
+    """Rows in order, column by column, as their events' fields hold them.
+
+    `numbers` tells the type of each row's event, and `fields` what is in its body.
+    """
+
+    runs: list[Run]
+    positions: Values
+    sessions: Values
+    numbers: Values
+    versions: Values
+    times: Values
+    brokers: Values
+    requests: Values
+    fields: Values
+    stored: Values
+
+
+def _ids(values: Values) -> pa.Array:
+    """Ids as Kafka's text: all of them in one step of base64."""
+    lengths = set(map(len, values))
+    if lengths != {UUID_BYTES}:
+        raise ValueError(f"expected ids of {UUID_BYTES} bytes, found lengths {lengths}")
+    # Two bytes more make each 24 characters, of which the first 22 are those of the id alone.
+    padded = b2a_base64(b"\0\0".join(values) + b"\0\0", newline=False)
+    text = padded.translate(_URL_SAFE)
+    whole = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(24), len(values), [None, pa.py_buffer(text)]
+    )
+    return pc.binary_slice(whole, 0, 22).cast(pa.binary()).cast(pa.string())
+
+
+def _optional_ids(values: Values) -> pa.Array:
+    there = [value is not None for value in values]
+    if not any(there):
+        return pa.nulls(len(values), pa.string())
+    places = np.where(there, np.cumsum(there) - 1, 0)
+    index = pa.array(places, mask=~np.asarray(there))
+    return _ids(list(compress(values, there))).take(index)
+
+
+def _names(names: Sequence[str]) -> Callable[[Values], pa.Array]:
+    known = pa.array(names)
+
+    def named(values: Values) -> pa.Array:
+        return known.take(pa.array(values, pa.int32()))
+
+    return named
+
+
+def _first_of_source(values: Values) -> pa.Array:
+    if values.count(None) == len(values):
+        return pa.nulls(len(values), pa.int32())
+    return pa.array([None if one is None else one[0] for one in values], pa.int32())
+
+
+def _second_of_source(values: Values) -> pa.Array:
+    if values.count(None) == len(values):
+        return pa.nulls(len(values), pa.int64())
+    return pa.array([None if one is None else one[1] for one in values], pa.int64())
+
+
+def _leader_epochs(values: Values) -> pa.Array:
+    flat = list(chain.from_iterable(values))
+    ends = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, values), np.int32, len(values)) // 2, out=ends[1:])
+    return pa.MapArray.from_arrays(
+        pa.array(ends, pa.int32()),
+        pa.array(flat[0::2], pa.int32()),
+        pa.array(flat[1::2], pa.int64()),
+        type=_EPOCHS,
+    )
+
+
+def _plain(kind: pa.DataType) -> Callable[[Values], pa.Array]:
+    def converted(values: Values) -> pa.Array:
+        first = values[0]
+        # Most columns hold one value over and over, and counting is the quicker way.
+        if values[-1] == first and values.count(first) == len(values):
+            return pa.repeat(pa.scalar(first, kind), len(values))
+        return pa.array(values, kind)
+
+    return converted
+
+
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+_EPOCHS = pa.map_(pa.int32(), pa.field("value", pa.int64(), nullable=False))
+_INT, _LONG, _TEXT = _plain(pa.int32()), _plain(pa.int64()), _plain(pa.string())
+_BYTES, _BOOL = _plain(pa.binary()), _plain(pa.bool_())
+_STATE = _names([state.name for state in RemoteLogSegmentState])
+_DELETE_STATE = _names([state.name for state in RemotePartitionDeleteState])
+
+_CONVERTERS: dict[str, tuple[str, Callable[[Values], pa.Array]]] = {
+    "segment_id": ("segment_id", _ids),
+    "state": ("state", _STATE),
+    "start_offset": ("start_offset", _LONG),
+    "end_offset": ("end_offset", _LONG),
+    "max_timestamp_ms": ("max_timestamp_ms", _LONG),
+    "event_timestamp_ms": ("event_timestamp_ms", _LONG),
+    "broker_id": ("broker_id", _INT),
+    "size_in_bytes": ("size", _LONG),
+    "leader_epochs": ("epochs", _leader_epochs),
+    "custom_metadata": ("custom_metadata", _BYTES),
+    "custom_metadata_dropped_bytes": ("dropped_bytes", _LONG),
+    "txn_index_empty": ("txn_index_empty", _BOOL),
+    "source_partition": ("source", _first_of_source),
+    "source_offset": ("source", _second_of_source),
+    "reason": ("reason", _TEXT),
+}
+"""Column to the field of an event that it shows, and how."""
+
+_IN_JSON = (log.SessionOpened, log.SessionClosed, log.SessionDisputed, log.TombstonesDropped)
+"""Events that have fields without a column; `body` is all of their fields."""
+
+_Filler: TypeAlias = "Callable[[list[tuple[Any, ...]]], pa.Array]"
+"""Makes a column of the fields of events of one type: of each field, all values."""
+
+
+def _filler(place: int, convert: Callable[[Values], pa.Array]) -> _Filler:
+    return lambda fields: convert(fields[place])
+
+
+def _json_filler(names: tuple[str, ...]) -> _Filler:
+    def filled(fields: list[tuple[Any, ...]]) -> pa.Array:
+        texts = [
+            json.dumps(dict(zip(names, body, strict=True)), ensure_ascii=False)
+            for body in zip(*fields, strict=True)
+        ]
+        return pa.array(texts, pa.string())
+
+    return filled
+
+
+def _started(fields: list[tuple[Any, ...]]) -> pa.Array:
+    return pa.repeat(pa.scalar(RemoteLogSegmentState.COPY_SEGMENT_STARTED.name), len(fields[0]))
+
+
+def _fillers() -> dict[int, tuple[int, dict[str, _Filler]]]:
+    """By number of type: how many fields it has, and which columns it fills."""
+    known: dict[int, tuple[int, dict[str, _Filler]]] = {
+        CORRUPT_NUMBER: (1, {"reason": _filler(0, _TEXT)}),
+        BOUNDARY_NUMBER: (0, {}),
+    }
+    for number, kind, _ in TYPES:
+        names: tuple[str, ...] = kind._fields
+        filled = {
+            column: _filler(names.index(field), convert)
+            for column, (field, convert) in _CONVERTERS.items()
+            if field in names
+        }
+        if kind is log.PartitionDeleteUpdated:
+            filled["delete_state"] = _filler(0, _DELETE_STATE)
+            del filled["state"]
+        if kind is log.ImportRecordDropped:
+            filled["segment_id"] = _filler(names.index("segment_id"), _optional_ids)
+        if kind is log.SegmentAdded:
+            filled["state"] = _started
+        if kind in _IN_JSON:
+            filled["body"] = _json_filler(names)
+        known[number] = (len(names), filled)
+    return known
+
+
+_FILLERS = _fillers()
+_TYPE_NUMBERS = (BOUNDARY_NUMBER, CORRUPT_NUMBER, *(number for number, _, _ in TYPES))
+_TYPE_NAMES = pa.array([BOUNDARY, CORRUPT, *(kind.__name__ for _, kind, _ in TYPES)])
+
+
+class EventColumns:
+    """Makes Arrow batches with the columns that were asked for."""
+
+    def __init__(self, schema: pa.Schema, cluster: str) -> None:
+        """`schema` is that of the batches: any columns of `EVENT_SCHEMA`, in any order."""
+        self._schema = schema
+        self._cluster = pa.scalar(cluster)
+        self._header: dict[str, Callable[[Rows], pa.Array]] = {
+            "cluster": lambda rows: pa.repeat(self._cluster, len(rows.positions)),
+            "topic": lambda rows: _of_runs(rows, lambda tip: tip.topic, pa.string()),
+            "topic_id": lambda rows: _of_runs(rows, lambda tip: str(tip.topic_id), pa.string()),
+            "partition": lambda rows: _of_runs(rows, lambda tip: tip.partition, pa.int32()),
+            "position": lambda rows: _LONG(rows.positions),
+            "session": lambda rows: _LONG(rows.sessions),
+            "type": _types,
+            "version": lambda rows: _INT(rows.versions),
+            "log_time_ms": lambda rows: _LONG(rows.times),
+            "origin_broker_id": lambda rows: _INT(rows.brokers),
+            "origin_request_id": lambda rows: _BYTES(rows.requests),
+            "stored": lambda rows: _BYTES(rows.stored),
+        }
+
+    @property
+    def needs_stored(self) -> bool:
+        """Whether the stored bytes of events are asked for."""
+        return "stored" in self._schema.names
+
+    def batch(self, rows: Rows) -> pa.RecordBatch:
+        """The columns of `rows`.
+
+        Raises:
+            CorruptLog: A field holds what no event of its type may hold.
+        """
+        try:
+            bodies = _Bodies(rows)
+            arrays = [
+                self._header[name](rows)
+                if name in self._header
+                else bodies.column(name, self._schema.field(name).type)
+                for name in self._schema.names
+            ]
+            return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        # The checksums are right, so somebody wrote it that is not us.
+        except (pa.ArrowException, ValueError, TypeError, LookupError, OverflowError) as error:
+            raise CorruptLog(f"an event with a field that does not fit it: {error}") from error
+
+
+class _Bodies:
+    """The bodies of rows, apart by type."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._count = len(rows.numbers)
+        self._places: dict[int, Any] = {}
+        self._fields: dict[int, list[tuple[Any, ...]]] = {}
+        numbers = np.asarray(rows.numbers)
+        for number in np.unique(numbers).tolist():
+            mask = numbers == number
+            fields = list(zip(*compress(rows.fields, mask.tolist()), strict=True))
+            width = _FILLERS[number][0]
+            if len(fields) != width:
+                raise ValueError(f"expected {width} in type {number}, found {len(fields)}")
+            self._places[number] = np.flatnonzero(mask)
+            self._fields[number] = fields
+
+    def column(self, name: str, kind: pa.DataType) -> pa.Array:
+        """One column: from the types that have it, null in the others."""
+        index = np.full(self._count, -1, np.int64)
+        pieces: list[pa.Array] = []
+        filled = 0
+        for number, fields in self._fields.items():
+            fill = _FILLERS[number][1].get(name)
+            if fill is not None:
+                places = self._places[number]
+                pieces.append(fill(fields))
+                index[places] = np.arange(filled, filled + len(places))
+                filled += len(places)
+        if not pieces:
+            return pa.nulls(self._count, kind)
+        return pa.concat_arrays(pieces).take(pa.array(index, mask=index < 0))
+
+
+def _of_runs(
+    rows: Rows, value_of: Callable[[TopicIdPartition], object], kind: pa.DataType
+) -> pa.Array:
+    values = [value_of(run.topic_id_partition) for run in rows.runs]
+    if len(values) == 1:
+        return pa.repeat(pa.scalar(values[0], kind), rows.runs[0].rows)
+    counts = [run.rows for run in rows.runs]
+    return pa.array(values, kind).take(pa.array(np.repeat(np.arange(len(values)), counts)))
+
+
+def _types(rows: Rows) -> pa.Array:
+    places = np.searchsorted(_TYPE_NUMBERS, np.asarray(rows.numbers))
+    return _TYPE_NAMES.take(pa.array(places))

@@ -1,0 +1,216 @@
+"""What a job reads: ranges of logs, found once, before any task starts.
+
+Rule 1: a range is fixed when it is planned. What is appended later is not read, so a job reads
+up to a stated position and no further.
+Rule 2: a range begins with the chain hash of the event before it, so it is verified by itself.
+Rule 3: what is damaged costs its own partition: it becomes a row that says so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import msgpack
+
+from tierledger.events.errors import CorruptCheckpoint, CorruptLog, DataError
+from tierledger.events.event_codec import chain
+from tierledger.pipeline.columns import BOUNDARY_NUMBER, CORRUPT_NUMBER
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.storage.event_log import StoredBatch
+    from tierledger.storage.partition_reader import PartitionReader
+
+ROWS_PER_TASK = 200_000
+"""About half a second of one core, and some tasks for each of two with a million events."""
+
+
+class LogPlace(NamedTuple):
+    """Between two batches of a log: what a reader needs to begin there, verified."""
+
+    next_batch: int
+    next_position: int
+    chain_hash: bytes
+    log_time_ms: int
+    """Of the event before; 0 at the start."""
+
+
+class LogRange(NamedTuple):
+    """Batches of one log: from a place on, up to a batch that is not read."""
+
+    topic_id_partition: TopicIdPartition
+    start: LogPlace
+    end_batch: int
+    end: LogPlace | None
+    """Before `end_batch`; none if the batch before that is damaged."""
+
+
+class Notice(NamedTuple):
+    """A row that is no event: where a log cannot be read, or what stands for its beginning."""
+
+    topic_id_partition: TopicIdPartition
+    number: int
+    """As of a type of event: `CORRUPT_NUMBER` or `BOUNDARY_NUMBER`."""
+
+    position: int
+    log_time_ms: int
+    message: str = ""
+    stored: bytes | None = None
+
+
+Piece: TypeAlias = "LogRange | Notice"
+
+
+def corrupt(tip: TopicIdPartition, place: LogPlace, error: Exception) -> Notice:
+    """The notice that nothing can be read from `place` on, because of `error`."""
+    return Notice(tip, CORRUPT_NUMBER, place.next_position, place.log_time_ms, str(error))
+
+
+class LogPlanner:
+    """Finds places in one partition's log."""
+
+    def __init__(self, reader: PartitionReader) -> None:
+        self._reader = reader
+        self._tip = reader.topic_id_partition
+
+    async def start(self) -> tuple[LogPlace, Notice | None]:
+        """Before the first event that the log still holds, and what stands there instead.
+
+        Raises:
+            CorruptLog: It does not begin with its first batch, nor with a boundary.
+            RemoteResourceNotFound: There is no log.
+        """
+        loaded = await self._reader.start()
+        state = loaded.state
+        place = LogPlace(
+            loaded.next_batch, state.next_position, state.chain_hash, state.log_time_ms
+        )
+        if loaded.next_batch == 0:
+            return place, None
+        (batch,) = await self._reader.log.read(loaded.next_batch - 1, 1)
+        last = max(state.next_position - 1, 0)
+        return place, Notice(
+            self._tip, BOUNDARY_NUMBER, last, state.log_time_ms, stored=batch.value
+        )
+
+    async def end(self, start: int) -> int:
+        """The number of the batch that will be appended next; `start` or more."""
+        if not await self._has(start):
+            return start
+        low, step = await self._hint(start), 1
+        while await self._has(low + step):
+            low, step = low + step, step * 2
+        high = low + step  # `low` is there, `high` is not.
+        while high - low > 1:
+            middle = (low + high) // 2
+            if await self._has(middle):
+                low = middle
+            else:
+                high = middle
+        return high
+
+    async def place(self, next_batch: int) -> LogPlace:
+        """Before batch `next_batch`, which need not be there yet, from the batch before it.
+
+        Raises:
+            CorruptLog: That one does not verify, or is missing.
+        """
+        if next_batch == 0:
+            return (await self.start())[0]
+        found = await self._reader.log.read(next_batch - 1, 1)
+        if not found:
+            raise CorruptLog(f"batch {next_batch - 1} is missing")
+        boundary = self._reader.boundary(next_batch - 1, found[0].value)
+        if boundary is not None:
+            return LogPlace(
+                next_batch, boundary.next_position, boundary.chain_hash, boundary.head[0]
+            )
+        first, stored = batch_content(self._reader, found[0])
+        time_ms = _log_time(stored[-1])
+        return LogPlace(next_batch, first + len(stored), chain(stored[-1]), time_ms)
+
+    async def ranges(self, start: LogPlace, end_batch: int, rows: int) -> list[Piece]:
+        """The batches from `start` to `end_batch`, in ranges of about `rows` events.
+
+        A place that cannot be read joins two ranges: whoever reads them will meet it.
+        """
+        if end_batch <= start.next_batch:
+            return []
+        end = await self._place_if_sound(end_batch)
+        pieces: list[Piece] = []
+        first, batches = start.next_batch, end_batch - start.next_batch
+        count = 1 if end is None else -(-(end.next_position - start.next_position) // rows)
+        for part in range(1, count):
+            number = first + batches * part // count
+            if number <= start.next_batch:
+                continue
+            place = await self._place_if_sound(number)
+            if place is not None:
+                pieces.append(LogRange(self._tip, start, number, place))
+                start = place
+        return [*pieces, LogRange(self._tip, start, end_batch, end)]
+
+    async def _place_if_sound(self, next_batch: int) -> LogPlace | None:
+        try:
+            return await self.place(next_batch)
+        except DataError:
+            return None
+
+    async def _has(self, number: int) -> bool:
+        return await self._reader.backend.get(self._reader.log.key(number)) is not None
+
+    async def _hint(self, start: int) -> int:
+        """A batch that is there, from `start` on: the last that the checkpoint stands for."""
+        try:
+            found = await self._reader.checkpoints.read_partition()
+        except DataError:
+            return start
+        hint = start if found is None else found[1].next_batch - 1
+        return hint if hint > start and await self._has(hint) else start
+
+
+def batch_content(reader: PartitionReader, batch: StoredBatch) -> tuple[int, list[bytes]]:
+    """First position and stored events of `batch`, whose checksum holds.
+
+    Raises:
+        CorruptLog: It does not, or it is no batch.
+    """
+    try:
+        first, count, stored = reader.serde.deserialize("batch", batch.value)
+        if not isinstance(stored, list) or not 0 < count == len(stored):
+            raise ValueError(f"expected {count} events")
+    except (CorruptCheckpoint, ValueError, TypeError) as error:
+        raise CorruptLog(f"batch {batch.number}: {error}") from error
+    return first, stored
+
+
+def _log_time(stored: bytes) -> int:
+    try:
+        fields = msgpack.unpackb(stored[4:], use_list=False)
+        return int(fields[4])
+    except (ValueError, TypeError, LookupError) as error:
+        raise CorruptLog(f"not an event ({error})") from error
+
+
+def packed(pieces: Sequence[Piece], rows: int) -> list[tuple[Piece, ...]]:
+    """`pieces` in their order, as many together as have about `rows` events."""
+    tasks: list[tuple[Piece, ...]] = []
+    held: list[Piece] = []
+    total = 0
+    for piece in pieces:
+        size = rows_of(piece)
+        if held and total + size > rows:
+            tasks.append(tuple(held))
+            held, total = [], 0
+        held.append(piece)
+        total += size
+    return [*tasks, tuple(held)] if held else tasks
+
+
+def rows_of(piece: Piece) -> int:
+    """About how many rows `piece` gives."""
+    if isinstance(piece, Notice) or piece.end is None:
+        return 1
+    return piece.end.next_position - piece.start.next_position

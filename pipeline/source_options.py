@@ -1,0 +1,96 @@
+"""The options of the `tierledger` format, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tierledger.events.errors import InvalidArgument
+from tierledger.pipeline.plan import ROWS_PER_TASK
+from tierledger.storage.connector import (
+    CONNECTOR_SETTING,
+    SERIALIZER_SETTING,
+    URL_SETTING,
+)
+from tierledger.storage.keys import INT32_MAX, INT64_MAX
+from tierledger.storage.locate import parse_store_url
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OPTIONS = {
+    "store": "where the store is, as `--store` takes it",
+    "cluster": "the Kafka cluster's id; not needed if the store holds one cluster",
+    "topic": "only topics of that name, or the one with that id",
+    "partition": "only partitions of that number",
+    "columns": "names of columns, with commas between; all but `stored` if absent",
+    "rows_per_task": f"about how many rows one task reads; {ROWS_PER_TASK} if absent",
+    "max_rows_per_trigger": "a stream: about how many rows one micro-batch has at most",
+    CONNECTOR_SETTING: "the class of a connector, if it is not ours",
+    SERIALIZER_SETTING: "the class of a serializer, if it is not ours",
+}
+"""Each option, and what it means."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What a user asked to read. Pickled into every task; the URL may hold a password."""
+
+    config: dict[str, str] = field(repr=False)
+    """Settings of the store, by their names in Kafka."""
+
+    cluster: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    columns: tuple[str, ...] = ()
+    rows_per_task: int = ROWS_PER_TASK
+    max_rows_per_trigger: int | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> SourceOptions:
+        """What `options` say.
+
+        Raises:
+            InvalidArgument: One is unknown or makes no sense, or `store` is missing.
+        """
+        # Spark adds `path` where somebody gives one to `load`.
+        unknown = sorted(set(options) - {name.lower() for name in OPTIONS})
+        if unknown:
+            raise InvalidArgument(f"expected options {', '.join(OPTIONS)}; got {unknown[0]!r}")
+        store = options.get("store")
+        if not store:
+            raise InvalidArgument("expected the option store, for example sqlite:FILE")
+        if parse_store_url(store).scheme == "memory":
+            raise InvalidArgument("expected a store that other processes can read, got memory:")
+        config = {URL_SETTING: store}
+        for name in (CONNECTOR_SETTING, SERIALIZER_SETTING):
+            if name in options:
+                config[name] = options[name]
+        rows = _number(options, "max_rows_per_trigger", 1, INT64_MAX)
+        return cls(
+            config,
+            cluster=options.get("cluster"),
+            topic=options.get("topic"),
+            partition=_number(options, "partition", 0, INT32_MAX),
+            columns=_columns(options.get("columns")),
+            rows_per_task=_number(options, "rows_per_task", 1, INT64_MAX) or ROWS_PER_TASK,
+            max_rows_per_trigger=rows,
+        )
+
+
+def _columns(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise InvalidArgument(f"expected names of columns with commas between, got {text!r}")
+    return names
+
+
+def _number(options: Mapping[str, str], name: str, lowest: int, highest: int) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit() or not lowest <= int(text) <= highest:
+        raise InvalidArgument(f"expected a number from {lowest} up for {name}, got {text!r}")
+    return int(text)

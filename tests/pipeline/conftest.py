@@ -1,0 +1,39 @@
+"""One Spark for all tests here: it takes seconds to start."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tierledger.pipeline.session import spark_session
+
+FEW = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.memory": "1g",
+    "spark.log.level": "ERROR",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Two cores of this machine."""
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    session = spark_session(
+        "tests", "local[2]", FEW | {"spark.sql.warehouse.dir": str(warehouse)}
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty place for a store, of each kind that outlives a process."""
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres_url"))
+    return f"sqlite:{tmp_path / 'store.sqlite'}"
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:{tmp_path / 'store.sqlite'}"
