@@ -1,7 +1,8 @@
 """The `tierledger` command. Commands live in modules of their own, registered here.
 
 Exit codes: 0 well; 1 the answer is "no" (damage found, no such segment); 2 the question was
-wrong or could not be answered. An error of ours is one line on stderr.
+wrong or could not be answered; 3 answered, but for what is damaged. An error of ours is one
+line on stderr.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tierledger.cli import (
     segments_command,
     serve_command,
     simulate_command,
+    spark_command,
     status_command,
     verify_command,
 )
@@ -64,6 +66,7 @@ for commands in (
     cat_command,
     verify_command,
     export_command,
+    spark_command,
     forget_command,
     serve_command,
     status_command,

@@ -1,0 +1,162 @@
+"""One partition's log, folded by `events.evolve` up to where a job may read.
+
+Rule 1: a job reads the batches that were there when it was planned, and no further.
+Rule 2: one page of batches and one state are in memory, however long the log is.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from gc import disable, enable, isenabled
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from tierledger.events.errors import CorruptLog, DataError
+from tierledger.events.evolve import evolve, evolve_all
+from tierledger.events.log_events import SessionOpened
+from tierledger.storage.event_log import decode_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from tierledger.events.identifiers import Uuid
+    from tierledger.events.log_events import Event
+    from tierledger.events.partition_state import PartitionState
+    from tierledger.storage.event_log import StoredBatch
+    from tierledger.storage.serde import MetadataSerDe
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class AsOf(NamedTuple):
+    """A point in a log: after the event at a position, or at a time. At most one is given."""
+
+    position: int | None = None
+    time_ms: int | None = None
+
+    def holds(self, position: int, log_time_ms: int) -> bool:
+        """Whether an event there is not behind this point."""
+        if self.position is not None and position > self.position:
+            return False
+        return self.time_ms is None or log_time_ms <= self.time_ms
+
+
+NOW = AsOf()
+"""As far as the log went when the job was planned."""
+
+
+def point(as_of: int | datetime | None) -> AsOf:
+    """The point that a position or a time names; now for none."""
+    if as_of is None:
+        return NOW
+    if isinstance(as_of, int):
+        return AsOf(position=as_of)
+    at = as_of if as_of.tzinfo is not None else as_of.replace(tzinfo=UTC)
+    return AsOf(time_ms=(at - EPOCH) // timedelta(milliseconds=1))
+
+
+class PlannedLog(NamedTuple):
+    """One partition's log as it was when the job was planned."""
+
+    topic_id: Uuid
+    partition: int
+    first_batch: int
+    end_batch: int
+    """The number that no batch had yet."""
+
+    @property
+    def batches(self) -> int:
+        return self.end_batch - self.first_batch
+
+
+Watcher: TypeAlias = "Callable[[PartitionState, Event], None]"
+"""Sees each event before it changes the state."""
+
+
+class LogFold:
+    """The state of one partition, and what it takes to carry it on; `run` it once."""
+
+    def __init__(
+        self, state: PartitionState, serde: MetadataSerDe, as_of: AsOf, watch: Watcher | None
+    ) -> None:
+        """Begin with `state`, which is that before the log's first event."""
+        self.state = state
+        self.topic = state.topic_id_partition.topic
+        """The partition's topic, as its first session names it."""
+        self.events = 0
+        """How many were applied."""
+        self._serde = serde
+        self._as_of = as_of
+        self._watch = watch
+
+    def run(self, pages: Iterable[Sequence[StoredBatch]]) -> Iterator[int]:
+        """Fold `pages`, batch by batch; yields how many events each page had.
+
+        Raises:
+            CorruptLog: The log does not verify, or no leader can have written it.
+            FormatTooNew: A newer program wrote to it.
+        """
+        for page in pages:
+            before = self.events
+            for batch in page:
+                if not self._apply(batch):
+                    yield self.events - before
+                    return
+            yield self.events - before
+
+    def _apply(self, batch: StoredBatch) -> bool:
+        """Whether all of `batch` was within the point that is asked for."""
+        state, watch = self.state, self._watch
+        decoded = decode_batch(self._serde, batch, state.next_position, state.chain_hash)
+        events = decoded.events
+        first = events[0].body
+        if not self.topic and isinstance(first, SessionOpened):
+            self.topic = first.topic
+        last = events[-1]
+        whole = self._as_of.holds(last.position, last.log_time_ms)
+        try:
+            if whole and watch is None:
+                evolve_all(state, events, decoded.chain_hash)
+            else:
+                if not whole:
+                    events = _until(events, self._as_of)
+                for event in events:
+                    if watch is not None:
+                        watch(state, event)
+                    evolve(state, event)
+                if whole:
+                    state.chain_hash = decoded.chain_hash
+        except (AssertionError, LookupError, TypeError, ValueError) as error:
+            # Checksums and chain are right, but no leader decided this.
+            if isinstance(error, DataError):
+                raise
+            raise CorruptLog(
+                f"position {state.next_position}: cannot be applied ({error!r})"
+            ) from error
+        self.events += len(events)
+        return whole
+
+
+def _until(events: Sequence[Event], as_of: AsOf) -> list[Event]:
+    kept: list[Event] = []
+    for event in events:
+        if not as_of.holds(event.position, event.log_time_ms):
+            break
+        kept.append(event)
+    return kept
+
+
+@contextmanager
+def without_cycles() -> Iterator[None]:
+    """Pauses the collector of reference cycles, of which a fold makes none.
+
+    It would walk the decoded events again and again: a third of the time.
+    """
+    was_enabled = isenabled()
+    disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            enable()

@@ -1,0 +1,142 @@
+"""What a Spark task does for a table: fold its logs one after another, and give Arrow batches.
+
+It is a callable for `mapInArrow`; its input only says by numbers which logs it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from tierledger.events.errors import CorruptLog, DataError
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.pipeline.fold import LogFold, without_cycles
+from tierledger.storage.event_log import BATCHES_PER_READ
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from tierledger.pipeline.fold import AsOf, PlannedLog
+    from tierledger.pipeline.fold_store import JobStore
+    from tierledger.pipeline.table_columns import RecordBatch, Table
+    from tierledger.storage.catalog import Catalog
+    from tierledger.storage.event_log import StoredBatch
+    from tierledger.storage.partition_reader import LoadedPartition, PartitionReader
+
+# What Spark's accumulator takes is not typed; `Any` stops at this line.
+Report: TypeAlias = "Callable[[Any], None]"
+
+
+class DamagedLog(NamedTuple):
+    """A log that was set aside, and where it stopped to be readable."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    position: int
+    message: str
+
+    @property
+    def name(self) -> str:
+        """The partition, as errors name it."""
+        return f"{self.topic_id}:{self.topic}-{self.partition}"
+
+
+class FoldTask:
+    """Folds the logs of the tasks that Spark hands it by their numbers."""
+
+    def __init__(
+        self,
+        store: JobStore,
+        table: Table,
+        tasks: Sequence[Sequence[PlannedLog]],
+        as_of: AsOf,
+        report: Report | None,
+    ) -> None:
+        """Damaged logs go to `report`; without one, the first ends the job."""
+        self._store = store
+        self._table = table
+        self._tasks = tasks
+        self._as_of = as_of
+        self._report = report
+
+    def __call__(self, numbers: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from self.run(self._tasks[number])
+
+    def run(self, logs: Sequence[PlannedLog]) -> Iterator[RecordBatch]:
+        """The rows of `logs`."""
+        with ExitStack() as stack:
+            stack.enter_context(without_cycles())
+            runner = stack.enter_context(asyncio.Runner())
+            opened = self._store.opened()
+            catalog = runner.run(opened.__aenter__())
+            stack.callback(lambda: runner.run(opened.__aexit__(None, None, None)))
+            for log in logs:
+                yield from self._rows_of(_Pages(runner, catalog, log), catalog.cluster_id)
+
+    def _rows_of(self, pages: _Pages, cluster: str) -> Iterator[RecordBatch]:
+        table, rows, log = self._table, self._table.make(), pages.log
+        fold: LogFold | None = None
+        try:
+            fold = LogFold(pages.start().state, pages.reader.serde, self._as_of, rows.watch)
+            for _ in fold.run(pages):
+                yield from table.batches(_identity(cluster, fold.topic, log), rows.taken())
+        except DataError as error:
+            topic = fold.topic if fold is not None else ""
+            identity = _identity(cluster, topic or pages.topic_by_checkpoint(), log)
+            found = DamagedLog(
+                *identity[1:], 0 if fold is None else fold.state.next_position, str(error)
+            )
+            if self._report is None:
+                raise type(error)(f"{found.name}: {error}") from error
+            self._report([found])
+            left = [*rows.taken(), *rows.damaged(found.position, found.message)]
+            yield from table.batches(identity, left)
+            return
+        if fold.events:
+            yield from table.batches(_identity(cluster, fold.topic, log), rows.rows(fold.state))
+
+
+def _identity(cluster: str, topic: str, log: PlannedLog) -> tuple[str, str, str, int]:
+    return cluster, topic, str(log.topic_id), log.partition
+
+
+class _Pages:
+    """The batches of one log up to where they were planned to end, page by page."""
+
+    def __init__(self, runner: asyncio.Runner, catalog: Catalog, log: PlannedLog) -> None:
+        self.log = log
+        self.reader: PartitionReader = catalog.reader(
+            TopicIdPartition(log.topic_id, log.partition, "")
+        )
+        self._runner = runner
+        self._next = log.first_batch
+
+    def start(self) -> LoadedPartition:
+        """The state before the first page."""
+        loaded = self._runner.run(self.reader.start())
+        self._next = loaded.next_batch
+        return loaded
+
+    def topic_by_checkpoint(self) -> str:
+        """What a log that cannot be read from its start is called."""
+        try:
+            found = self._runner.run(self.reader.checkpoints.read_partition())
+        except DataError:
+            return ""
+        return "" if found is None else found[1].topic
+
+    def __iter__(self) -> Iterator[list[StoredBatch]]:
+        while (left := self.log.end_batch - self._next) > 0:
+            page = self._runner.run(
+                self.reader.log.read(self._next, min(left, BATCHES_PER_READ))
+            )
+            if not page:
+                raise CorruptLog(
+                    f"the log ends at batch {self._next}, it had {self.log.end_batch}"
+                )
+            self._next = page[-1].number + 1
+            yield page

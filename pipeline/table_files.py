@@ -1,0 +1,125 @@
+"""A table as files: in a folder that gets its name when all of them are complete.
+
+What stood there before is kept until then, so a job that fails leaves it as it was.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as sql
+from pyspark.sql.types import BinaryType, MapType
+
+from tierledger.events.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+FORMATS: dict[str, dict[str, str]] = {
+    "parquet": {},
+    "csv": {"header": "true", "escape": '"'},
+    "json": {"ignoreNullFields": "false"},
+}
+"""What a table can be written as, and how Spark is told to."""
+
+OF_SPARK = ("part-", "_SUCCESS", "_temporary", ".part-", "._SUCCESS", "._temporary")
+"""How names begin that Spark gives to files of a table."""
+
+
+@contextmanager
+def place(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """A folder to write into, which becomes `out` when the block ends well.
+
+    Raises:
+        InvalidArgument: There is something that is not to be replaced, or no place for it.
+    """
+    require_place(out, overwrite=overwrite)
+    unfinished = out.with_name(out.name + ".unfinished")
+    _remove(unfinished)
+    try:
+        yield unfinished
+        try:
+            _remove(out)
+            unfinished.rename(out)
+        except OSError as error:
+            raise InvalidArgument(f"cannot write {out}: {error.strerror or error}") from error
+    finally:
+        if unfinished.is_dir():
+            _remove(unfinished)
+
+
+def require_place(out: Path, *, overwrite: bool = False) -> None:
+    """Refuse a folder that cannot be written, before the work that is to fill it.
+
+    Raises:
+        InvalidArgument: It is there and not to be replaced, holds what is no table, or its own
+            folder is missing.
+    """
+    if not out.parent.is_dir():
+        raise InvalidArgument(f"cannot write {out}: {out.parent} is no folder")
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise InvalidArgument(f"cannot write {out}: it is a file")
+    foreign = _foreign(out)
+    if foreign is not None:
+        raise InvalidArgument(
+            f"cannot write {out}: it holds {foreign.name!r}, which is no part of a table"
+        )
+    if not overwrite and any(out.iterdir()):
+        raise InvalidArgument(f"cannot write {out}: it is there already")
+
+
+def write(frame: DataFrame, folder: Path, kind: str) -> int:
+    """Write `frame` into a folder that is not there yet; how many rows those were.
+
+    Args:
+        frame: The table.
+        folder: On this machine, and on those that the tasks run on the same one.
+        kind: One of `FORMATS`; in `csv`, maps are JSON and bytes base64.
+    """
+    counted = Observation()
+    observed = frame.observe(counted, sql.count(sql.lit(1)).alias("rows"))
+    if kind == "csv":
+        observed = _flat(observed)
+    observed.write.format(kind).options(**FORMATS[kind]).save(f"file:{folder.absolute()}")
+    found: dict[str, Any] = counted.get
+    return int(found["rows"])
+
+
+def _flat(frame: DataFrame) -> DataFrame:
+    """`frame` with columns that have a text in each field."""
+    columns = []
+    for field in frame.schema.fields:
+        column = frame[field.name]
+        if isinstance(field.dataType, MapType):
+            column = sql.to_json(column).alias(field.name)
+        elif isinstance(field.dataType, BinaryType):
+            column = sql.base64(column).alias(field.name)
+        columns.append(column)
+    return frame.select(columns)
+
+
+def _foreign(folder: Path) -> Path | None:
+    """Something in `folder` that no table consists of."""
+    for found in sorted(folder.iterdir()):
+        if not found.name.startswith(OF_SPARK):
+            return found
+    return None
+
+
+def _remove(folder: Path) -> None:
+    if not folder.exists():
+        return
+    foreign = _foreign(folder) if folder.is_dir() else folder
+    if foreign is not None:
+        raise InvalidArgument(
+            f"cannot replace {folder}: {foreign.name!r} is no part of a table"
+        )
+    shutil.rmtree(folder)

@@ -1,0 +1,117 @@
+"""`spark` refuses what makes no sense at once: Spark would take seconds to start."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.models.command_line import orders, run, write
+from tierledger.cli import spark_command
+from tierledger.cli.main import app
+from tierledger.pipeline.table_files import FORMATS
+from tierledger.pipeline.tables import TABLES
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    write(tmp_path / "store", orders)
+    return tmp_path / "store"
+
+
+@pytest.fixture(autouse=True)
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who starts Spark here fails: there is no Java."""
+    monkeypatch.setenv("JAVA_HOME", "no-such-java")
+
+
+def refused(result: Result, *said: str) -> None:
+    assert result.exit_code == 2, result.output
+    (line,) = result.stderr.splitlines()
+    assert all(one in line for one in said), line
+    assert "Java" not in line
+
+
+def test_a_table_that_there_is_not_is_refused_with_those_that_there_are(store: Path) -> None:
+    refused(run(store, "spark", "sigments", "--out", "x"), "'sigments'", "events, segments")
+
+
+def test_a_format_that_there_is_not_is_refused(store: Path, tmp_path: Path) -> None:
+    asked = ("spark", "segments", "--out", tmp_path / "x", "--format", "orc")
+
+    refused(run(store, *asked), "--format", "parquet, csv, json", "'orc'")
+
+
+def test_a_table_that_is_there_is_not_replaced_unless_asked_to(
+    store: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "part-00000.parquet").touch()
+
+    refused(run(store, "spark", "segments", "--out", out), "it is there already")
+
+    assert (out / "part-00000.parquet").exists()
+
+
+@pytest.mark.parametrize("overwrite", [(), ("--overwrite",)])
+def test_a_folder_that_is_no_table_is_never_replaced(
+    store: Path, tmp_path: Path, overwrite: tuple[str, ...]
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "thesis.tex").touch()
+
+    refused(run(store, "spark", "segments", "--out", out, *overwrite), "'thesis.tex'")
+
+    assert (out / "thesis.tex").exists()
+
+
+def test_a_place_that_cannot_be_is_refused(store: Path, tmp_path: Path) -> None:
+    nowhere = tmp_path / "no" / "where"
+
+    refused(run(store, "spark", "segments", "--out", nowhere), "is no folder")
+    refused(run(store, "spark", "segments", "--out", store), "it is a file")
+
+
+def test_a_store_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    asked = ("spark", "events", "--out", tmp_path / "x")
+
+    refused(run(tmp_path / "missing", *asked), "StoreRefused", "missing")
+
+
+def test_what_is_not_in_the_store_is_refused(store: Path, tmp_path: Path) -> None:
+    asked = ("spark", "segments", "--out", tmp_path / "x")
+
+    refused(run(store, *asked, "--cluster", "other"), "no cluster 'other'")
+    refused(run(store, *asked, "--topic", "other"), "no topic 'other'")
+    refused(run(store, *asked, "--topic", "orders", "--partition", 9), "partition 9")
+
+
+def test_a_store_in_memory_is_refused(tmp_path: Path) -> None:
+    asked = ["spark", "segments", "--out", str(tmp_path / "x"), "--store", "memory:"]
+
+    refused(CliRunner().invoke(app, asked), "other processes", "memory:")
+
+
+def test_a_machine_without_java_is_told_so(store: Path, tmp_path: Path) -> None:
+    result = run(store, "spark", "segments", "--out", tmp_path / "x")
+
+    assert result.exit_code == 2
+    assert "Java" in result.stderr
+    assert not (tmp_path / "x").exists()
+
+
+def test_the_names_that_are_shown_are_those_that_there_are() -> None:
+    assert sorted(spark_command.TABLE_NAMES) == sorted({spark_command.EVENTS, *TABLES})
+    assert set(spark_command.FORMAT_NAMES) == set(FORMATS)
+
+
+def test_the_command_line_starts_without_spark() -> None:
+    code = "import sys, tierledger.cli.main; print('pyspark' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == "False\n"

@@ -1,0 +1,80 @@
+"""Tables folded in this process, without Spark: what its tasks do, called directly."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from tests.models.stored_partitions import TRACES, StoredPartition, import_trace
+from tierledger.pipeline.fold import NOW, AsOf
+from tierledger.pipeline.fold_store import JobStore
+from tierledger.pipeline.fold_task import DamagedLog, FoldTask
+from tierledger.pipeline.tables import TablePlan, planned
+from tierledger.storage.sqlite import SqliteBackend
+
+# Arrow's rows are plain dictionaries of whatever the columns hold.
+TableRow = dict[str, Any]
+
+REAL_TRACES = (
+    "one-broker",
+    "three-brokers-churn",
+    "topic-deletion",
+    "custom-metadata",
+    "custom-metadata-over-limit",
+    "large",
+    "histories/seed-00",
+    "histories/seed-01",
+)
+
+
+def written(path: Path, *steps: Callable[[SqliteBackend], Awaitable[object]]) -> JobStore:
+    """A SQLite store that `steps` filled."""
+
+    async def run() -> None:
+        backend = await SqliteBackend.open(path)
+        try:
+            for step in steps:
+                await step(backend)
+        finally:
+            await backend.close()
+
+    asyncio.run(run())
+    return JobStore.of(f"sqlite:{path}")
+
+
+def imported(path: Path, trace: str) -> tuple[JobStore, list[StoredPartition]]:
+    """A store with a recorded trace, and its partitions as leaders have them."""
+    found: list[StoredPartition] = []
+
+    async def step(backend: SqliteBackend) -> None:
+        found.extend(await import_trace(backend, TRACES / trace))
+
+    return written(path, step), found
+
+
+def plan(
+    name: str,
+    store: JobStore,
+    as_of: AsOf = NOW,
+    *,
+    topic: str | None = None,
+    partition: int | None = None,
+) -> TablePlan:
+    return asyncio.run(planned(name, store, as_of=as_of, topic=topic, partition=partition))
+
+
+def rows_of(made: TablePlan, damaged: list[DamagedLog] | None = None) -> list[TableRow]:
+    """The rows of a planned table, all in one task."""
+    report = None if damaged is None else damaged.extend
+    task = FoldTask(made.store, made.table, [made.logs], made.as_of, report)
+    return [row for batch in task.run(made.logs) for row in batch.to_pylist()]
+
+
+def folded(name: str, store: JobStore, as_of: AsOf = NOW) -> list[TableRow]:
+    return rows_of(plan(name, store, as_of))
+
+
+def of_log(rows: list[TableRow], partition: StoredPartition) -> list[TableRow]:
+    """Those of `rows` that are about one log, without what says so."""
+    wanted = (str(partition.tip.topic_id), partition.tip.partition)
+    return [row for row in rows if (row["topic_id"], row["partition"]) == wanted]
