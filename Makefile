@@ -6,7 +6,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup postgresql servers demo test test-core test-ray test-long check format bench bench-tiering chaos lock clean
+.PHONY: help setup postgresql servers demo test test-core test-ray test-long check format bench bench-tiering bench-spark chaos lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,6 +50,9 @@ bench: postgresql ## measure
 
 bench-tiering: setup ## measure the remote tier
 	@$(BIN)/python -m tierledger.benchmarks tier-requests tier-index-cache tier-read tier-retention
+
+bench-spark: servers ## measure the pipeline on Spark; builds stores of ten million events first
+	@$(BIN)/python -m tierledger.benchmarks spark-scan spark-tables
 
 chaos: postgresql ## kill and freeze a real service's processes for MINUTES (2) under load
 	@$(BIN)/tierledger simulate live --minutes $(or $(MINUTES),2) \

@@ -43,6 +43,11 @@ class Scale:
         tier_segments: Segments of the partition that retention looks at.
         tier_entries: Segments that the index cache holds.
         tier_bytes: Of the log that is read from the tier.
+        spark_events: Events of the store that Spark reads.
+        spark_partitions: Partitions that they are divided among.
+        spark_large: Events of the one partition whose fold is watched for memory.
+        spark_sizes: Events of stores on which Spark is compared with plain Python.
+        spark_repetitions: Of each look at a store through Spark.
         stores: Kinds of stores that the service on Ray is measured on.
     """
 
@@ -65,6 +70,11 @@ class Scale:
     tier_segments: int = 100_000
     tier_entries: int = 10_000
     tier_bytes: int = 1 << 30
+    spark_events: int = 10_000_000
+    spark_partitions: int = 1_000
+    spark_large: int = 5_000_000
+    spark_sizes: tuple[int, ...] = (100_000, 1_000_000)
+    spark_repetitions: int = 3
     stores: tuple[str, ...] = (SQLITE, POSTGRESQL)
 
 
@@ -84,6 +94,11 @@ QUICK = Scale(
     worlds=20,
     tier_entries=1_000,
     tier_bytes=1 << 26,
+    spark_events=200_000,
+    spark_partitions=100,
+    spark_large=200_000,
+    spark_sizes=(20_000, 100_000),
+    spark_repetitions=1,
 )
 """A look at everything in less than a minute; its figures are not comparable."""
 

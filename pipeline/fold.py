@@ -6,9 +6,7 @@ Rule 2: one page of batches and one state are in memory, however long the log is
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from gc import disable, enable, isenabled
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tierledger.events.errors import CorruptLog, DataError
@@ -145,18 +143,3 @@ def _until(events: Sequence[Event], as_of: AsOf) -> list[Event]:
             break
         kept.append(event)
     return kept
-
-
-@contextmanager
-def without_cycles() -> Iterator[None]:
-    """Pauses the collector of reference cycles, of which a fold makes none.
-
-    It would walk the decoded events again and again: a third of the time.
-    """
-    was_enabled = isenabled()
-    disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            enable()

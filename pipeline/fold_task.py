@@ -5,13 +5,13 @@ It is a callable for `mapInArrow`; its input only says by numbers which logs it 
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tierledger.events.errors import CorruptLog, DataError
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.pipeline.fold import LogFold, without_cycles
+from tierledger.pipeline.fold import LogFold
+from tierledger.pipeline.worker import page_loop, without_cycles
 from tierledger.storage.event_log import BATCHES_PER_READ
 
 if TYPE_CHECKING:
@@ -70,12 +70,12 @@ class FoldTask:
         """The rows of `logs`."""
         with ExitStack() as stack:
             stack.enter_context(without_cycles())
-            runner = stack.enter_context(asyncio.Runner())
+            run = stack.enter_context(page_loop()).run_until_complete
             opened = self._store.opened()
-            catalog = runner.run(opened.__aenter__())
-            stack.callback(lambda: runner.run(opened.__aexit__(None, None, None)))
+            catalog = run(opened.__aenter__())
+            stack.callback(lambda: run(opened.__aexit__(None, None, None)))
             for log in logs:
-                yield from self._rows_of(_Pages(runner, catalog, log), catalog.cluster_id)
+                yield from self._rows_of(_Pages(run, catalog, log), catalog.cluster_id)
 
     def _rows_of(self, pages: _Pages, cluster: str) -> Iterator[RecordBatch]:
         table, rows, log = self._table, self._table.make(), pages.log
@@ -107,33 +107,32 @@ def _identity(cluster: str, topic: str, log: PlannedLog) -> tuple[str, str, str,
 class _Pages:
     """The batches of one log up to where they were planned to end, page by page."""
 
-    def __init__(self, runner: asyncio.Runner, catalog: Catalog, log: PlannedLog) -> None:
+    def __init__(self, run: Callable[..., Any], catalog: Catalog, log: PlannedLog) -> None:
         self.log = log
         self.reader: PartitionReader = catalog.reader(
             TopicIdPartition(log.topic_id, log.partition, "")
         )
-        self._runner = runner
+        self._run = run
         self._next = log.first_batch
 
     def start(self) -> LoadedPartition:
         """The state before the first page."""
-        loaded = self._runner.run(self.reader.start())
+        loaded: LoadedPartition = self._run(self.reader.start())
         self._next = loaded.next_batch
         return loaded
 
     def topic_by_checkpoint(self) -> str:
         """What a log that cannot be read from its start is called."""
         try:
-            found = self._runner.run(self.reader.checkpoints.read_partition())
+            found = self._run(self.reader.checkpoints.read_partition())
         except DataError:
             return ""
         return "" if found is None else found[1].topic
 
     def __iter__(self) -> Iterator[list[StoredBatch]]:
         while (left := self.log.end_batch - self._next) > 0:
-            page = self._runner.run(
-                self.reader.log.read(self._next, min(left, BATCHES_PER_READ))
-            )
+            reading = self.reader.log.read(self._next, min(left, BATCHES_PER_READ))
+            page: list[StoredBatch] = self._run(reading)
             if not page:
                 raise CorruptLog(
                     f"the log ends at batch {self._next}, it had {self.log.end_batch}"

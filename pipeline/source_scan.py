@@ -7,9 +7,6 @@ quick way can only be too strict, never too lax.
 
 from __future__ import annotations
 
-import asyncio
-import gc
-from contextlib import contextmanager
 from hashlib import blake2b
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -21,11 +18,13 @@ from tierledger.events.errors import CorruptLog, DataError
 from tierledger.events.event_codec import HASH_BYTES, TYPES, decode_events
 from tierledger.pipeline.columns import CORRUPT_NUMBER, Rows, Run
 from tierledger.pipeline.plan import LogPlace, Notice, batch_content, corrupt
+from tierledger.pipeline.worker import page_loop, without_cycles
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.connector import load_connector, load_serde
 from tierledger.storage.event_log import BATCHES_PER_READ
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
@@ -177,32 +176,6 @@ def _joined(runs: list[Run]) -> list[Run]:
     return joined
 
 
-@contextmanager
-def _loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """A loop that is run page by page.
-
-    `asyncio.Runner` sees to signals at each run, which costs 2 ms beside all that we hold.
-    """
-    loop = asyncio.new_event_loop()
-    try:
-        yield loop
-        loop.run_until_complete(loop.shutdown_default_executor())
-    finally:
-        loop.close()
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Nothing here refers back to itself, and looking for what does costs a third of a scan."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
 class Scanner:
     """Reads tasks of a plan; one task at a time."""
 
@@ -227,7 +200,7 @@ class Scanner:
             StorageUnavailable: The store is away; a task that is tried again starts over.
             StoreRefused: It is no store any more.
         """
-        with _loop() as loop, _without_collector():
+        with page_loop() as loop, without_cycles():
             connector = load_connector(self._options.config)
             backend = loop.run_until_complete(connector.backend(read_only=True))
             try:

@@ -32,6 +32,11 @@ TINY = Scale(
     tier_segments=300,
     tier_entries=50,
     tier_bytes=1 << 21,
+    spark_events=400,
+    spark_partitions=4,
+    spark_large=400,
+    spark_sizes=(200,),
+    spark_repetitions=1,
 )
 
 GOALS_OF = {
@@ -58,6 +63,10 @@ ON_RAY = [
     ("tier-retention", (SQLITE,), 2),
 ]
 """Parts that start Ray, on which stores here, and how many of their figures have a goal."""
+
+
+ON_SPARK = {"spark-scan": 2, "spark-tables": 3}
+"""Parts that start Spark (tests/pipeline/test_benchmarks.py), and how many goals they have."""
 
 
 def rendered(figures: list[Figure]) -> str:
@@ -92,7 +101,7 @@ def test_a_part_on_ray_gives_figures_of_each_store(
 
 
 def test_every_part_is_tried_here() -> None:
-    assert {*PARTS} == {*GOALS_OF, *(part for part, _, _ in ON_RAY)}
+    assert {*PARTS} == {*GOALS_OF, *ON_SPARK, *(part for part, _, _ in ON_RAY)}
 
 
 def test_parts_that_share_a_store_can_follow_one_another(tmp_path: Path) -> None:

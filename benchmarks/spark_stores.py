@@ -1,0 +1,79 @@
+"""Stores of many partitions for Spark to read, and sessions that read them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tierledger.benchmarks.ledger import open_for_reading
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.pipeline.session import spark_session
+from tierledger.storage.connector import URL_SETTING, load_connector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from tierledger.benchmarks.scale import Bench
+
+EVENTS_PER_SEGMENT = 2
+"""It is added and finished."""
+
+PARTITIONS_PER_TOPIC = 10
+
+VALUES_PER_COPY = 200
+
+CONFIG = {
+    "spark.driver.memory": "2g",
+    "spark.log.level": "OFF",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+def partition_of_many(number: int) -> TopicIdPartition:
+    """The partition with that number."""
+    topic, partition = divmod(number, PARTITIONS_PER_TOPIC)
+    topic_id = Uuid(blake2b(b"%d" % topic, digest_size=16).digest())
+    return TopicIdPartition(topic_id, partition, f"topic-{topic}")
+
+
+async def store_of_many(bench: Bench) -> Path:
+    """A SQLite store of `spark_events` events in `spark_partitions` partitions."""
+    scale = bench.scale
+    path = bench.new_store(f"partitions-{scale.spark_partitions}")
+    if path.exists():
+        return path
+    segments = scale.spark_events // scale.spark_partitions // EVENTS_PER_SEGMENT
+    for number in range(scale.spark_partitions):
+        if number % 100 == 0:
+            bench.say(f"building partition {number:,} of {scale.spark_partitions:,}")
+        await bench.build(path, segments, partition_of_many(number))
+    return path
+
+
+async def copy_to(url: str, path: Path) -> None:
+    """Make the store at `url` hold what the SQLite store at `path` holds."""
+    source = await open_for_reading(path)
+    target = await load_connector({URL_SETTING: url}).backend(read_only=False)
+    try:
+        after: str | None = None
+        while values := await source.get_like("", after=after, limit=VALUES_PER_COPY):
+            await target.create_each(values)
+            after = values[-1][0]
+    finally:
+        await target.close()
+        await source.close()
+
+
+@contextmanager
+def session(cores: int) -> Iterator[SparkSession]:
+    """A session on so many cores of this machine, which has done something already."""
+    spark = spark_session("benchmark", f"local[{cores}]", CONFIG)
+    try:
+        spark.range(1000).mapInPandas(lambda frames: frames, "id long").count()
+        yield spark
+    finally:
+        spark.stop()
