@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes .venv what requirements.lock and pyproject.toml say it is; does nothing if it is already.
 # With --with-postgresql it also sees to a PostgreSQL server, which the tests start; with
-# --with-java to Java, Maven and the S3 server that runs on it (tests/s3_server/pom.xml).
+# --with-java to Java, Maven and the servers that run on it (tests/*/pom.xml): S3 and Kafka.
 #
 # No Python package is fetched that the lock does not name with its hash: packages come as wheels,
 # and the project itself is built with the setuptools of the lock.
@@ -48,10 +48,10 @@ has_java() {
 }
 
 # Maven keeps what it fetched in its own cache, so that a new .venv costs seconds.
-fetch_s3_server() {
-    local pom=tests/s3_server/pom.xml jars=.venv/s3proxy
+fetch_server() {
+    local pom=$1 jars=$2
     if is "$jars/.key" "$(cksum <"$pom")"; then return; fi
-    say "fetching the tests' S3 server into $jars"
+    say "fetching what $pom names into $jars"
     rm -rf "$jars"
     mvn --quiet --batch-mode -Dstyle.color=never --strict-checksums --file "$pom" \
         dependency:copy-dependencies -DoutputDirectory="$PWD/$jars" >&2
@@ -68,7 +68,7 @@ for option in "$@"; do
             ;;
         --with-java)
             with_java=1
-            needs_java="the tests' S3 server needs Java 17 or newer and Maven: install them\
+            needs_java="the tests' S3 server and Kafka broker need Java 17 or newer and Maven: install them\
  (Debian, Ubuntu: 'sudo apt-get install default-jre-headless maven'), then repeat"
             has_java || install_system_package "default-jre-headless maven" "$needs_java"
             has_java || die "$needs_java"
@@ -132,8 +132,10 @@ install_project() {
         ln -s "../../../$folder" ".venv/src/tierledger/$folder"
     done
     # Spark looks for formats in the folders of packages alone, not through an import hook.
-    ln -sfn "$PWD/pyspark_tierledger" "$(.venv/bin/python -c \
-        'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark_tierledger"
+    local packages
+    packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    ln -sfn "$PWD/pyspark_tierledger" "$packages/pyspark_tierledger"
+    ln -sfn "$PWD/pyspark_tierledger/records" "$packages/pyspark_tierledger_records"
     printf '%s\n' "$project_key" >.venv/.project
 }
 
@@ -142,4 +144,7 @@ if ! is .venv/.project "$project_key"; then
     install_project
     say "ready: .venv/bin/tierledger"
 fi
-if [ "$with_java" ]; then fetch_s3_server; fi
+if [ "$with_java" ]; then
+    fetch_server tests/s3_server/pom.xml .venv/s3proxy
+    fetch_server tests/kafka_broker/pom.xml .venv/kafka
+fi

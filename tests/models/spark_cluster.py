@@ -1,0 +1,130 @@
+"""Spark's own standalone cluster on this machine: a master and workers, all on loopback."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+import pyspark
+from typing_extensions import override
+
+SPARK_HOME = Path(pyspark.__file__).parent
+READY_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+POLL_S = 0.02
+
+MASTER = "org.apache.spark.deploy.master.Master"
+WORKER = "org.apache.spark.deploy.worker.Worker"
+ON_LOOPBACK = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+
+DEFAULTS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.cores.max": "2",
+    # Nothing begins before both executors are there, so both have something to do.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+class StandaloneCluster(ExitStack):
+    """Runs while the block lasts; ends what it started, and nothing else."""
+
+    def __init__(self, folder: Path, workers: int = 2) -> None:
+        """Keep logs and what executors write below `folder`."""
+        super().__init__()
+        self._folder = folder
+        self._workers = workers
+        self.url = ""
+        """What `--master` takes."""
+
+    @override
+    def __enter__(self) -> Self:
+        super().__enter__()
+        try:
+            self._write_defaults()
+            log = self._start("master", MASTER)
+            self.url = _said(log, r"Starting Spark master at (spark://\S+)")
+            for number in range(self._workers):
+                name = f"worker-{number}"
+                place = ("--work-dir", str(self.work_folder(number)))
+                size = ("--cores", "1", "--memory", "1g")
+                log = self._start(name, WORKER, *size, *place, self.url)
+                _said(log, "(Successfully registered with master)")
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What a driver's process needs, to be one of this cluster."""
+        return self._environment()
+
+    def work_folder(self, worker: int) -> Path:
+        return self._folder / f"work-{worker}"
+
+    def tasks_done(self, worker: int) -> int:
+        """Tasks that the worker's executors have finished, of all drivers until now."""
+        logs = self.work_folder(worker).glob("app-*/*/stderr")
+        return sum(log.read_text().count("Finished task ") for log in logs)
+
+    def _environment(self) -> dict[str, str]:
+        own = {
+            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_CONF_DIR": str(self._folder),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_SCALA_VERSION": "2.13",  # Spark's own scripts would say so.
+        }
+        return {**os.environ, **own}
+
+    def _write_defaults(self) -> None:
+        lines = (f"{name} {value}\n" for name, value in DEFAULTS.items())
+        (self._folder / "spark-defaults.conf").write_text("".join(lines))
+
+    def _start(self, name: str, program: str, *words: str) -> Path:
+        log = self._folder / f"{name}.log"
+        java = ("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{SPARK_HOME}/jars/*")
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [*java, program, *ON_LOOPBACK, *words],
+                env=self._environment(),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.callback(_end, process)
+        return log
+
+
+def _said(log: Path, pattern: str) -> str:
+    """What the log says there, waited for."""
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while (found := re.search(pattern, log.read_text())) is None:
+        assert time.monotonic() < deadline, f"expected {pattern!r} in:\n{log.read_text()}"
+        time.sleep(POLL_S)
+    return found[1]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """A worker ends its executors when it is told to; what is left of its group is killed."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,54 @@
+"""docs/spark.md: every snippet runs, in order, and prints what stands below it."""
+
+import asyncio
+import re
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.models import tier_trace
+from tests.models.spark_tier import import_metadata
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "spark.md"
+SNIPPET = re.compile(r"(?ms)^```python\n(.*?)^```\n(?:\n^```\n(.*?)^```$)?")
+
+
+class Snippet(NamedTuple):
+    """A piece of the walk, and what it prints."""
+
+    code: str
+    printed: str
+
+
+def snippets() -> list[Snippet]:
+    found = SNIPPET.findall(DOCUMENT.read_text(encoding="utf-8"))
+    return [Snippet(*one) for one in found]
+
+
+def run(code: str, names: dict[str, Any]) -> str:
+    """What `code` prints, without what only fills its lines."""
+    printed = StringIO()
+    with redirect_stdout(printed):
+        exec(compile(code, str(DOCUMENT), "exec"), names)  # noqa: S102 - That is the test.
+    lines = [line.rstrip() for line in printed.getvalue().splitlines()]
+    return "".join(f"{line}\n" for line in lines if line)
+
+
+@pytest.mark.timeout(400)  # Twenty jobs, on a machine that may be busy.
+def test_the_walk_prints_what_it_says(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(import_metadata(f"sqlite:{tmp_path / 'ledger.sqlite'}"))
+    (tmp_path / "tier").symlink_to(tier_trace.TREE)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+
+    said = [(one.code, run(one.code, names)) for one in snippets()]
+
+    assert said == [tuple(one) for one in snippets()]
+    assert len(said) >= 9
+    assert names["spark"] is spark
