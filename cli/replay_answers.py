@@ -67,11 +67,16 @@ async def answer_from_storage(
         if tip not in states:
             reader = PartitionReader(backend, keys, settings.serde(), settings.cluster_id, tip)
             states[tip] = (await reader.state()).state
-        try:
-            outcomes.append(Answer(_plain(question.query, _from_state(states[tip], question))))
-        except RemoteStorageError as error:
-            outcomes.append(Failure(type(error).__name__))
+        outcomes.append(outcome_from_state(states[tip], question))
     return outcomes
+
+
+def outcome_from_state(state: PartitionState, question: Question) -> Outcome:
+    """What a partition in that state answers."""
+    try:
+        return Answer(_plain(question.query, _from_state(state, question)))
+    except RemoteStorageError as error:
+        return Failure(type(error).__name__)
 
 
 def _from_state(state: PartitionState, question: Question) -> Any:  # noqa: ANN401

@@ -3,7 +3,8 @@
 A leader knows its leader epochs; a table has only what the segments say of theirs. The newest
 finished segment belongs to the newest leader's log, and what one leader epoch wrote comes from
 one leader, so from there the chain is followed back: the epochs of any segment that holds the
-oldest epoch known so far, and where that epoch begins with a segment, of the segment before.
+oldest epoch known so far, and where that epoch begins with a segment, of the segment before;
+over a hole, of the nearest before it: a leader knows its epochs whatever the tier has lost.
 """
 
 from __future__ import annotations
@@ -68,19 +69,36 @@ def _followed_back(
         before = min(chain)
         if before < first:
             continue
-        found = _epoch_before(view, before, chain[before])
+        found = _epoch_before(view, before, chain[before], oldest_of)
         if found is None:
-            return dict(sorted(chain.items()))
+            return ascending(chain)
         chain[found] = oldest_of[found][found]
 
 
-def _epoch_before(view: PartitionState | Snapshot, epoch: int, start: int) -> int | None:
-    """The highest older epoch that holds the offset before `start`."""
-    for older in sorted((one for one in view.epochs if one < epoch), reverse=True):
+def _epoch_before(
+    view: PartitionState | Snapshot,
+    epoch: int,
+    start: int,
+    oldest_of: dict[int, dict[int, int]],
+) -> int | None:
+    """The highest older epoch that holds the offset before `start`, else any before it."""
+    over_hole: int | None = None
+    for older in sorted((one for one in oldest_of if one < epoch), reverse=True):
         row = lookup(view, older, start - 1)
         if row is not None and unpack_row(row)[STATE] == _FINISHED:
             return older
-    return None
+        if over_hole is None and oldest_of[older][older] < start:
+            over_hole = older
+    return over_hole
+
+
+def ascending(chain: dict[int, int]) -> dict[int, int]:
+    """`chain`, without epochs that begin where a newer one has begun: no leader wrote that."""
+    kept: list[tuple[int, int]] = []
+    for epoch, start in sorted(chain.items(), reverse=True):
+        if not kept or start < kept[-1][1]:
+            kept.append((epoch, start))
+    return dict(reversed(kept))
 
 
 def epochs_of(fields: Row) -> dict[int, int]:

@@ -99,21 +99,21 @@ class TablePlan:
 
 
 async def planned(
-    name: str,
+    name: str | Table,
     store: JobStore,
     *,
     as_of: AsOf = NOW,
     topic: str | None = None,
     partition: int | None = None,
 ) -> TablePlan:
-    """The table `name` of a store; needs no Spark yet.
+    """The table `name` of a store, or a job's own; needs no Spark yet.
 
     Raises:
         InvalidArgument: There is no such table, or a position was given for several logs.
         RemoteResourceNotFound: There is no such cluster, topic or partition.
         StoreRefused: It is no store.
     """
-    table = TABLES.get(name)
+    table = TABLES.get(name) if isinstance(name, str) else name
     if table is None:
         raise InvalidArgument(f"expected one of {', '.join(TABLES)}, got {name!r}")
     store = await require_cluster(store)

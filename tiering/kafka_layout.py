@@ -60,7 +60,12 @@ class KafkaLayoutStorageManager(ReadOnlyStorageManager):
         return await self._store.get(Operation.FETCH_INDEXES, name)
 
 
-def _name(metadata: RemoteLogSegmentMetadata, suffix: str) -> str:
+def place_of(metadata: RemoteLogSegmentMetadata) -> str:
+    """What the names of the segment's files begin with."""
     partition = metadata.topic_id_partition
     folder = f"{topic_name(metadata)}-{partition.partition}-{partition.topic_id}"
-    return f"{folder}/{segment_name(metadata)}.{suffix}"
+    return f"{folder}/{segment_name(metadata)}"
+
+
+def _name(metadata: RemoteLogSegmentMetadata, suffix: str) -> str:
+    return f"{place_of(metadata)}.{suffix}"

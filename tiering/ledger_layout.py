@@ -106,7 +106,7 @@ class LedgerStorageManager(RemoteStorageManager):
     async def copy_log_segment_data(
         self, metadata: RemoteLogSegmentMetadata, log_segment_data: LogSegmentData
     ) -> CustomMetadata | None:
-        place = _place(metadata, self._prefix)
+        place = place_of(metadata, self._prefix)
         source = await asyncio.to_thread(_Source.opened, metadata, log_segment_data)
         await self._store.remove_leftovers(place)
         found = await self._store.list(Operation.COPY, place)
@@ -254,10 +254,10 @@ class LedgerStorageManager(RemoteStorageManager):
     ) -> tuple[str, LedgerCustomMetadata | None]:
         """The folder of the segment's objects, and what its copy gave back."""
         if metadata.custom_metadata is None:
-            return _place(metadata, self._prefix), None
+            return place_of(metadata, self._prefix), None
         segment = metadata.remote_log_segment_id
         custom = LedgerCustomMetadata.of(metadata.custom_metadata, segment)
-        return _place(metadata, custom.prefix or ""), custom
+        return place_of(metadata, custom.prefix or ""), custom
 
 
 class _Source:
@@ -340,7 +340,7 @@ class _PartCheck:
                 )
 
 
-def _place(metadata: RemoteLogSegmentMetadata, prefix: str) -> str:
+def place_of(metadata: RemoteLogSegmentMetadata, prefix: str) -> str:
     """The folder of a segment's objects."""
     partition = metadata.topic_id_partition
     # The topic's id has a folder of its own, since a folder's name ends at 255 bytes.

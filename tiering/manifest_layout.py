@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from tierledger.tiering.index_type import IndexType
     from tierledger.tiering.object_store import ObjectStore
 
+INDEXES: Final = "indexes"
+BESIDE: Final = (INDEXES, "rsm-manifest")
+"""Suffixes of what lies beside a segment's log."""
+
 MANIFESTS_KEPT: Final = 1024
 """Manifests in memory, some hundred bytes each."""
 
@@ -61,7 +65,7 @@ class ManifestStorageManager(ReadOnlyStorageManager):
         end_position: int | None = None,
     ) -> AsyncIterator[bytes]:
         start, end = checked_range(metadata, start_position, end_position)
-        path = self._path(metadata)
+        path = place_of(metadata, self._prefix)
         await self._manifest(metadata, path, Operation.FETCH_LOG)
         reading = read_ahead(self._store, pieces(f"{path}.log", start, end))
         try:
@@ -74,7 +78,7 @@ class ManifestStorageManager(ReadOnlyStorageManager):
     async def fetch_index(
         self, metadata: RemoteLogSegmentMetadata, index_type: IndexType
     ) -> bytes:
-        path = self._path(metadata)
+        path = place_of(metadata, self._prefix)
         manifest = await self._manifest(metadata, path, Operation.FETCH_INDEXES)
         if index_type not in manifest.indexes:
             raise RemoteResourceNotFound(
@@ -90,7 +94,7 @@ class ManifestStorageManager(ReadOnlyStorageManager):
     async def fetch_indexes(
         self, metadata: RemoteLogSegmentMetadata, index_types: AbstractSet[IndexType]
     ) -> dict[IndexType, bytes]:
-        path = self._path(metadata)
+        path = place_of(metadata, self._prefix)
         manifest = await self._manifest(metadata, path, Operation.FETCH_INDEXES)
         data = await self._store.get(Operation.FETCH_INDEXES, f"{path}.indexes")
         expected = max(end for _, end in manifest.indexes.values())
@@ -123,14 +127,18 @@ class ManifestStorageManager(ReadOnlyStorageManager):
         self._manifests.put(segment, manifest)
         return manifest
 
-    def _path(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """What the names of the segment's objects begin with."""
-        partition = metadata.topic_id_partition
-        recorded = decode_custom_metadata(
-            metadata.custom_metadata, metadata.remote_log_segment_id
-        )
-        prefix = self._prefix if recorded.prefix is None else recorded.prefix
-        if recorded.key is not None:
-            return prefix + recorded.key
-        folder = f"{topic_name(metadata)}-{partition.topic_id}/{partition.partition}"
-        return f"{prefix}{folder}/{segment_name(metadata)}"
+
+def place_of(metadata: RemoteLogSegmentMetadata, prefix: str) -> str:
+    """What the names of the segment's objects begin with.
+
+    Raises:
+        CorruptRemoteData: Its custom metadata is not this layout's.
+    """
+    partition = metadata.topic_id_partition
+    recorded = decode_custom_metadata(metadata.custom_metadata, metadata.remote_log_segment_id)
+    if recorded.prefix is not None:
+        prefix = recorded.prefix
+    if recorded.key is not None:
+        return prefix + recorded.key
+    folder = f"{topic_name(metadata)}-{partition.topic_id}/{partition.partition}"
+    return f"{prefix}{folder}/{segment_name(metadata)}"

@@ -12,7 +12,9 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import obstore
@@ -29,9 +31,9 @@ from tierledger.events.errors import (
 from tierledger.tiering.request_counts import Operation, Request, RequestCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
 
+    from obstore import ListStream, ObjectMeta
     from obstore.store import ClientConfig, RetryConfig
     from obstore.store import ObjectStore as ObstoreStore
 
@@ -40,6 +42,9 @@ T = TypeVar("T")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _NO_RIGHT = ("401 Unauthorized", "403 Forbidden")
 """obstore has errors of their own for these, but not for a list."""
+
+_UNFINISHED = re.compile(r".*#[0-9]+", re.DOTALL)
+"""What a directory's writer calls a file that it has not finished; no list shows it."""
 
 _QUERY = re.compile(r"(https?://[^\s?]*)\?\S*")
 """Of a URL in an error: a store may have been given its secret there."""
@@ -89,6 +94,19 @@ class StoredObject(NamedTuple):
     size: int
     e_tag: str
     """The MD5 of the content in hex, on an S3 that does not encrypt; else anything."""
+
+
+class ListedName(NamedTuple):
+    """An object in a list of everything."""
+
+    path: str
+    size: int
+    last_modified: datetime
+    e_tag: str | None
+
+
+LIST_PAGE = 1000
+"""Objects in one page of a list: what S3 answers at once."""
 
 
 class ObjectStore:
@@ -171,6 +189,37 @@ class ObjectStore:
         listed = {one["path"]: StoredObject(one["size"], one["e_tag"] or "") for one in found}
         return dict(sorted(listed.items()))
 
+    async def pages(self, folder: str) -> AsyncIterator[Sequence[ListedName]]:
+        """All objects below `folder`, or of all there are, some at a time and in no order.
+
+        What is written or deleted meanwhile is there or not.
+
+        Raises:
+            CorruptRemoteData: A name that the store's client does not take; nothing can be
+                listed behind it.
+        """
+        if self._directory is not None:
+            # The client gives up at the first name with a line end in it.
+            self._check_directory()
+            walk = _walked(self._directory, folder)
+            while files := await asyncio.to_thread(lambda: list(islice(walk, LIST_PAGE))):
+                yield files
+            return
+        stream = obstore.list(self._store, prefix=folder or None, chunk_size=LIST_PAGE)
+        while True:
+            try:
+                found = await self._ask(Operation.LIST, Request.LIST, folder, _next(stream))
+            except StorageUnavailable as error:
+                if "invalid path" in str(error):
+                    raise CorruptRemoteData(str(error)) from None
+                raise
+            if not found:
+                return
+            yield [
+                ListedName(one["path"], one["size"], one["last_modified"], one["e_tag"])
+                for one in found
+            ]
+
     async def delete(self, operation: Operation, names: Iterable[str]) -> None:
         """Remove `names`; silent about what is not there."""
         wanted = list(names)
@@ -244,6 +293,33 @@ class ObjectStore:
         """A directory that is away (not mounted) is not one without objects."""
         if self._directory is not None and not self._directory.is_dir():
             raise StoreRefused(f"{self.url}: there is no such directory")
+
+
+async def _next(stream: ListStream[Sequence[ObjectMeta]]) -> Sequence[ObjectMeta]:
+    try:
+        return await anext(stream)
+    except StopAsyncIteration:
+        return ()
+
+
+def _walked(root: Path, below: str) -> Iterator[ListedName]:
+    for folder, _, files in os.walk(root / below, onerror=_unless_gone):
+        for name in files:
+            if _UNFINISHED.fullmatch(name) is not None:
+                continue
+            path = Path(folder, name)
+            try:
+                found = path.stat()
+            except FileNotFoundError:
+                continue  # Deleted meanwhile.
+            text = os.fsencode(path.relative_to(root)).decode("utf-8", "backslashreplace")
+            modified = datetime.fromtimestamp(found.st_mtime, UTC)
+            yield ListedName(text, found.st_size, modified, None)
+
+
+def _unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise StorageUnavailable(f"cannot be listed: {error}") from error
 
 
 def _sync_folder(root: Path, folder: Path) -> None:

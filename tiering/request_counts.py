@@ -13,6 +13,8 @@ class Operation(StrEnum):
     FETCH_LOG = "fetch_log_segment"
     FETCH_INDEXES = "fetch_indexes"
     DELETE = "delete_log_segment_data"
+    LIST = "list_tier"
+    """Everything there is, for an audit."""
 
 
 class Request(StrEnum):

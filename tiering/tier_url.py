@@ -123,6 +123,20 @@ def open_tier(
     return LedgerStorageManager(store, parsed.prefix, ledger_settings)
 
 
+def open_store(
+    url: TierUrl,
+    options: Mapping[str, str] | None = None,
+    settings: StoreSettings | None = None,
+) -> ObjectStore:
+    """The objects at `url`, as they are, for whoever lists them.
+
+    Raises:
+        InvalidArgument: An option is not known.
+        StoreRefused: There is no such directory.
+    """
+    return _open_store(url, options or {}, settings, RequestCounts())
+
+
 def _open_store(
     url: TierUrl,
     options: Mapping[str, str],

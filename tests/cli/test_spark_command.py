@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.models.command_line import orders, run, write
-from tierledger.cli import spark_command
+from tierledger.cli import spark_command, spark_job
 from tierledger.cli.main import app
 from tierledger.pipeline.table_files import FORMATS
 from tierledger.pipeline.tables import TABLES
@@ -33,8 +33,22 @@ def refused(result: Result, *said: str) -> None:
     assert "Java" not in line
 
 
-def test_a_table_that_there_is_not_is_refused_with_those_that_there_are(store: Path) -> None:
-    refused(run(store, "spark", "sigments", "--out", "x"), "'sigments'", "events, segments")
+def test_a_table_that_there_is_not_is_refused(store: Path) -> None:
+    result = run(store, "spark", "sigments", "--out", "x")
+
+    assert result.exit_code == 2
+    assert "No such command 'sigments'" in result.stderr
+
+
+def test_the_group_says_of_each_table_what_it_holds() -> None:
+    shown = CliRunner().invoke(app, ["spark", "--help"]).stdout
+
+    assert all(f"{name} " in shown for name in spark_command.TABLE_HELP)
+    assert {name: table.about for name, table in TABLES.items()} == {
+        name: about
+        for name, about in spark_command.TABLE_HELP.items()
+        if name != spark_command.EVENTS
+    }
 
 
 def test_a_format_that_there_is_not_is_refused(store: Path, tmp_path: Path) -> None:
@@ -104,8 +118,8 @@ def test_a_machine_without_java_is_told_so(store: Path, tmp_path: Path) -> None:
 
 
 def test_the_names_that_are_shown_are_those_that_there_are() -> None:
-    assert sorted(spark_command.TABLE_NAMES) == sorted({spark_command.EVENTS, *TABLES})
-    assert set(spark_command.FORMAT_NAMES) == set(FORMATS)
+    assert list(spark_command.TABLE_HELP) == [spark_command.EVENTS, *TABLES]
+    assert set(spark_job.FORMAT_NAMES) == set(FORMATS)
 
 
 def test_the_command_line_starts_without_spark() -> None:

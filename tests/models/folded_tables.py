@@ -9,6 +9,7 @@ from tests.models.stored_partitions import TRACES, StoredPartition, import_trace
 from tierledger.pipeline.fold import NOW, AsOf
 from tierledger.pipeline.fold_store import JobStore
 from tierledger.pipeline.fold_task import DamagedLog, FoldTask
+from tierledger.pipeline.table_columns import Table
 from tierledger.pipeline.tables import TablePlan, planned
 from tierledger.storage.sqlite import SqliteBackend
 
@@ -53,7 +54,7 @@ def imported(path: Path, trace: str) -> tuple[JobStore, list[StoredPartition]]:
 
 
 def plan(
-    name: str,
+    name: str | Table,
     store: JobStore,
     as_of: AsOf = NOW,
     *,

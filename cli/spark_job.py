@@ -1,0 +1,345 @@
+"""What the commands under `spark` share: options, a session, files, and how they end.
+
+A job is checked, planned, run in `session_of`, and its files appear when they are complete.
+`end` says what came of it: status 0, 1 (something was found), or 3 (logs are damaged and were
+left out, whatever else was found); an error is status 2, as everywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierledger.cli.complete_file import complete_file
+from tierledger.cli.complete_file import require_place as require_file
+from tierledger.cli.output import (
+    print_json,
+    print_note,
+    print_pairs,
+    print_table,
+    progress,
+    time_text,
+)
+from tierledger.cli.settings import cluster_setting, store_config
+from tierledger.events import errors
+from tierledger.events.errors import InvalidArgument, RemoteStorageError
+from tierledger.storage.locate import default_store_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tierledger.cli.options import AsOf
+    from tierledger.pipeline.fold import AsOf as Point
+    from tierledger.pipeline.fold_store import JobStore
+    from tierledger.pipeline.fold_task import DamagedLog
+    from tierledger.pipeline.table_columns import Table
+    from tierledger.pipeline.tables import TablePlan
+
+FORMAT_NAMES = ("parquet", "csv", "json")
+
+EXIT_FOUND = 1
+"""The job looks for something that should not be, and found it."""
+
+EXIT_DAMAGED = 3
+"""The job is done, without the logs that are damaged."""
+
+POLL_S = 0.2
+"""Seconds between two looks at how far Spark is."""
+
+SHOWN_MAX = 20
+"""Findings that are printed; the rest is counted, and in the table and on the page."""
+
+OURS = re.compile(r"tierledger\.events\.errors\.(\w+): ([^\n]*)")
+"""An error of ours in what Spark tells of a task."""
+
+OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")]
+OutIfAnyOption = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Also write all rows as a table into a folder."),
+]
+PageOption = Annotated[
+    Path | None,
+    typer.Option("--page", metavar="FILE.html", help="Also draw it, as one page of HTML."),
+]
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format", metavar="|".join(FORMAT_NAMES), help="What the table's files are."
+    ),
+]
+TopicOption = Annotated[
+    str | None,
+    typer.Option("--topic", help="Only topics of that name, or the one with that id."),
+]
+PartitionOption = Annotated[
+    int | None, typer.Option("--partition", min=0, help="Only partitions of that number.")
+]
+MasterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Where Spark runs; else local[*], all cores of this machine.",
+    ),
+]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace a table that is there.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What a user asks of a job, in what all of them have in common."""
+
+    name: str
+    """As the user calls it: `segments`, `coverage`."""
+    store: str | None = None
+    cluster: str | None = None
+    as_of: AsOf | None = None
+    topic: str | None = None
+    partition: int | None = None
+    master: str | None = None
+    out: Path | None = None
+    format: str = "parquet"
+    overwrite: bool = False
+    page: Path | None = None
+    json: bool = False
+
+    def check(self) -> None:
+        """Refuse what makes no sense, before anything starts.
+
+        Raises:
+            InvalidArgument: It makes none, or the place of what it writes is taken.
+        """
+        if self.format not in FORMAT_NAMES:
+            expected = ", ".join(FORMAT_NAMES)
+            raise InvalidArgument(f"--format: expected one of {expected}; got {self.format!r}")
+        if self.page is not None:
+            require_file(self.page)
+        if self.out is not None:
+            from tierledger.pipeline.table_files import require_place
+
+            require_place(self.out, overwrite=self.overwrite)
+
+    def job_store(self) -> JobStore:
+        """The store that is meant, as tasks open it.
+
+        Raises:
+            InvalidArgument: No other process could read it.
+        """
+        from tierledger.pipeline.fold_store import JobStore
+        from tierledger.storage.connector import URL_SETTING
+
+        config = {URL_SETTING: str(default_store_url()), **store_config(self.store)}
+        return JobStore.of(config, cluster_setting(self.cluster))
+
+    def point(self) -> Point:
+        """The point in the logs that is meant."""
+        from tierledger.pipeline.fold import NOW
+        from tierledger.pipeline.fold import AsOf as Point
+
+        return NOW if self.as_of is None else Point(*self.as_of)
+
+    def planned(self, table: str | Table) -> TablePlan:
+        """A folded table of the logs that are meant, as far as they go now; needs no Spark.
+
+        Raises:
+            InvalidArgument: There is no such table, or a position is given for several logs.
+            RemoteResourceNotFound: There is no such cluster, topic or partition.
+            StoreRefused: It is no store.
+        """
+        from tierledger.pipeline.tables import planned
+
+        return asyncio.run(
+            planned(
+                table,
+                self.job_store(),
+                as_of=self.point(),
+                topic=self.topic,
+                partition=self.partition,
+            )
+        )
+
+
+@contextmanager
+def session_of(job: Job) -> Iterator[SparkSession]:
+    """Spark while the block lasts; what goes wrong in it is one of our errors, in one line.
+
+    A session that this process has already is used, and left.
+
+    Raises:
+        InvalidArgument: Java or pandas is missing, or of a version that does not work.
+        RemoteStorageError: A task failed; its class is the one that the task raised.
+    """
+    from tierledger.pipeline.session import check_java, check_pandas, spark_session
+
+    check_java()
+    check_pandas()
+    from pyspark import SparkContext
+
+    # Not `SparkSession.getActiveSession`, which is that of one of Java's threads.
+    is_ours = SparkContext._active_spark_context is None
+    session = spark_session(f"tierledger {job.name}", job.master)
+    try:
+        if is_ours:
+            session.sparkContext.setLogLevel("OFF")  # What goes wrong is told in one line.
+        with _plain_errors():
+            yield session
+    finally:
+        if is_ours:
+            session.stop()
+
+
+@contextmanager
+def kept(frame: DataFrame) -> Iterator[DataFrame]:
+    """`frame`, made once however often it is asked while the block lasts."""
+    held = frame.persist()
+    try:
+        yield held
+    finally:
+        held.unpersist()
+
+
+def write_table(session: SparkSession, job: Job, frame: DataFrame, tasks: int | None) -> int:
+    """Write `frame` into the job's folder, with progress; how many rows those were.
+
+    Args:
+        session: Where it is made.
+        job: Its `out` is given.
+        frame: The rows.
+        tasks: How many there are, if that is known.
+
+    Raises:
+        InvalidArgument: The folder cannot be written.
+    """
+    from tierledger.pipeline.table_files import place, write
+
+    assert job.out is not None, "asked to write nowhere"
+    with (
+        place(job.out, overwrite=job.overwrite) as folder,
+        shown(session, f"{job.name}: tasks done", tasks),
+    ):
+        return write(frame, folder, job.format)
+
+
+def write_page(job: Job, html: str) -> None:
+    """Write the job's page; it appears when it is complete.
+
+    Raises:
+        InvalidArgument: It cannot be written.
+    """
+    assert job.page is not None, "asked to draw nowhere"
+    with complete_file(job.page) as file:
+        file.write(html.encode())
+
+
+@contextmanager
+def shown(session: SparkSession, what: str, total: int | None) -> Iterator[None]:
+    """Shows how many tasks are done, if somebody looks."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    ended = threading.Event()
+    with progress(what, total) as on_done:
+        tracker = session.sparkContext.statusTracker()
+
+        def follow() -> None:
+            done: dict[int, int] = {}
+            while not ended.wait(POLL_S):
+                for stage in tracker.getActiveStageIds():
+                    info = tracker.getStageInfo(stage)
+                    now = 0 if info is None else info.numCompletedTasks
+                    on_done(now - done.get(stage, 0))
+                    done[stage] = now
+
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+
+def end(
+    job: Job,
+    facts: Mapping[str, object],
+    *,
+    columns: Sequence[str] = (),
+    worst: Sequence[Sequence[object]] = (),
+    found: int = 0,
+    damaged: Sequence[DamagedLog] = (),
+) -> None:
+    """Print what came of a job, and leave with the status that says so.
+
+    Args:
+        job: What was asked.
+        facts: The result in a few numbers, by name.
+        columns: Of `worst`.
+        worst: Findings to print, the worst first; `SHOWN_MAX` are.
+        found: How many there are that make the status 1.
+        damaged: Logs that were left out; they make the status 3, whatever else was found.
+
+    Raises:
+        typer.Exit: The status is not 0.
+    """
+    if job.json:
+        rows = [dict(zip(columns, row, strict=True)) for row in worst[:SHOWN_MAX]]
+        numbers = {name.replace(" ", "_"): fact for name, fact in facts.items()}
+        result: dict[str, object] = {"job": job.name, **numbers, "findings": found}
+        result |= {"worst": rows} if columns else {}
+        result |= {"out": str(job.out)} if job.out is not None else {}
+        result |= {"page": str(job.page)} if job.page is not None else {}
+        print_json({**result, "damaged": [one._asdict() for one in damaged]})
+    else:
+        if worst:
+            print_table(columns, worst[:SHOWN_MAX])
+        print_pairs(facts.items())
+    left = max(found, len(worst)) - min(len(worst), SHOWN_MAX)
+    if left > 0:
+        print_note(f"{left} more are not shown here; --out and --page have them")
+    report_damage(damaged)
+    if damaged:
+        raise typer.Exit(EXIT_DAMAGED)
+    if found:
+        raise typer.Exit(EXIT_FOUND)
+
+
+def as_of_fact(job: Job) -> dict[str, str]:
+    """What a page says of the point in the logs that was asked for; nothing if it is now."""
+    if job.as_of is None:
+        return {}
+    at_ms = job.as_of.time_ms
+    return {"as of": f"position {job.as_of.position}" if at_ms is None else time_text(at_ms)}
+
+
+def report_damage(damaged: Sequence[DamagedLog]) -> None:
+    """Name the logs that were left out, on standard error."""
+    for one in damaged:
+        print_note(f"{one.name} is left out from position {one.position} on: {one.message}")
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """An error of ours that ended a task, out of what Spark tells of it."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        said = str(error)
+        for name, message in OURS.findall(said):
+            raise getattr(errors, name, RemoteStorageError)(message) from error
+        (first, *_) = said.strip().splitlines() or [type(error).__name__]
+        raise RemoteStorageError(f"Spark: {first}") from error

@@ -1,0 +1,212 @@
+"""`spark retention`: what a broker would delete if retention were another."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tierledger.cli.options import ClusterOption, JsonOption, StoreOption
+from tierledger.cli.output import time_text
+from tierledger.cli.spark_job import (
+    FormatOption,
+    Job,
+    MasterOption,
+    OutIfAnyOption,
+    OverwriteOption,
+    PageOption,
+    PartitionOption,
+    TopicOption,
+    end,
+    kept,
+    session_of,
+    shown,
+    write_page,
+    write_table,
+)
+from tierledger.cli.spark_time import NOW_HELP, clock_ms, stated_time_ms
+from tierledger.events.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from tierledger.pipeline.job_retention_plan import Question
+
+SETTINGS = ("retention.ms", "retention.bytes")
+"""What a what-if is about; one that is not given keeps everything."""
+
+VALUE_MAX = (1 << 63) - 1
+
+COLUMNS = ("topic", "partitions", "segments", "bytes", "segments after", "bytes after")
+
+
+WhatIfOption = Annotated[
+    list[str],
+    typer.Option(
+        metavar="retention.ms=N|retention.bytes=N",
+        help="What is asked; both may be given, -1 keeps everything.",
+    ),
+]
+LocalOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="What only brokers know, as CSV: topic, partition, and any of "
+        "log_start_offset, local_bytes, log_end_offset, leader_epochs.",
+    ),
+]
+UntilOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Look ahead to there; nothing is written meanwhile."),
+]
+
+
+def register(group: typer.Typer) -> None:
+    """Add the command."""
+    group.command("retention", short_help="what another retention would delete, and when")(
+        retention
+    )
+
+
+def retention(
+    what_if: WhatIfOption,
+    local: LocalOption = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help=NOW_HELP)] = None,
+    until: UntilOption = None,
+    out: OutIfAnyOption = None,
+    format: FormatOption = "parquet",  # noqa: A002 - The option's name.
+    page: PageOption = None,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    master: MasterOption = None,
+    overwrite: OverwriteOption = False,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Tell which segments brokers would delete, in which order, why and when.
+
+    It deletes nothing, and finding something is no failure: exit code 0, or 3 if logs are
+    damaged, which are named and left out.
+    """
+    values = parse_what_if(what_if)
+    then_ms = stated_time_ms(now, "--now")
+    now_ms = clock_ms() if then_ms is None else then_ms
+    until_ms = stated_time_ms(until, "--until")
+    if until_ms is not None and until_ms < now_ms:
+        raise InvalidArgument(
+            f"--until: expected {time_text(now_ms)} or later, got {time_text(until_ms)}"
+        )
+    job = Job(
+        name="retention",
+        store=store,
+        cluster=cluster,
+        topic=topic,
+        partition=partition,
+        master=master,
+        out=out,
+        format=format,
+        overwrite=overwrite,
+        page=page,
+        json=json,
+    )
+    job.check()
+    _run(job, values, (now_ms, now_ms if until_ms is None else until_ms), local)
+
+
+def parse_what_if(given: Sequence[str]) -> dict[str, int]:
+    """The value of each setting; -1 for one that is not there.
+
+    Raises:
+        InvalidArgument: It is no such setting, no such value, or given twice.
+    """
+    found: dict[str, int] = {}
+    for one in (part for text in given for part in text.split(",")):
+        name, _, value = one.strip().partition("=")
+        is_number = value.isascii() and value.removeprefix("-").isdigit()
+        if name not in SETTINGS or not is_number or not -1 <= int(value) <= VALUE_MAX:
+            raise InvalidArgument(
+                "--what-if: expected retention.ms=N or retention.bytes=N with N from -1, "
+                f"got {one!r}"
+            )
+        if name in found:
+            raise InvalidArgument(f"--what-if: expected {name} once, got it twice")
+        found[name] = int(value)
+    return {name: found.get(name, -1) for name in SETTINGS}
+
+
+def _run(job: Job, values: dict[str, int], times: tuple[int, int], local: Path | None) -> None:
+    # Spark is imported only here: the other commands start without it.
+    from tierledger.pipeline.job_retention import read_local, retention_table, with_topic_ids
+    from tierledger.pipeline.job_retention_plan import Question
+    from tierledger.pipeline.tables import Damage
+
+    question = Question(values["retention.ms"], values["retention.bytes"], *times)
+    facts = None
+    if local is not None:
+        facts = asyncio.run(with_topic_ids(job.job_store(), read_local(local)))
+    plan = job.planned(retention_table(question, facts))
+    with session_of(job) as session:
+        damage = Damage(session)
+        tasks = len(plan.tasks(session))
+        with kept(plan.made(session, damage)) as frame:
+            with shown(session, "retention: tasks done", tasks):
+                found = _found(frame, question)
+            if job.out is not None:
+                write_table(session, job, frame, tasks)
+        damaged = damage.logs()
+    asked = {name: value for name, value in values.items() if value >= 0}
+    head = {"cluster": plan.store.cluster or "", "now": time_text(question.now_ms)}
+    if question.until_ms > question.now_ms:
+        head["until"] = time_text(question.until_ms)
+    if job.page is not None:
+        from tierledger.cli.spark_page_retention import retention_page
+
+        write_page(job, retention_page({**head, **asked}, question, found, damaged))
+    end(
+        job,
+        {**head, **asked, "partitions": len(plan.logs), **_totals(found)},
+        columns=COLUMNS,
+        worst=[
+            [
+                row["topic"],
+                row["partitions"],
+                row["segments_before"],
+                row["bytes_before"],
+                row["segments_after"],
+                row["bytes_after"],
+            ]
+            for row in found["topics"]
+        ],
+        damaged=damaged,
+    )
+
+
+def _found(frame: DataFrame, question: Question) -> dict[str, list[dict[str, Any]]]:
+    """What is shown of the table: by topic, by reason and by time."""
+    from tierledger.pipeline.job_retention import by_reason, by_time, by_topic
+
+    made = {
+        "topics": by_topic(frame),
+        "reasons": by_reason(frame),
+        "times": by_time(frame, question),
+    }
+    return {name: [row.asDict() for row in one.collect()] for name, one in made.items()}
+
+
+def _totals(found: dict[str, list[dict[str, Any]]]) -> dict[str, object]:
+    topics = found["topics"]
+    sums = {
+        name: sum(row[name] for row in topics)
+        for name in ("segments_before", "segments_after", "bytes_before", "bytes_after")
+    }
+    return {
+        **{name.replace("_", " "): value for name, value in sums.items()},
+        "segments deleted": sums["segments_before"] - sums["segments_after"],
+        "bytes deleted": sums["bytes_before"] - sums["bytes_after"],
+        **{f"deleted for {row['reason']}": row["segments"] for row in found["reasons"]},
+    }

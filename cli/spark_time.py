@@ -1,0 +1,50 @@
+"""Durations and times in options: `90m`, `7d`, `2026-01-31T12:00:00Z`."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tierledger.actors.wall_clock import WallClock
+from tierledger.cli.options import parse_as_of
+from tierledger.events.errors import InvalidArgument
+
+UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+"""What a number can be followed by."""
+
+NOW_HELP: Final = "Which time it is: ISO 8601, UTC unless said; else this machine's clock."
+
+
+def duration_ms(text: str, option: str) -> int:
+    """The milliseconds that `text` names: digits and one of `UNITS_MS`.
+
+    Raises:
+        InvalidArgument: It is something else.
+    """
+    found = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h|d)", text)
+    if found is None:
+        raise InvalidArgument(
+            f"{option}: expected a number with {', '.join(UNITS_MS)}, like 90m; got {text!r}"
+        )
+    return int(found[1]) * UNITS_MS[found[2]]
+
+
+def stated_time_ms(text: str | None, option: str) -> int | None:
+    """The time that `text` names, in ms since 1970; none for none.
+
+    Raises:
+        InvalidArgument: It is no time.
+    """
+    point = parse_as_of(text)
+    if point is None:
+        return None
+    if point.time_ms is None:
+        raise InvalidArgument(
+            f"{option}: expected a time like 2026-01-31T12:00:00Z, got {text!r}"
+        )
+    return point.time_ms
+
+
+def clock_ms() -> int:
+    """This machine's time."""
+    return WallClock().now_ms()

@@ -1,0 +1,263 @@
+"""`retention`: what a broker would delete under another retention, one row for each segment.
+
+And one for each partition, with what there is and what would be left.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import functions as sql
+from typing_extensions import override
+
+from tierledger.events.answers import summary
+from tierledger.events.errors import InvalidArgument
+from tierledger.pipeline.job_retention_plan import UNKNOWN, LocalFacts, PartitionPlan
+from tierledger.pipeline.table_columns import (
+    Column,
+    Row,
+    Table,
+    TableRows,
+    id_texts,
+    state_names,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+    from tierledger.events.partition_state import PartitionState
+    from tierledger.pipeline.fold_store import JobStore
+    from tierledger.pipeline.job_retention_plan import Deletion, Question
+
+PARTITION, SEGMENT = "partition", "segment"
+"""What a row is about."""
+
+TIME_MAX = (1 << 63) - 1
+"""What a column of times can hold; what is due later never is."""
+
+BUCKETS_MAX = 200
+"""Points in time of the picture's timeline, at most."""
+
+LOCAL_COLUMNS = (
+    "topic",
+    "partition",
+    "log_start_offset",
+    "local_bytes",
+    "log_end_offset",
+    "leader_epochs",
+)
+"""Of a file with what only brokers know; only the first two have to be there."""
+
+_EPOCHS = re.compile(r"\s*([0-9]+:[0-9]+(\s+[0-9]+:[0-9]+)*)?\s*", re.ASCII)
+
+
+class LocalKey(NamedTuple):
+    """A partition, as a file names it: the topic by its name or its id."""
+
+    topic: str
+    partition: int
+
+
+class _Retention(TableRows):
+    def __init__(self, question: Question, local: Mapping[LocalKey, LocalFacts]) -> None:
+        self._question = question
+        self._local = local
+
+    @override
+    def rows(self, state: PartitionState) -> Iterator[Row]:
+        found = summary(state)
+        count, size = sum(found.count_by_state), sum(found.bytes_by_state)
+        plan = PartitionPlan(state, self._question, self._facts(state))
+        gone, gone_bytes = 0, 0
+        for one in plan:
+            yield self._segment(one, gone)
+            gone += 1
+            gone_bytes += max(0, one.segment.segment_size_in_bytes)
+        start = plan.log_start_offset
+        counted = (count, size, count - gone, size - gone_bytes, start)
+        yield (PARTITION, *(None,) * 11, *counted)
+
+    def _segment(self, one: Deletion, ordinal: int) -> Row:
+        segment, kept_ms = one.segment, self._question.retention_ms
+        due_ms = segment.max_timestamp_ms + kept_ms
+        return (
+            SEGMENT,
+            ordinal,
+            bytes(segment.remote_log_segment_id.id),
+            one.reason.value,
+            one.run,
+            one.at_ms,
+            due_ms if kept_ms >= 0 and due_ms <= TIME_MAX else None,
+            int(segment.state),
+            segment.start_offset,
+            segment.end_offset,
+            segment.segment_size_in_bytes,
+            segment.max_timestamp_ms,
+            *(None,) * 5,
+        )
+
+    def _facts(self, state: PartitionState) -> LocalFacts:
+        tip = state.topic_id_partition
+        return self._local.get(LocalKey(str(tip.topic_id), tip.partition), UNKNOWN)
+
+
+def retention_table(
+    question: Question, local: Mapping[LocalKey, LocalFacts] | None = None
+) -> Table:
+    """The table that answers `question`; goes to `tables.planned`.
+
+    `local` names topics by their ids, see `with_topic_ids`.
+    """
+    return Table(
+        "retention",
+        "what a broker would delete",
+        COLUMNS,
+        partial(_Retention, question, local or {}),
+    )
+
+
+def read_local(path: Path) -> dict[LocalKey, LocalFacts]:
+    """What a CSV file with a heading says about partitions' local logs.
+
+    Raises:
+        InvalidArgument: It cannot be read, or a line says what cannot be; names file and line.
+    """
+    found: dict[LocalKey, LocalFacts] = {}
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            named = reader.fieldnames or []
+            unknown = [name for name in named if name not in LOCAL_COLUMNS]
+            if unknown or not {"topic", "partition"} <= set(named):
+                raise InvalidArgument(
+                    f"{path}: expected columns topic, partition and any of "
+                    f"{', '.join(LOCAL_COLUMNS[2:])}; got {', '.join(named) or 'none'}"
+                )
+            for line in reader:
+                key, facts = _line(path, reader.line_num, line)
+                if key in found:
+                    raise InvalidArgument(
+                        f"{path}:{reader.line_num}: {key.topic}-{key.partition} is there twice"
+                    )
+                found[key] = facts
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InvalidArgument(f"cannot read {path}: {error}") from error
+    return found
+
+
+async def with_topic_ids(
+    store: JobStore, local: Mapping[LocalKey, LocalFacts]
+) -> dict[LocalKey, LocalFacts]:
+    """`local` with the ids of topics in place of names; a name may be that of several.
+
+    What the store does not know is left out: brokers have other topics, too.
+
+    Raises:
+        InvalidArgument: The store holds several clusters and none was named.
+        RemoteResourceNotFound: It does not hold the one that was named.
+        StoreRefused: It is no store.
+    """
+    found: dict[LocalKey, LocalFacts] = {}
+    async with store.opened() as catalog:
+        async for entry in catalog.partitions():
+            tip = entry.topic_id_partition
+            by_id = LocalKey(str(tip.topic_id), tip.partition)
+            facts = local.get(by_id) or local.get(LocalKey(tip.topic, tip.partition))
+            if facts is not None:
+                found[by_id] = facts
+    return found
+
+
+def _line(path: Path, number: int, line: dict[str, str | None]) -> tuple[LocalKey, LocalFacts]:
+    def value(name: str) -> int | None:
+        text = (line.get(name) or "").strip()
+        if not text:
+            return None
+        if not (text.isascii() and text.isdigit()) or int(text) >= 1 << 63:
+            raise InvalidArgument(f"{path}:{number}: {name}: expected a number, got {text!r}")
+        return int(text)
+
+    partition = value("partition")
+    epochs = line.get("leader_epochs") or ""
+    if partition is None or None in line:
+        raise InvalidArgument(
+            f"{path}:{number}: expected a partition, and as many values as columns"
+        )
+    if _EPOCHS.fullmatch(epochs) is None:
+        raise InvalidArgument(
+            f"{path}:{number}: leader_epochs: expected EPOCH:OFFSET with blanks between them, "
+            f"got {epochs!r}"
+        )
+    pairs = [tuple(map(int, one.split(":"))) for one in epochs.split()]
+    facts = LocalFacts(
+        value("log_start_offset") or 0,
+        value("local_bytes") or 0,
+        value("log_end_offset"),
+        tuple((epoch, offset) for epoch, offset in sorted(pairs)) or None,
+    )
+    return LocalKey(line.get("topic") or "", partition), facts
+
+
+def by_topic(frame: DataFrame) -> DataFrame:
+    """One row for each topic: segments and bytes before and after, most freed first."""
+    rows = frame.where(sql.col("what") == PARTITION)
+    freed = (sql.col("bytes_before") - sql.col("bytes_after")).alias("bytes_deleted")
+    sums = [
+        sql.sum(name).alias(name)
+        for name in ("segments_before", "segments_after", "bytes_before", "bytes_after")
+    ]
+    grouped = rows.groupBy("topic", "topic_id").agg(
+        sql.count(sql.lit(1)).alias("partitions"), *sums
+    )
+    return grouped.select("*", freed).orderBy(sql.desc("bytes_deleted"), "topic", "topic_id")
+
+
+def by_reason(frame: DataFrame) -> DataFrame:
+    """Segments and bytes that go, for each reason."""
+    rows = frame.where(sql.col("what") == SEGMENT)
+    return (
+        rows.groupBy("reason")
+        .agg(sql.count(sql.lit(1)).alias("segments"), sql.sum("size_in_bytes").alias("bytes"))
+        .orderBy(sql.desc("bytes"), "reason")
+    )
+
+
+def by_time(frame: DataFrame, question: Question) -> DataFrame:
+    """Segments and bytes that go from `since_ms` on, in steps of equal length."""
+    step = max(1, -(-(question.until_ms - question.now_ms + 1) // BUCKETS_MAX))
+    number = sql.floor((sql.col("at_ms") - question.now_ms) / step)
+    since = (sql.lit(question.now_ms) + number * step).cast("bigint").alias("since_ms")
+    rows = frame.where(sql.col("what") == SEGMENT)
+    return (
+        rows.groupBy(since)
+        .agg(sql.count(sql.lit(1)).alias("segments"), sql.sum("size_in_bytes").alias("bytes"))
+        .orderBy("since_ms")
+    )
+
+
+COLUMNS = (
+    Column("what", pa.string(), f"what the row is about: `{PARTITION}` or `{SEGMENT}`"),
+    Column("ordinal", pa.int64(), "place in the partition's deletions, from 0", True),
+    Column("segment_id", pa.string(), "id, 22 characters", True, id_texts),
+    Column("reason", pa.string(), "why it goes, see above", True),
+    Column("run", pa.int32(), "which of the broker's runs deletes it, from 1", True),
+    Column("at_ms", pa.int64(), "when that run is, ms since 1970", True),
+    Column("due_ms", pa.int64(), "when retention.ms lets it go, if it is limited", True),
+    Column("state", pa.string(), "Kafka's name of it", True, state_names),
+    Column("start_offset", pa.int64(), "first offset", True),
+    Column("end_offset", pa.int64(), "last offset, inclusive", True),
+    Column("size_in_bytes", pa.int64(), "of the segment's log", True),
+    Column("max_timestamp_ms", pa.int64(), "of its records, ms since 1970", True),
+    Column("segments_before", pa.int64(), "segments of the partition, in any state", True),
+    Column("bytes_before", pa.int64(), "of those", True),
+    Column("segments_after", pa.int64(), "those that stay", True),
+    Column("bytes_after", pa.int64(), "of those", True),
+    Column("log_start_offset", pa.int64(), "where the log begins then", True),
+)

@@ -1,0 +1,173 @@
+"""What lies in a tier, as rows: listed by us, or by whoever wrote an inventory file.
+
+A list is never held whole: pages go to a Parquet file as they come. Names are taken as they
+are, character by character, whatever they hold.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import functions as sql
+
+from tierledger.events.errors import InvalidArgument
+from tierledger.pipeline.fold import EPOCH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from tierledger.tiering.object_store import ListedName, ObjectStore
+
+ROWS_PER_GROUP: Final = 50_000
+"""Objects in memory while a tier is listed: some 20 MB."""
+
+SIZE_MAX: Final = 1 << 46
+"""70 TB: no store has larger objects, and sums of sizes stay within their columns."""
+
+REQUIRED: Final = ("path", "size", "last_modified")
+"""Columns of an inventory."""
+
+COLUMNS: Final = ("path", "size", "last_modified_ms", "etag")
+"""Of a listing's rows; the last two may be null."""
+
+_SCHEMA: Final = pa.schema(
+    [
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("last_modified_ms", pa.int64()),
+        pa.field("etag", pa.string()),
+    ]
+)
+
+
+class ListingTotals(NamedTuple):
+    """A listing in numbers."""
+
+    objects: int
+    size_in_bytes: int
+    newest_ms: int | None
+    """When the newest of its objects was written; none if it says of none."""
+
+
+async def write_listing(
+    store: ObjectStore, folder: str, file: Path, on_listed: Callable[[int], None]
+) -> None:
+    """List all objects below `folder` into a Parquet file; `on_listed` is told how many more.
+
+    Raises:
+        StorageUnavailable: The store does not answer; try again.
+        StoreRefused: No such bucket or directory, or no right to it.
+        CorruptRemoteData: An object's name cannot be listed at all.
+    """
+    held: list[ListedName] = []
+    with pq.ParquetWriter(file, _SCHEMA) as writer:
+        async for page in store.pages(folder):
+            held += page
+            on_listed(len(page))
+            if len(held) >= ROWS_PER_GROUP:
+                writer.write_batch(_batch(held))
+                held.clear()
+        writer.write_batch(_batch(held))
+
+
+def _batch(names: Sequence[ListedName]) -> Any:  # noqa: ANN401 - Arrow's.
+    modified = [int((one.last_modified - EPOCH).total_seconds() * 1000) for one in names]
+    columns = [
+        [one.path for one in names],
+        [one.size for one in names],
+        modified,
+        [one.e_tag for one in names],
+    ]
+    arrays = [pa.array(one, field.type) for one, field in zip(columns, _SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+
+def written_listing(spark: SparkSession, file: Path) -> DataFrame:
+    """What `write_listing` wrote."""
+    return spark.read.parquet(f"file:{file.absolute()}")
+
+
+def read_inventory(spark: SparkSession, place: str) -> DataFrame:
+    """The listing in a CSV file with a heading, or in Parquet; of one name the newest row.
+
+    Args:
+        spark: Where it is read, task by task.
+        place: A file or folder, or a URL that Spark reads; CSV if it ends with `.csv` or
+            `.csv.gz`. Times are ISO 8601, or milliseconds since 1970.
+
+    Raises:
+        InvalidArgument: A column is missing.
+    """
+    where = place if "://" in place else f"file:{Path(place).expanduser().absolute()}"
+    if place.endswith((".csv", ".csv.gz")):
+        # Quoted names may hold line ends.
+        found = spark.read.csv(where, header=True, multiLine=True, quote='"', escape='"')
+    else:
+        found = spark.read.parquet(where)
+    missing = [name for name in REQUIRED if name not in found.columns]
+    if missing:
+        raise InvalidArgument(
+            f"{place}: expected columns {', '.join(REQUIRED)}; {', '.join(missing)} is missing"
+        )
+    etag = found["etag"] if "etag" in found.columns else sql.lit(None)
+    rows = found.select(
+        found["path"].cast("string").alias("path"),
+        sql.expr("try_cast(size AS bigint)").alias("size"),
+        _milliseconds(found).alias("last_modified_ms"),
+        etag.cast("string").alias("etag"),
+    )
+    # An inventory of a bucket with versions names an object once for each.
+    newest = sql.max_by(
+        sql.struct("size", "last_modified_ms", "etag"),
+        sql.coalesce(sql.col("last_modified_ms"), sql.lit(-(1 << 62))),
+    ).alias("newest")
+    return rows.groupBy("path").agg(newest).select("path", "newest.*")
+
+
+def require_inventory(place: str) -> None:
+    """Refuse a listing that is not there, before the work that it is for.
+
+    Raises:
+        InvalidArgument: There is no such file or folder; a URL is not looked at.
+    """
+    if "://" not in place and not Path(place).expanduser().exists():
+        raise InvalidArgument(f"{place}: there is no such listing")
+
+
+def _milliseconds(found: DataFrame) -> Column:
+    if found.schema["last_modified"].dataType.typeName().startswith("timestamp"):
+        return sql.unix_millis(found["last_modified"].cast("timestamp"))
+    return sql.coalesce(
+        sql.expr("try_cast(last_modified AS bigint)"),
+        sql.unix_millis(sql.expr("try_cast(last_modified AS timestamp)")),
+    )
+
+
+def totals(listing: DataFrame) -> ListingTotals:
+    """Count a listing.
+
+    Raises:
+        InvalidArgument: It has rows without a name, or without a size that can be.
+    """
+    size = sql.col("size")
+    is_good = sql.col("path").isNotNull() & sql.coalesce(
+        size.between(0, SIZE_MAX), sql.lit(False)
+    )
+    row = listing.agg(
+        sql.count(sql.lit(1)).alias("objects"),
+        sql.sum(sql.when(is_good, size)).alias("size"),
+        sql.max("last_modified_ms").alias("newest"),
+        sql.count_if(~is_good).alias("bad"),
+        sql.min(sql.when(~is_good, sql.coalesce("path", sql.lit("")))).alias("example"),
+    ).collect()[0]
+    if row["bad"]:
+        raise InvalidArgument(
+            f"the listing has {row['bad']} rows without a name, or a size from 0 to "
+            f"{SIZE_MAX}, such as that of {row['example'][:200]!r}"
+        )
+    return ListingTotals(row["objects"], row["size"] or 0, row["newest"])

@@ -1,0 +1,73 @@
+"""`spark import` refuses what cannot be imported before Spark starts."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.models.stored_partitions import TRACES
+from tierledger.cli.main import app
+from tierledger.simulation.live.postgres_server import free_port
+from tierledger.storage.sqlite import SqliteBackend
+
+TRACE = TRACES / "one-broker"
+
+
+@pytest.fixture(autouse=True)
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who starts Spark here fails: there is no Java."""
+    monkeypatch.setenv("JAVA_HOME", "no-such-java")
+
+
+def run(source: object, store: Path, *more: str) -> Result:
+    words = ["spark", "import", str(source), "--store", f"sqlite:{store}", *more]
+    return CliRunner().invoke(app, words)
+
+
+def refused(result: Result, *said: str) -> None:
+    assert result.exit_code == 2, result.output
+    (line,) = result.stderr.splitlines()
+    assert all(one in line for one in said), line
+
+
+def test_a_store_that_a_service_writes_is_refused(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    backend = asyncio.run(SqliteBackend.open(store))
+    try:
+        refused(run(TRACE, store, "--cluster", "c"), "is being written by process")
+    finally:
+        asyncio.run(backend.close())
+
+
+def test_a_cluster_has_to_be_named(tmp_path: Path) -> None:
+    refused(run(TRACE, tmp_path / "store"), "name the Kafka cluster")
+
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_source_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+
+    refused(run(tmp_path / "no", tmp_path / "store", "--cluster", "c"), "does not exist")
+    refused(
+        run(tmp_path / "empty", tmp_path / "store", "--cluster", "c"),
+        "records.jsonl",
+        "__remote_log_metadata-N",
+    )
+    refused(run("kafka:nowhere", tmp_path / "store", "--cluster", "c"), "kafka:HOST:PORT")
+    assert not (tmp_path / "store").exists()
+
+
+def test_brokers_that_are_away_are_named(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+
+    refused(run(f"kafka:{address}", tmp_path / "store", "--cluster", "c"), address)
+
+
+def test_a_machine_without_java_is_told_so_and_the_store_is_let_go(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+
+    refused(run(TRACE, store, "--cluster", "c"), "Java")
+
+    asyncio.run(asyncio.run(SqliteBackend.open(store)).close())

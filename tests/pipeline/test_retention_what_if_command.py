@@ -1,0 +1,116 @@
+"""`tierledger spark retention`, and the file of what only brokers know."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.models.command_line import ORDERS, run
+from tests.models.folded_tables import written
+from tests.models.stored_partitions import StoredPartition, finished
+from tierledger.events.errors import InvalidArgument
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.pipeline.fold_store import JobStore
+from tierledger.pipeline.job_retention import LocalKey, read_local
+from tierledger.pipeline.job_retention_plan import LocalFacts
+from tierledger.storage.sqlite import SqliteBackend
+
+
+def filled(path: Path) -> JobStore:
+    """Two partitions of `orders` with four segments of ten records, 1000 bytes each."""
+
+    async def step(backend: SqliteBackend) -> None:
+        for number in range(2):
+            partition = StoredPartition(backend, TopicIdPartition(ORDERS, number, "orders"))
+            await partition.open()
+            await partition.append([body for at in range(4) for body in finished(at)])
+
+    return written(path, step)
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_command_tells_what_goes_by_topic_and_writes_each_segment(tmp_path: Path) -> None:
+    filled(tmp_path / "store")
+    local, out, page = tmp_path / "local.csv", tmp_path / "rows", tmp_path / "page.html"
+    local.write_text(
+        "topic,partition,log_start_offset,local_bytes\norders,1,20,1000\nelse,0,,\n"
+    )
+    asked = ["--what-if", "retention.bytes=3000", "--local", local, "--now", "2026-01-01"]
+
+    result = run(
+        tmp_path / "store",
+        *("spark", "retention", "--json", *asked),
+        *("--out", out, "--format", "json", "--page", page),
+    )
+
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert (told["segments_deleted"], told["bytes_deleted"]) == (3, 3000)
+    assert (told["deleted_for_size"], told["deleted_for_log_start_offset"]) == (1, 2)
+    lines = [line for file in out.glob("part-*") for line in file.read_text().splitlines()]
+    rows = [json.loads(line) for line in lines]
+    gone = [(row["partition"], row["start_offset"], row["reason"]) for row in rows]
+    assert sorted(one for one in gone if one[2]) == [
+        (0, 0, "size"),
+        (1, 0, "log_start_offset"),
+        (1, 10, "log_start_offset"),
+    ]
+    assert "orders" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--what-if", "retention.ms"], "expected retention.ms=N"),
+        (["--what-if", "retention.ms=-2"], "got 'retention.ms=-2'"),
+        (["--what-if", "retention.bytes=9223372036854775808"], "expected retention.ms=N"),
+        (["--what-if", "retention.ms=1,retention.ms=2"], "once"),
+        (["--what-if", "retention.ms=1", "--now", "soon"], "expected"),
+        (
+            ["--what-if", "retention.ms=1", "--now", "2026-01-02", "--until", "2026-01-01"],
+            "--until",
+        ),
+        (["--what-if", "retention.ms=1", "--local", "/does/not/exist"], "cannot read"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_refused(
+    tmp_path: Path, words: list[str], expected: str
+) -> None:
+    filled(tmp_path / "store")
+
+    result = run(tmp_path / "store", "spark", "retention", *words)
+
+    assert result.exit_code == 2
+    assert expected in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("topic\nx\n", "expected columns"),
+        ("topic,partition,what\nx,1,2\n", "expected columns"),
+        ("topic,partition\nx,one\n", ":2: partition: expected a number"),
+        ("topic,partition\nx,\n", ":2: expected a partition"),
+        ("topic,partition\nx,1,3\n", ":2: expected a partition"),
+        ("topic,partition,leader_epochs\nx,1,0-0\n", "EPOCH:OFFSET"),
+        ("topic,partition\nx,1\nx,1\n", "x-1 is there twice"),
+        ("topic,partition,local_bytes\nx,1,9223372036854775808\n", "expected a number"),
+    ],
+)
+def test_a_file_of_what_brokers_know_is_refused_by_line(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    (tmp_path / "local.csv").write_text(text)
+
+    with pytest.raises(InvalidArgument, match=expected):
+        read_local(tmp_path / "local.csv")
+
+
+def test_a_file_of_what_brokers_know_is_read(tmp_path: Path) -> None:
+    text = "topic,partition,log_start_offset,local_bytes,log_end_offset,leader_epochs\n"
+    (tmp_path / "local.csv").write_text(f"\ufeff{text}a,0,5,6,70,0:0 3:20\nb,1,,,,\n")
+
+    assert read_local(tmp_path / "local.csv") == {
+        LocalKey("a", 0): LocalFacts(5, 6, 70, ((0, 0), (3, 20))),
+        LocalKey("b", 1): LocalFacts(),
+    }
