@@ -52,7 +52,7 @@ bench-tiering: setup ## measure the remote tier
 	@$(BIN)/python -m tierledger.benchmarks tier-requests tier-index-cache tier-read tier-retention
 
 bench-spark: servers ## measure the pipeline on Spark; builds stores of ten million events first
-	@$(BIN)/python -m tierledger.benchmarks spark-scan spark-tables
+	@$(BIN)/python -m tierledger.benchmarks spark-scan spark-tables spark-import spark-retention
 
 chaos: postgresql ## kill and freeze a real service's processes for MINUTES (2) under load
 	@$(BIN)/tierledger simulate live --minutes $(or $(MINUTES),2) \

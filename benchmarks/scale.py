@@ -46,6 +46,7 @@ class Scale:
         spark_events: Events of the store that Spark reads.
         spark_partitions: Partitions that they are divided among.
         spark_large: Events of the one partition whose fold is watched for memory.
+        spark_imported: Records of a topic that Spark takes over; no more than `spark_events`.
         spark_sizes: Events of stores on which Spark is compared with plain Python.
         spark_repetitions: Of each look at a store through Spark.
         stores: Kinds of stores that the service on Ray is measured on.
@@ -73,6 +74,7 @@ class Scale:
     spark_events: int = 10_000_000
     spark_partitions: int = 1_000
     spark_large: int = 5_000_000
+    spark_imported: int = 5_000_000
     spark_sizes: tuple[int, ...] = (100_000, 1_000_000)
     spark_repetitions: int = 3
     stores: tuple[str, ...] = (SQLITE, POSTGRESQL)
@@ -97,6 +99,7 @@ QUICK = Scale(
     spark_events=200_000,
     spark_partitions=100,
     spark_large=200_000,
+    spark_imported=100_000,
     spark_sizes=(20_000, 100_000),
     spark_repetitions=1,
 )

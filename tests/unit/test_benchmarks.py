@@ -35,6 +35,7 @@ TINY = Scale(
     spark_events=400,
     spark_partitions=4,
     spark_large=400,
+    spark_imported=200,
     spark_sizes=(200,),
     spark_repetitions=1,
 )
@@ -65,7 +66,7 @@ ON_RAY = [
 """Parts that start Ray, on which stores here, and how many of their figures have a goal."""
 
 
-ON_SPARK = {"spark-scan": 2, "spark-tables": 3}
+ON_SPARK = {"spark-scan": 2, "spark-tables": 3, "spark-import": 1, "spark-retention": 2}
 """Parts that start Spark (tests/pipeline/test_benchmarks.py), and how many goals they have."""
 
 
