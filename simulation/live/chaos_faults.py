@@ -122,16 +122,14 @@ class Chaos:
 
     async def freeze_host(self) -> str:
         """Nobody can end it: it comes back as a zombie."""
-        host = await self._out_of_reach()
-        tips = await self._led_by(host)
+        host, tips = await self._out_of_reach()
         self._service.freeze(host)
         await self._outlive(host, tips)
         return _short(host.process)
 
     async def freeze_raylet(self) -> str:
         """Its node counts as dead after a while; the hosts there never stop, nor know of it."""
-        host = await self._out_of_reach()
-        tips = await self._led_by(host)
+        host, tips = await self._out_of_reach()
         raylet = host.raylet
         os.kill(raylet, signal.SIGSTOP)
         try:
@@ -149,10 +147,7 @@ class Chaos:
         assert self._postgres is not None, "only struck on PostgreSQL"
         url = self._run.settings.storage["metadata.storage.url"]
         for _ in range(COMMIT_ATTEMPTS):
-            host = await self._out_of_reach()
-            tips = await self._led_by(host)
-            if not tips:
-                continue
+            host, tips = await self._out_of_reach()
             if await asyncio.to_thread(freeze_in_commit, url, host.pid, [host.raylet]):
                 await self._outlive(host, tips)
                 return _short(host.process)
@@ -203,19 +198,20 @@ class Chaos:
             raise NoVictim
         return hosts
 
-    async def _out_of_reach(self) -> HostFacts:
-        """A host that leads, and that the coordinator cannot end by its pid."""
-        host = await self._service.leader_elsewhere()
-        if host is None:
+    async def _out_of_reach(self) -> tuple[HostFacts, list[TopicIdPartition]]:
+        """A host that leads some of ours, and that the coordinator cannot end by its pid."""
+        found = await self._service.leader_elsewhere(self._led_by)
+        if found is None:
             raise NoVictim
-        return host
+        return found
 
     async def _led_by(self, host: HostFacts) -> list[TopicIdPartition]:
+        """The partitions of this run that a host leads; none if it does not answer."""
         connection = await self._service.connection()
         try:
             said = await connection.host(host.address).partitions()
-        except RemoteStorageError as error:
-            raise NoVictim from error
+        except RemoteStorageError:
+            return []
         led = [
             TopicIdPartition(Uuid.parse(one["topic_id"]), one["partition"], one["topic"])
             for one in said

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.events.identifiers import TopicIdPartition
 
 T = TypeVar("T")
 
@@ -256,18 +257,22 @@ class LiveService:
         near = {parent_of(coordinator), self._raylet(self._cluster.head_node)}
         return [host for host in await self.hosts() if host.raylet not in near]
 
-    async def leader_elsewhere(self) -> HostFacts | None:
-        """One of those that leads something; none if that does not come about.
+    async def leader_elsewhere(
+        self, led_by: Callable[[HostFacts], Awaitable[list[TopicIdPartition]]]
+    ) -> tuple[HostFacts, list[TopicIdPartition]] | None:
+        """One of those that leads something, and what; none if that does not come about.
 
-        While there is none the others are killed, so that what they lead goes there.
+        What counts says `led_by`: hosts also lead what nobody uses any more. While there is
+        none, others that lead some are killed, so that it goes there.
         """
         for _ in range(MOVES):
             far = await self.elsewhere()
             for host in far:
-                if host.leaders:
-                    return host
+                if led := await led_by(host):
+                    return host, led
+            processes = {host.process for host in far}
             for host in await self.hosts():
-                if host.leaders:
+                if host.process not in processes and await led_by(host):
                     os.kill(host.pid, signal.SIGKILL)
                     await self.all_serve(but=host.process)
                     break
