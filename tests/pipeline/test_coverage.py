@@ -24,6 +24,7 @@ from tests.models.planted_coverage import (
 from tests.models.stored_partitions import StoredPartition, added, segment_id, updated
 from tierledger.events.log_events import Body, PartitionDeleteUpdated, SegmentAdded
 from tierledger.pipeline.job_coverage import COVERAGE, LEFT_OVER, CoverageKind
+from tierledger.pipeline.table_lineage import lineage_of
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.memory import MemoryBackend
 
@@ -147,9 +148,13 @@ def test_an_epoch_without_records_is_no_hole_and_no_orphan() -> None:
 
 
 def test_what_lies_before_a_hole_at_the_border_of_epochs_is_not_orphaned() -> None:
-    found = findings(held(ten(0), ten(1), ten(3, 1)))
+    partition = held(ten(0), ten(1), ten(3, 1))
 
-    assert found == [Range("hole", 0, 20, 29, 0, 0, ())]
+    assert findings(partition) == [Range("hole", 0, 20, 29, 0, 0, ())]
+    # Nor do sizes and retention leave it out.
+    lineage = lineage_of(partition.state)
+    assert lineage is not None
+    assert lineage.leader_epochs == {0: 0, 1: 30}
 
 
 def test_a_partition_that_is_being_deleted_has_no_holes_and_no_orphans() -> None:
