@@ -352,12 +352,14 @@ def _forgotten(state: CoordinatorState, key: PartitionKey) -> None:
 
 
 def leader_lost(
-    state: CoordinatorState, key: PartitionKey, assignment: int
+    state: CoordinatorState, key: PartitionKey, assignment: int, host: str
 ) -> list[CoordinatorBody]:
-    """A host says that the leader it ran under `assignment` is gone."""
+    """`host` says that the leader that it ran under `assignment` is gone."""
     entry = state.partitions.get(key)
     led = None if entry is None else entry.leadership
-    if led is None or led.assignment != assignment:
+    if entry is None or led is None:
+        return []
+    if (entry.leader_host, led.assignment) != (host, assignment):
         return []
     return [ev.LeaderLost(key.topic_id, key.partition, assignment)]
 

@@ -353,9 +353,10 @@ class CoordinatorService:
                 return
             await self.joined(running)
         for key, assignment in said["lost"]:
-            await self._note(partial(_lost_leader, PartitionKey(*key), assignment))
+            await self._note(partial(_lost_leader, name, PartitionKey(*key), assignment))
         for key, refusal in said.get("refused", ()):
-            await self._note(partial(_refused_leader, PartitionKey(*key), Refusal(*refusal)))
+            word = Refusal(*refusal)
+            await self._note(partial(_refused_leader, name, PartitionKey(*key), word))
         if self._state.unplaced or (self._state.together and len(self._state.hosts) > 1):
             self._requests.nudge()
 
@@ -378,15 +379,15 @@ class CoordinatorService:
 
 
 def _lost_leader(
-    key: PartitionKey, assignment: int, state: CoordinatorState
+    host: str, key: PartitionKey, assignment: int, state: CoordinatorState
 ) -> list[CoordinatorBody]:
-    return rules.leader_lost(state, key, assignment)
+    return rules.leader_lost(state, key, assignment, host)
 
 
 def _refused_leader(
-    key: PartitionKey, refusal: Refusal, state: CoordinatorState
+    host: str, key: PartitionKey, refusal: Refusal, state: CoordinatorState
 ) -> list[CoordinatorBody]:
-    return leader_refused(state, key, refusal)
+    return leader_refused(state, key, refusal, host)
 
 
 def _number(address: str) -> int:

@@ -51,12 +51,17 @@ class Refusal(NamedTuple):
 
 
 def leader_refused(
-    state: CoordinatorState, key: PartitionKey, refusal: Refusal
+    state: CoordinatorState, key: PartitionKey, refusal: Refusal, host: str
 ) -> list[CoordinatorBody]:
-    """A host says that the claim in force was refused; nothing if another is by now."""
+    """`host` says that the claim in force was refused; nothing if another is by now.
+
+    Nor if it was told to lead by mistake: the leader runs elsewhere.
+    """
     entry = state.partitions.get(key)
     led = None if entry is None else entry.leadership
-    if led is None or led.assignment != refusal.assignment:
+    if entry is None or led is None or led.assignment != refusal.assignment:
+        return []
+    if entry.leader_host != host:
         return []
     if refusal.is_served and led.claim == refusal.holder:
         return []  # It was given back already; the host says so until the next placement.

@@ -119,15 +119,17 @@ class CoordinatorNode:
 
     def take_report(
         self,
+        host: str,
         lost: Sequence[tuple[int, int]],
         refused: Sequence[tuple[int, Refusal]],
     ) -> None:
         """A host's word on leaders that ended there and claims that did not get to lead."""
         for number, assignment in lost:
             key = self.world.keys_of[number]
-            self._note(partial(_lost_leader, key, assignment))
+            self._note(partial(_lost_leader, host, key, assignment))
         for number, refusal in refused:
-            self._note(partial(_refused_leader, self.world.keys_of[number], refusal))
+            key = self.world.keys_of[number]
+            self._note(partial(_refused_leader, host, key, refusal))
         if self.state.unplaced or self.state.together:
             self.nudge()
 
@@ -362,15 +364,15 @@ def _nothing(_: CoordinatorState) -> list[CoordinatorBody]:
 
 
 def _lost_leader(
-    key: PartitionKey, assignment: int, state: CoordinatorState
+    host: str, key: PartitionKey, assignment: int, state: CoordinatorState
 ) -> list[CoordinatorBody]:
-    return rules.leader_lost(state, key, assignment)
+    return rules.leader_lost(state, key, assignment, host)
 
 
 def _refused_leader(
-    key: PartitionKey, refusal: Refusal, state: CoordinatorState
+    host: str, key: PartitionKey, refusal: Refusal, state: CoordinatorState
 ) -> list[CoordinatorBody]:
-    return leader_refused(state, key, refusal)
+    return leader_refused(state, key, refusal, host)
 
 
 def _lost_host(name: str, process: str, state: CoordinatorState) -> list[CoordinatorBody]:

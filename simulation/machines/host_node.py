@@ -297,7 +297,7 @@ class HostNode:
         if coordinator is not None:
             self._wires.send(
                 self.life, coordinator.life, coordinator.take_report,
-                tuple(self._lost.items()), tuple(self._refused.items()),
+                self.name, tuple(self._lost.items()), tuple(self._refused.items()),
             )  # fmt: skip
         self._clock.after(REPORT, self.life, self._send_report)
 

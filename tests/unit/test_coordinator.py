@@ -274,13 +274,14 @@ def test_a_leader_that_ended_is_placed_again_and_an_old_word_of_it_is_ignored() 
     one.announce(1, leads=[0])
     led = one.entry().leadership
     assert led is not None
-    works = one.apply(rules.leader_lost(one.state, key(), led.assignment))
+    assert rules.leader_lost(one.state, key(), led.assignment, "b") == []
+    works = one.apply(rules.leader_lost(one.state, key(), led.assignment, "a"))
 
     (placed,) = placements(works)
     assert placed.assignment is not None
     assert placed.assignment.number == led.assignment + 1
-    assert rules.leader_lost(one.state, key(), led.assignment) == []
-    assert rules.leader_lost(one.state, key(9), 1) == []
+    assert rules.leader_lost(one.state, key(), led.assignment, "a") == []
+    assert rules.leader_lost(one.state, key(9), 1, "a") == []
 
 
 def test_standing_work_is_all_that_a_host_serves() -> None:

@@ -50,9 +50,9 @@ class World:
     def follow(self, claim: Claim) -> list[rules.HostWork]:
         return self.note(Announced(*claim, (), (ITEM,), (), None))
 
-    def hear(self, refusal: Refusal) -> int:
+    def hear(self, refusal: Refusal, host: str = "host-0") -> int:
         """How many events that led to."""
-        bodies = leader_refused(self.state, KEY, refusal)
+        bodies = leader_refused(self.state, KEY, refusal, host)
         for body in bodies:
             self.note(body)
         return len(bodies)
@@ -104,10 +104,17 @@ def test_a_word_about_an_older_placement_changes_nothing(world: World) -> None:
     assert world.leadership.claim == LOSER
 
 
+def test_a_host_that_leads_nothing_of_it_changes_nothing(world: World) -> None:
+    world.hear(refusal(is_served=True))
+
+    assert world.hear(refusal(is_served=False), host="host-1") == 0
+    assert rules.leader_lost(world.state, KEY, 2, "host-1") == []
+
+
 def test_the_loss_of_the_leader_is_heard_after_a_refusal(world: World) -> None:
     world.hear(refusal(is_served=True))
 
-    (lost,) = rules.leader_lost(world.state, KEY, 2)
+    (lost,) = rules.leader_lost(world.state, KEY, 2, "host-0")
     world.note(lost)
     assert world.leadership == Leadership(HOLDER, 7, None, None, 0)
 
