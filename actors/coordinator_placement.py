@@ -19,7 +19,7 @@ from tierledger.actors import coordinator_events as ev
 from tierledger.actors.calls import LEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Mapping
 
     from tierledger.actors.calls import PartitionKey
     from tierledger.actors.coordinator_events import CoordinatorBody
@@ -170,3 +170,19 @@ def next_address(state: CoordinatorState, host: str, failures: int = 0) -> str:
     that start the same process at once mean the same. `failures`: tries that came to nothing.
     """
     return f"{host}/{state.generations.get(host, 0) + 1 + failures}"
+
+
+def emptiest_node(
+    nodes: Iterable[str], hosts: Mapping[str, int], failures: Mapping[str, int]
+) -> str:
+    """The node that has the fewest of `hosts`, by node.
+
+    A start that came to nothing since the last good one counts as a host: a node that is gone
+    is asked ever less, and one whose host died too early gets others as soon as it has less.
+    """
+
+    def burden(node: str) -> tuple[int, int, str]:
+        failed = failures.get(node, 0)
+        return hosts.get(node, 0) + failed, failed, node
+
+    return min(nodes, key=burden)

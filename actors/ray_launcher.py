@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from tierledger.actors.coordinator_placement import WRITER
+from tierledger.actors.coordinator_placement import WRITER, emptiest_node
 from tierledger.actors.ray_cluster import find_actor, live_nodes, on_node, own_node, ray
 from tierledger.actors.ray_handles import RayHost, call, namespace_of
 from tierledger.actors.ray_host import create_host
@@ -59,12 +59,13 @@ class RayLauncher:
         try:
             await call(host.actor, "open")
         except (OutcomeUnknown, asyncio.CancelledError):
-            # Ray may believe in a node that is gone: the next try goes elsewhere.
+            # Ray may believe in a node that is gone.
             self._failures[self._nodes.get(name, "")] += 1
             raise
         except RemoteStorageError:
             ray.kill(host.actor, no_restart=True)
             raise
+        self._failures.pop(self._nodes.get(name, ""), None)
         return host
 
     async def find(self, address: str) -> RayHost | None:
@@ -80,8 +81,7 @@ class RayLauncher:
         Ray's own strategy of spreading was seen to put two of three on one node.
         """
         self._nodes.pop(name, None)
-        taken = Counter(self._nodes.values())
-        node = min(live_nodes(), key=lambda one: (self._failures[one], taken[one], one))
+        node = emptiest_node(live_nodes(), Counter(self._nodes.values()), self._failures)
         self._nodes[name] = node
         return node
 

@@ -1,5 +1,7 @@
 """Where leaders and followers go, and which hosts are called for."""
 
+from collections import Counter
+
 import pytest
 
 from tests.models.coordinated import Coordinated, announcement, key, placements
@@ -7,6 +9,7 @@ from tierledger.actors import coordinator as rules
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.coordinator_placement import (
     HOSTS_MAX,
+    emptiest_node,
     hosts_wanted,
     next_address,
     place,
@@ -161,3 +164,31 @@ def test_a_draft_decides_like_the_state_and_leaves_it_alone() -> None:
     assert rules.announce(draft, announcement(1, 3, leads=[1, 2])) == []
     assert {number: one.state.route(key(number)) for number in range(3)} == before
     assert one.state.load("a") == 2
+
+
+# Nodes.
+
+
+def test_hosts_are_spread_over_the_nodes() -> None:
+    hosts: Counter[str] = Counter()
+    for _ in range(6):
+        hosts[emptiest_node("abc", hosts, {})] += 1
+    assert hosts == {"a": 2, "b": 2, "c": 2}
+
+
+def test_a_node_on_which_a_start_failed_comes_after_its_equals() -> None:
+    assert emptiest_node("ab", {"a": 0, "b": 0}, {"a": 1}) == "b"
+    assert emptiest_node("ab", {"a": 0, "b": 1}, {"a": 1}) == "b"
+
+
+def test_a_node_on_which_a_start_failed_is_not_shunned_for_ever() -> None:
+    assert emptiest_node("ab", {"a": 0, "b": 2}, {"a": 1}) == "a"
+
+
+def test_a_node_that_is_gone_is_asked_ever_less() -> None:
+    hosts: Counter[str] = Counter()
+    failures: Counter[str] = Counter()
+    while hosts["b"] < 8:
+        node = emptiest_node(["b", "gone"], hosts, failures)
+        (failures if node == "gone" else hosts)[node] += 1
+    assert failures["gone"] < hosts["b"]
