@@ -85,7 +85,7 @@ async def writer(target: Target) -> AsyncIterator[Writer]:
     writer = Writer(target)
     await writer.start()
     yield writer
-    await writer.manager.close()
+    await writer.close()
 
 
 async def led_elsewhere(target: Target, writer: Writer) -> tuple[HostFacts, TopicIdPartition]:
@@ -106,7 +106,8 @@ async def led_elsewhere(target: Target, writer: Writer) -> tuple[HostFacts, Topi
         os.kill(near.pid, signal.SIGKILL)
         await service.all_serve(but=near.process)
         await writer.manager.when_ready(writer.tips)
-    raise AssertionError(f"no host elsewhere led a partition after {MOVES} moves")
+    hosts, coordinator = await service.hosts(), await service.coordinator()
+    raise AssertionError(f"after {MOVES} moves {coordinator} is still near to all of {hosts}")
 
 
 async def frozen(target: Target, host: HostFacts) -> None:

@@ -18,7 +18,7 @@ PARTITIONS = 12
 
 
 class Writer:
-    """A broker that leads some partitions, each call of it in a history."""
+    """A broker that leads some partitions, each call of it in a history; another follows."""
 
     def __init__(self, target: Target) -> None:
         self.recorder = Recorder(time.monotonic_ns)
@@ -28,13 +28,22 @@ class Writer:
         ]
         self._ids = KnownIds(CountedIds())
         self.manager = AsyncRemoteLogMetadataManager(connect, self._ids)
+        self._follower = AsyncRemoteLogMetadataManager(connect, self._ids)
+        """Without followers what the emptiest host led comes back to it when that is killed."""
         self._settings = target.service.settings
 
     async def start(self) -> None:
-        known = {"cluster.id": self._settings.cluster_id, "broker.id": 1}
-        await self.manager.configure({**self._settings.storage, **known})
-        await self.manager.on_partition_leadership_changes(self.tips, [])
-        await self.manager.when_ready(self.tips)
+        tips, none = self.tips, list[TopicIdPartition]()
+        brokers = {1: (self.manager, tips, none), 2: (self._follower, none, tips)}
+        for number, (manager, led, followed) in brokers.items():
+            known = {"cluster.id": self._settings.cluster_id, "broker.id": number}
+            await manager.configure({**self._settings.storage, **known})
+            await manager.on_partition_leadership_changes(led, followed)
+            await manager.when_ready(tips)
+
+    async def close(self) -> None:
+        await self.manager.close()
+        await self._follower.close()
 
     def client(self, name: object) -> RecordedClient:
         return RecordedClient(self.manager, self._ids, self.recorder, str(name))
