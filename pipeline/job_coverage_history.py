@@ -1,7 +1,6 @@
 """The log that a leader has today, as its tier tells it: which leader epoch each offset is of.
 
-It is found as in `table_lineage`, from the pieces that are sorted here anyway. What lies before
-a hole is not orphaned by it.
+What lies before a hole is not orphaned by it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tierledger.events.answers import OFFSET_MAX
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.segment_rows import END, EPOCHS, ID, LOST, SIZE, STATE, unpack_row
-from tierledger.pipeline.table_lineage import ascending, epochs_of
+from tierledger.pipeline.table_lineage import History, held_epochs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,9 +45,7 @@ class Held:
     def __init__(self, rows: Iterable[bytes]) -> None:
         self.pieces: dict[int, list[Piece]] = {}
         """By leader epoch, ascending."""
-        self._oldest: dict[int, dict[int, int]] = {}
-        """Of each epoch, the epochs of the segment that holds it from furthest back."""
-        self._newest: tuple[int, int, dict[int, int]] | None = None
+        self._history = History()
         self._reach: dict[int, tuple[list[int], list[int]]] = {}
         for row in rows:
             self._take(row)
@@ -60,56 +57,21 @@ class Held:
         fields = unpack_row(row)
         if fields[STATE] != _FINISHED:
             return
-        epochs, end = epochs_of(fields), fields[END]
-        starts = sorted(epochs.items())
+        epochs, end = held_epochs(fields), fields[END]
+        if not epochs:
+            return
+        self._history.take(epochs, end)
+        starts = list(epochs.items())
         ends = [start - 1 for _, start in starts[1:]] + [end]
         offsets = max(1, end - starts[0][1] + 1)
         is_lost = all(placed == LOST for placed in fields[EPOCHS][2::3])
         for (epoch, start), last in zip(starts, ends, strict=True):
-            if last < start:
-                continue
             piece = Piece(start, last, fields[ID], max(0, fields[SIZE]), offsets, is_lost)
             self.pieces.setdefault(epoch, []).append(piece)
-            known = self._oldest.get(epoch)
-            if known is None or (start, -len(epochs)) < (known[epoch], -len(known)):
-                self._oldest[epoch] = epochs
-            if self._newest is None or (epoch, end) > self._newest[:2]:
-                self._newest = (epoch, end, epochs)
 
     def history(self) -> dict[int, int]:
-        """Each leader epoch of the log with its first known offset, ascending; may be empty.
-
-        It begins with the newest segment: that of the highest epoch, and there of the highest
-        offset. From its oldest epoch it goes on to the epochs of whatever segment holds that
-        from further back, else to the highest older epoch that holds the offset before, else,
-        over a hole, to the highest older epoch that holds any offset before.
-        """
-        if self._newest is None:
-            return {}
-        chain = {epoch: at for epoch, at in self._newest[2].items() if epoch in self.pieces}
-        while True:
-            first = min(chain)
-            for epoch, start in self._oldest[first].items():
-                if epoch in self.pieces and (
-                    epoch < first or (epoch == first and start < chain[epoch])
-                ):
-                    chain[epoch] = start
-            before = min(chain)
-            if before < first:
-                continue
-            found = self._epoch_before(before, chain[before])
-            if found is None:
-                return ascending(chain)
-            chain[found] = self._oldest[found][found]
-
-    def _epoch_before(self, epoch: int, start: int) -> int | None:
-        over_hole: int | None = None
-        for older in sorted((one for one in self.pieces if one < epoch), reverse=True):
-            if self._holds(older, start - 1):
-                return older
-            if over_hole is None and self._oldest[older][older] < start:
-                over_hole = older
-        return over_hole
+        """Each leader epoch of the log with its first known offset, ascending; may be empty."""
+        return self._history.followed_back(self._holds)
 
     def _holds(self, epoch: int, offset: int) -> bool:
         starts, reach = self._reach[epoch]

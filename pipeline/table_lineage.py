@@ -17,6 +17,8 @@ from tierledger.events.lineage import Lineage, without_empty_epochs
 from tierledger.events.segment_rows import END, EPOCHS, STATE, Row, unpack_row
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tierledger.events.answers import Snapshot
     from tierledger.events.partition_state import PartitionState
 
@@ -35,64 +37,80 @@ class TierLineage(NamedTuple):
         return Lineage(self.leader_epochs)
 
 
+class History:
+    """What finished segments say of leader epochs; `followed_back` from the newest of them."""
+
+    def __init__(self) -> None:
+        self.newest: tuple[int, int, dict[int, int]] | None = None
+        """Of the newest segment: its highest epoch, its last offset, its epochs."""
+        self._oldest: dict[int, dict[int, int]] = {}
+        """Of each epoch, the epochs of the segment that holds it from furthest back."""
+
+    def take(self, epochs: dict[int, int], end: int) -> None:
+        """Hear of a finished segment with records of `epochs`, ascending, up to `end`."""
+        last = next(reversed(epochs))
+        if self.newest is None or (last, end) > self.newest[:2]:
+            self.newest = (last, end, epochs)
+        for epoch, start in epochs.items():
+            known = self._oldest.get(epoch)
+            if known is None or (start, -len(epochs)) < (known[epoch], -len(known)):
+                self._oldest[epoch] = epochs
+
+    def followed_back(self, holds: Callable[[int, int], bool]) -> dict[int, int]:
+        """Each leader epoch of the log with its first known offset, ascending; may be empty.
+
+        It begins with the newest segment: that of the highest epoch, and there of the highest
+        offset. From its oldest epoch it goes on to the epochs of whatever segment holds that
+        from further back, else to the highest older epoch that `holds` the offset before, else,
+        over a hole, to the highest older epoch that holds any offset before.
+        """
+        if self.newest is None:
+            return {}
+        chain = dict(self.newest[2])
+        while True:
+            first = min(chain)
+            for epoch, start in self._oldest[first].items():
+                if epoch < first or (epoch == first and start < chain[epoch]):
+                    chain[epoch] = start
+            before = min(chain)
+            if before < first:
+                continue
+            found = self._epoch_before(before, chain[before], holds)
+            if found is None:
+                return _ascending(chain)
+            chain[found] = self._oldest[found][found]
+
+    def _epoch_before(
+        self, epoch: int, start: int, holds: Callable[[int, int], bool]
+    ) -> int | None:
+        over_hole: int | None = None
+        for older in sorted((one for one in self._oldest if one < epoch), reverse=True):
+            if holds(older, start - 1):
+                return older
+            if over_hole is None and self._oldest[older][older] < start:
+                over_hole = older
+        return over_hole
+
+
 def lineage_of(view: PartitionState | Snapshot) -> TierLineage | None:
     """The history of the newest finished segment; none if no segment is finished."""
-    oldest_of: dict[int, dict[int, int]] = {}
-    newest: tuple[int, int, dict[int, int]] | None = None
+    history = History()
     for fields in map(unpack_row, view.rows):
-        if fields[STATE] != _FINISHED:
-            continue
-        epochs = epochs_of(fields)
-        last = max(epochs)
-        if newest is None or (last, fields[END]) > newest[:2]:
-            newest = (last, fields[END], epochs)
-        for epoch, start in epochs.items():
-            known = oldest_of.get(epoch)
-            if known is None or (start, -len(epochs)) < (known[epoch], -len(known)):
-                oldest_of[epoch] = epochs
-    if newest is None:
+        if fields[STATE] == _FINISHED:
+            epochs = held_epochs(fields)
+            if epochs:
+                history.take(epochs, fields[END])
+    if history.newest is None:
         return None
-    return TierLineage(_followed_back(view, newest[2], oldest_of), newest[1] + 1)
+
+    def holds(epoch: int, offset: int) -> bool:
+        row = lookup(view, epoch, offset)
+        return row is not None and bool(unpack_row(row)[STATE] == _FINISHED)
+
+    return TierLineage(history.followed_back(holds), history.newest[1] + 1)
 
 
-def _followed_back(
-    view: PartitionState | Snapshot,
-    newest: dict[int, int],
-    oldest_of: dict[int, dict[int, int]],
-) -> dict[int, int]:
-    chain = dict(newest)
-    while True:
-        first = min(chain)
-        for epoch, start in oldest_of[first].items():
-            if epoch < first or (epoch == first and start < chain[epoch]):
-                chain[epoch] = start
-        before = min(chain)
-        if before < first:
-            continue
-        found = _epoch_before(view, before, chain[before], oldest_of)
-        if found is None:
-            return ascending(chain)
-        chain[found] = oldest_of[found][found]
-
-
-def _epoch_before(
-    view: PartitionState | Snapshot,
-    epoch: int,
-    start: int,
-    oldest_of: dict[int, dict[int, int]],
-) -> int | None:
-    """The highest older epoch that holds the offset before `start`, else any before it."""
-    over_hole: int | None = None
-    for older in sorted((one for one in oldest_of if one < epoch), reverse=True):
-        row = lookup(view, older, start - 1)
-        if row is not None and unpack_row(row)[STATE] == _FINISHED:
-            return older
-        if over_hole is None and oldest_of[older][older] < start:
-            over_hole = older
-    return over_hole
-
-
-def ascending(chain: dict[int, int]) -> dict[int, int]:
+def _ascending(chain: dict[int, int]) -> dict[int, int]:
     """`chain`, without epochs that begin where a newer one has begun: no leader wrote that."""
     kept: list[tuple[int, int]] = []
     for epoch, start in sorted(chain.items(), reverse=True):
@@ -107,3 +125,14 @@ def epochs_of(fields: Row) -> dict[int, int]:
     if len(flat) == 3:
         return {flat[0]: flat[1]}
     return without_empty_epochs(dict(zip(flat[::3], flat[1::3], strict=True)))
+
+
+def held_epochs(fields: Row) -> dict[int, int]:
+    """Those of `epochs_of` that begin before they end, ascending; no leader wrote others."""
+    kept: list[tuple[int, int]] = []
+    end = fields[END]
+    for epoch, start in reversed(epochs_of(fields).items()):
+        if start <= end:
+            kept.append((epoch, start))
+            end = start - 1
+    return dict(reversed(kept))
