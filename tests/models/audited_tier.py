@@ -4,7 +4,11 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import obstore
+from obstore.store import S3Store
+
 from tests.models import tier_trace
+from tests.models.s3_server import S3Server
 from tests.models.segment_copies import manifest_objects, segment_data
 from tests.models.spark_rows import writing
 from tests.models.stored_partitions import StoredPartition
@@ -15,7 +19,7 @@ from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
 from tierledger.tiering.ledger_layout import LedgerSettings, LedgerStorageManager
 from tierledger.tiering.listed_objects import LayoutNames, names_of
-from tierledger.tiering.tier_url import Layout, open_tier
+from tierledger.tiering.tier_url import Layout, open_tier, parse
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
@@ -31,15 +35,24 @@ OLD_S = 1_600_000_000
 class AuditedTier:
     """Segments of partition `codec-none-0` as a broker recorded them, copied anew."""
 
-    def __init__(self, folder: Path, layout: Layout = Layout.LEDGER) -> None:
+    def __init__(
+        self, folder: Path, layout: Layout = Layout.LEDGER, bucket: S3Server | None = None
+    ) -> None:
         self.layout = layout
         self.root = folder / "tier"
-        self.root.mkdir(parents=True)
+        self.options: dict[str, str] = {}
         self.files = folder / "files"
         self.files.mkdir()
         self.url = f"sqlite:{folder / 'store.sqlite'}"
         scheme = "" if layout == Layout.LEDGER else f"{layout}:"
         self.tier = f"{scheme}dir:{self.root}"
+        if bucket is not None:
+            place = bucket.place()
+            # The server's own files: what becomes of them becomes of the objects.
+            self.root = bucket.data / place.removeprefix("s3://")
+            end = "/" if layout == Layout.MANIFEST else ""  # Its prefix is no folder.
+            self.tier, self.options = f"{scheme}{place}{end}", bucket.options()
+        self.root.mkdir(parents=True)
         self.segments = tier_trace.segments_of("codec-none", 0)
         self.tip = self.segments[0].metadata.topic_id_partition
         self.partition: StoredPartition | None = None
@@ -47,7 +60,7 @@ class AuditedTier:
 
     @property
     def names(self) -> LayoutNames:
-        return names_of(self.layout, "")
+        return names_of(self.layout, parse(self.tier).prefix)
 
     async def write(self) -> None:
         """Everything noted so far, to the store."""
@@ -94,7 +107,7 @@ class AuditedTier:
     async def _put(self, segment: TieredSegment) -> CustomMetadata | None:
         if self.layout == Layout.LEDGER:
             settings = LedgerSettings(part_bytes=PART_BYTES)
-            storage = open_tier(self.tier, ledger_settings=settings)
+            storage = open_tier(self.tier, self.options, ledger_settings=settings)
             assert isinstance(storage, LedgerStorageManager)
             data = segment_data(self.files, segment)
             return await storage.copy_log_segment_data(segment.metadata, data)
@@ -109,7 +122,15 @@ class AuditedTier:
         return None
 
     def put(self, name: str, content: bytes, *, is_old: bool = True) -> None:
-        """Any object."""
+        """Any object; in a bucket its age is what it is."""
+        if self.options:
+            place = parse(self.tier)
+            options = {k: v for k, v in self.options.items() if k != "allow_http"}
+            client = {"allow_http": True}
+            store = S3Store.from_url(place.root, config=options, client_options=client)  # type: ignore[arg-type]
+            join = "/" if self.layout == Layout.LEDGER else ""
+            obstore.put(store, f"{place.prefix}{join}{name}", content)
+            return
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

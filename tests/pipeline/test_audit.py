@@ -13,7 +13,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.models import tier_trace
-from tests.models.audited_tier import DELETED, DELETING, OLD_S, AuditedTier, other_partition
+from tests.models.audited_tier import (
+    DELETED,
+    DELETING,
+    FINISHED,
+    OLD_S,
+    PART_BYTES,
+    AuditedTier,
+    other_partition,
+)
 from tests.models.command_line import orders, run, write
 from tests.models.folded_tables import imported, rows_of
 from tests.models.spark_rows import writing
@@ -21,6 +29,7 @@ from tests.models.stored_partitions import TIME_MS, StoredPartition, finished
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.metadata import CustomMetadata
 from tierledger.pipeline.fold_store import JobStore
 from tierledger.pipeline.job_audit import listed, totals_by_kind
 from tierledger.pipeline.job_audit_kinds import AuditKind
@@ -34,6 +43,7 @@ from tierledger.pipeline.listing import (
 )
 from tierledger.pipeline.tables import planned
 from tierledger.storage.backend import Put
+from tierledger.tiering.ledger_layout_format import LedgerCustomMetadata
 from tierledger.tiering.listed_objects import names_of
 from tierledger.tiering.tier_url import Layout, open_store, parse
 
@@ -157,6 +167,25 @@ async def test_every_kind_of_damage_is_found_once_and_nothing_else(
     assert counted[AuditKind.DAMAGED_LOG] == 1
     assert counted[AuditKind.WHOLE] == 1
     assert sum(counted.values()) == 9 + len(HOSTILE)
+
+
+async def test_metadata_that_nobody_can_read_is_found_and_another_prefix_is_not_missing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    world = AuditedTier(tmp_path)
+    await world.copy(0)
+    elsewhere = LedgerCustomMetadata(PART_BYTES, 11_000, "old").to_custom_metadata()
+    unread, moved = (world.segments[number].metadata for number in (1, 2))
+    for metadata, custom in ((unread, CustomMetadata(b"?")), (moved, elsewhere)):
+        world.note(metadata, STARTED)
+        world.note(metadata, FINISHED, custom)
+    await world.write()
+
+    found, counted = await asyncio.to_thread(found_by, spark, world)
+
+    assert found == {AuditKind.UNREADABLE_METADATA: [str(unread.remote_log_segment_id.id)]}
+    assert counted[AuditKind.ELSEWHERE] == 1
+    assert counted[AuditKind.WHOLE] == 1
 
 
 def test_the_tree_that_a_broker_wrote_has_nothing_that_is_not_right(
