@@ -44,7 +44,7 @@ from tierledger.benchmarks.scale import QUICK, Bench, Scale
 from tierledger.cli.log_setup import log_to_stderr
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 
     from tierledger.benchmarks.report import Figure
 
@@ -80,14 +80,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser().parse_args(arguments)
     log_to_stderr()
     begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="tierledger-bench-") as folder:
-        bench = Bench(QUICK if options.quick else Scale(), Path(folder), progress(begun))
-        figures = measured(bench, options.name)
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    console.print(table(figures))
-    console.print(summary(figures, time.monotonic() - begun), highlight=False)
-    if options.json is not None:
-        options.json.write_text("".join(f"{json_line(figure)}\n" for figure in figures))
+    figures: list[Figure] = []
+    try:
+        with tempfile.TemporaryDirectory(prefix="tierledger-bench-") as folder:
+            bench = Bench(QUICK if options.quick else Scale(), Path(folder), progress(begun))
+            figures.extend(measured(bench, options.name))
+    finally:
+        # Also what was measured before a part failed, or somebody had enough.
+        console = Console(width=None if sys.stdout.isatty() else 160)
+        console.print(table(figures))
+        console.print(summary(figures, time.monotonic() - begun), highlight=False)
+        if options.json is not None:
+            options.json.write_text("".join(f"{json_line(figure)}\n" for figure in figures))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -98,14 +102,12 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def measured(bench: Bench, names: Collection[str] = ()) -> list[Figure]:
-    """The figures of the named parts, or of all."""
-    figures: list[Figure] = []
+def measured(bench: Bench, names: Collection[str] = ()) -> Iterator[Figure]:
+    """The figures of the named parts, or of all, as soon as a part is done."""
     for name, measure in PARTS.items():
         if not names or name in names:
-            figures += asyncio.run(_finished(measure(bench)))
+            yield from asyncio.run(_finished(measure(bench)))
             gc.collect()  # What one part leaves is not the next one's business.
-    return figures
 
 
 async def _finished(figures: Awaitable[list[Figure]]) -> list[Figure]:

@@ -16,7 +16,7 @@ from tierledger.benchmarks.report import json_line
 from tierledger.benchmarks.scale import Bench, Scale
 from tests.unit.test_benchmarks import TINY
 
-figures = measured(Bench(TINY, Path(sys.argv[1]), lambda _: None), sys.argv[2:])
+figures = list(measured(Bench(TINY, Path(sys.argv[1]), lambda _: None), sys.argv[2:]))
 print(*map(json_line, figures), sep="\\n")
 """
 

@@ -79,7 +79,7 @@ def rendered(figures: list[Figure]) -> str:
 
 @pytest.mark.parametrize("part", GOALS_OF)
 def test_a_part_gives_its_figures_and_shows_each(part: str, tmp_path: Path) -> None:
-    figures = measured(Bench(TINY, tmp_path, lambda _: None), [part])
+    figures = list(measured(Bench(TINY, tmp_path, lambda _: None), [part]))
 
     assert sum(figure.goal is not None for figure in figures) == GOALS_OF[part]
     assert all(figure.value > 0 for figure in figures)
@@ -94,7 +94,7 @@ def test_a_part_on_ray_gives_figures_of_each_store(
 ) -> None:
     scale = replace(TINY, stores=stores)
 
-    figures = measured(Bench(scale, tmp_path, lambda _: None), [part])
+    figures = list(measured(Bench(scale, tmp_path, lambda _: None), [part]))
 
     assert sum(figure.goal is not None for figure in figures) == goals
     assert all(figure.value > 0 for figure in figures)
@@ -108,7 +108,9 @@ def test_every_part_is_tried_here() -> None:
 def test_parts_that_share_a_store_can_follow_one_another(tmp_path: Path) -> None:
     told: list[str] = []
 
-    figures = measured(Bench(TINY, tmp_path, told.append), ["checkpoint", "commit", "lookup"])
+    figures = list(
+        measured(Bench(TINY, tmp_path, told.append), ["checkpoint", "commit", "lookup"])
+    )
 
     assert len(figures) == 11
     assert sum(line.startswith("building 600 segments: 0 %") for line in told) == 1
