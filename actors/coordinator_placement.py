@@ -1,4 +1,4 @@
-"""Where leaders and followers go, and which hosts there should be. Pure.
+"""Where leaders and followers go, which hosts there should be, and on which node. Pure.
 
 Rule 1: what runs stays where it is; the rest goes to the host with the least, among those that
 have room. A host has room for `partitions_per_host` leaders and followers.
