@@ -3,6 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import obstore
 from obstore.store import S3Store
@@ -125,11 +126,12 @@ class AuditedTier:
         """Any object; in a bucket its age is what it is."""
         if self.options:
             place = parse(self.tier)
-            options = {k: v for k, v in self.options.items() if k != "allow_http"}
-            client = {"allow_http": True}
-            store = S3Store.from_url(place.root, config=options, client_options=client)  # type: ignore[arg-type]
+            options: Any = {k: v for k, v in self.options.items() if k != "allow_http"}
+            client = S3Store.from_url(
+                place.root, config=options, client_options={"allow_http": True}
+            )
             join = "/" if self.layout == Layout.LEDGER else ""
-            obstore.put(store, f"{place.prefix}{join}{name}", content)
+            obstore.put(client, f"{place.prefix}{join}{name}", content)
             return
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
