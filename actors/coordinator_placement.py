@@ -173,16 +173,21 @@ def next_address(state: CoordinatorState, host: str, failures: int = 0) -> str:
 
 
 def emptiest_node(
-    nodes: Iterable[str], hosts: Mapping[str, int], failures: Mapping[str, int]
+    nodes: Iterable[str],
+    hosts: Mapping[str, int],
+    failures: Mapping[str, int],
+    avoid: str | None = None,
 ) -> str:
-    """The node that has the fewest of `hosts`, by node.
+    """The node that has the fewest of `hosts`, by node; another than `avoid` if there is one.
 
     A start that came to nothing since the last good one counts as a host: a node that is gone
     is asked ever less, and one whose host died too early gets others as soon as it has less.
+    The host whose start came to nothing avoids that node once: with many hosts on each, the
+    count alone would send it there again and again.
     """
 
-    def burden(node: str) -> tuple[int, int, str]:
+    def burden(node: str) -> tuple[bool, int, int, str]:
         failed = failures.get(node, 0)
-        return hosts.get(node, 0) + failed, failed, node
+        return node == avoid, hosts.get(node, 0) + failed, failed, node
 
     return min(nodes, key=burden)

@@ -38,6 +38,8 @@ class RayLauncher:
         self._nodes: dict[str, str] = {}
         """Host to the node on which it runs, or is to run."""
         self._failures: Counter[str] = Counter()
+        self._failed_on: dict[str, str] = {}
+        """Host to the node of its last start, if that came to nothing."""
 
     async def launch(self, address: str) -> RayHost:
         """The process at `address`, or a new one, whose store is open.
@@ -49,23 +51,23 @@ class RayLauncher:
             RemoteStorageError: The store cannot be opened; no process is left behind.
         """
         name = address.rpartition("/")[0]
-        if self._has_one_writer and name == WRITER:
-            self._nodes[name] = self._home
-            strategy = on_node(self._home)
-        else:
-            strategy = on_node(self._emptiest(name))
-        actor = create_host(address, self._settings, self._home, strategy)
+        is_writer = self._has_one_writer and name == WRITER
+        node = self._home if is_writer else self._emptiest(name)
+        self._nodes[name] = node
+        actor = create_host(address, self._settings, self._home, on_node(node))
         host = _LocatedHost(actor, name, self._nodes)
         try:
             await call(host.actor, "open")
         except (OutcomeUnknown, asyncio.CancelledError):
             # Ray may believe in a node that is gone.
-            self._failures[self._nodes.get(name, "")] += 1
+            self._failures[node] += 1
+            self._failed_on[name] = node
             raise
         except RemoteStorageError:
             ray.kill(host.actor, no_restart=True)
             raise
-        self._failures.pop(self._nodes.get(name, ""), None)
+        self._failures.pop(node, None)
+        self._failed_on.pop(name, None)
         return host
 
     async def find(self, address: str) -> RayHost | None:
@@ -76,14 +78,14 @@ class RayLauncher:
         return _LocatedHost(actor, address.rpartition("/")[0], self._nodes)
 
     def _emptiest(self, name: str) -> str:
-        """The node with the fewest hosts, taken for `name`.
+        """The node with the fewest hosts, for `name` to start on.
 
         Ray's own strategy of spreading was seen to put two of three on one node.
         """
         self._nodes.pop(name, None)
-        node = emptiest_node(live_nodes(), Counter(self._nodes.values()), self._failures)
-        self._nodes[name] = node
-        return node
+        hosts = Counter(self._nodes.values())
+        avoid = self._failed_on.pop(name, None)
+        return emptiest_node(live_nodes(), hosts, self._failures, avoid)
 
     async def end(self, address: str, process: str | None) -> None:
         """Kill what runs at `address`.

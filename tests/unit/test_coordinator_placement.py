@@ -192,3 +192,11 @@ def test_a_node_that_is_gone_is_asked_ever_less() -> None:
         node = emptiest_node(["b", "gone"], hosts, failures)
         (failures if node == "gone" else hosts)[node] += 1
     assert failures["gone"] < hosts["b"]
+
+
+def test_a_host_that_failed_on_an_empty_node_tries_another_next() -> None:
+    hosts = {"a": 9, "b": 8, "gone": 0}
+    assert emptiest_node(hosts, hosts, {}) == "gone"
+    assert emptiest_node(hosts, hosts, {"gone": 1}) == "gone"
+    assert emptiest_node(hosts, hosts, {"gone": 1}, "gone") == "b"
+    assert emptiest_node(["gone"], hosts, {"gone": 1}, "gone") == "gone"
