@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-    from tierledger.events.identifiers import RemoteLogSegmentId
+    from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
     from tierledger.events.metadata import RemoteLogSegmentMetadata
     from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
@@ -160,13 +160,15 @@ class RemoteIndexCache:
         """
         self._check_not_closed()
         for segment_id in segment_ids:
-            load = self._loads.pop(segment_id.id, None)
-            if load is not None:
-                load.is_wanted = False
-            if not self._is_open:
-                self._removed_early.add(segment_id.id)
-            elif self._forget(segment_id.id):
-                self.counts.removals += 1
+            self.counts.removals += self._give_up(segment_id.id)
+
+    def distrust(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Give up the segment's indexes: the log was not where they said.
+
+        The next who asks gets them from remote storage anew. An unknown segment is ignored.
+        """
+        self._check_not_closed()
+        self.counts.distrusted += self._give_up(metadata.remote_log_segment_id.id)
 
     def resize(self, max_bytes: int) -> None:
         """Keep up to `max_bytes` from now on; what is too much is given up at once.
@@ -320,6 +322,15 @@ class RemoteIndexCache:
             self.counts.evictions += 1
             self._drop(victim)
         self._recount()
+
+    def _give_up(self, segment_id: Uuid) -> bool:
+        """Whether there was an entry; neither it nor what is being loaded now is kept."""
+        load = self._loads.pop(segment_id, None)
+        if load is not None:
+            load.is_wanted = False
+        if not self._is_open:
+            self._removed_early.add(segment_id)
+        return self._forget(segment_id)
 
     def _forget(self, segment_id: bytes) -> bool:
         """Whether that segment was known; it is not any more."""

@@ -21,6 +21,8 @@ class IndexCacheCounts:
     evictions: int = 0
     removals: int = 0
     """Entries that `remove` took out."""
+    distrusted: int = 0
+    """Entries that `distrust` took out: the log was not where they said."""
     corrupt_files: int = 0
     """Files of the cache that were damaged, and removed."""
     corrupt_downloads: int = 0

@@ -177,6 +177,8 @@ async def test_after_close_nothing_is_answered_and_files_stay(tmp_path: Path) ->
     with pytest.raises(NotReady):
         cache.remove([FIRST.metadata.remote_log_segment_id])
     with pytest.raises(NotReady):
+        cache.distrust(FIRST.metadata)
+    with pytest.raises(NotReady):
         cache.resize(1)
     with pytest.raises(NotReady):
         await cache.open()
