@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
+from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions, found_partition, opened_catalog
 from tierledger.cli.options import (
     ClusterOption,
@@ -134,6 +135,7 @@ def cat(
     """Print a partition's records from the remote tier, without any broker."""
     wanted = Wanted(from_offset, from_timestamp, to_offset, max_records, isolation, format)
     wanted.check()
+    log_to_stderr()
     options = StoreOptions(store, cluster)
     asyncio.run(_cat(options, (topic, partition), (tier, cache), wanted))
 

@@ -37,15 +37,22 @@ EXIT_ERROR = 2
 
 
 class OneLineErrors(TyperGroup):
-    """Commands whose errors of ours end the process with one line instead of a traceback."""
+    """Commands whose errors of ours end the process with one line instead of a traceback.
+
+    So do those of the system: a full disk, or an output that takes nothing.
+    """
 
     @override
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
-        except RemoteStorageError as error:
+            answer = super().invoke(ctx)
+            sys.stdout.flush()  # Now, while what it cannot take can still be told.
+        except BrokenPipeError:
+            raise  # Who reads has enough; Click ends the process in silence.
+        except (RemoteStorageError, OSError) as error:
             print_error(error)
             raise typer.Exit(EXIT_ERROR) from error
+        return answer
 
 
 app = typer.Typer(
@@ -81,6 +88,9 @@ def main() -> None:
     """Run the command line."""
     if not __debug__:
         sys.exit("tierledger checks itself with assertions; run Python without -O")
+    if sys.stdout is None:
+        print_error(OSError("standard output is closed"))
+        sys.exit(EXIT_ERROR)
     app()
 
 
