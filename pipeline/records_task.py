@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tierledger.pipeline.records_plan import SegmentTask
     from tierledger.storage.catalog import Catalog
     from tierledger.storage.partition_reader import PartitionReader
-    from tierledger.tiering.reader_run import SegmentBatch
+    from tierledger.tiering.reader_markers import SegmentBatch
     from tierledger.tiering.reader_tier import Stretch
     from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 

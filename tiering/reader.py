@@ -156,17 +156,14 @@ class RemoteLogReader:
         metadata, first = stretch.metadata, stretch.first
         position = await self._indexes.lookup_timestamp(metadata, timestamp_ms, first)
         batches = StretchBatches(tier.chain, stretch, position)
-        async with closing(self._storage.fetch_log_segment(metadata, position)) as pieces:
-            async for piece in pieces:
-                for batch in batches.feed(piece):
-                    if batch.max_timestamp_ms < timestamp_ms:
-                        continue
-                    for record in decoded(batch, stretch.name):
-                        if record.offset >= first and record.timestamp_ms >= timestamp_ms:
-                            return record.offset
-                if batches.is_done:
-                    return None
-        batches.finish()
+        fetched = self._storage.fetch_log_segment(metadata, position)
+        async with closing(batches.fed_from(fetched)) as found:
+            async for batch in found:
+                if batch.max_timestamp_ms < timestamp_ms:
+                    continue
+                for record in decoded(batch, stretch.name):
+                    if record.offset >= first and record.timestamp_ms >= timestamp_ms:
+                        return record.offset
         return None
 
     async def _begun(

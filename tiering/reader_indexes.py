@@ -47,6 +47,12 @@ class SegmentIndexes:
             return []
         return list((await self._get(metadata)).txn_index.entries())
 
+    def distrust(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Fetch the segment's indexes anew when they are next asked for: they were wrong."""
+        self._recent.forget(metadata.remote_log_segment_id.id)
+        if self._cache is not None:
+            self._cache.distrust(metadata)
+
     async def _get(self, metadata: RemoteLogSegmentMetadata) -> IndexEntry:
         if self._cache is not None:
             return await self._cache.get(metadata)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tierledger.events.errors import RemoteResourceNotFound
+from tierledger.events.errors import (
+    CorruptRemoteData,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+)
+from tierledger.tiering.reader_markers import DecidedBatches, SegmentBatch
 from tierledger.tiering.reader_prefetch import Prefetched, closing
 from tierledger.tiering.reader_stretch import StretchBatches
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterable, Iterator
 
+    from tierledger.events.identifiers import RemoteLogSegmentId
     from tierledger.tiering.reader_indexes import SegmentIndexes
     from tierledger.tiering.reader_tier import Stretch, Tier
     from tierledger.tiering.reader_transactions import AbortedTransactions
@@ -22,21 +28,16 @@ class _Piece(NamedTuple):
 
     batches: StretchBatches
     stretch: Stretch
+    is_indexed: bool
+    """Whether an index said where in the log to begin."""
     data: bytes | None
-
-
-class SegmentBatch(NamedTuple):
-    """A batch, and what to call the segment that it is in."""
-
-    segment: str
-    batch: RecordBatch
 
 
 class LogRun:
     """Reads the offsets from `start` to below `limit`; to be iterated once.
 
-    Memory is bounded: what is fetched ahead, one piece, and the aborted transactions that
-    touch the segment that is read.
+    Memory is bounded: what is fetched ahead, one piece, and, where only what was committed is
+    read, the aborted transactions that touch the segment and what waits for its marker.
     """
 
     def __init__(
@@ -54,7 +55,10 @@ class LogRun:
         self._offset = start
         self._limit = limit
         self._aborted = aborted
+        self._decided = DecidedBatches()
         self._fetching: Stretch | None = None
+        self._taking: _Piece | None = None
+        self._distrusted: set[RemoteLogSegmentId] = set()
 
     async def batches(self) -> AsyncIterator[SegmentBatch]:
         """The batches in order; the first may begin before what is wanted.
@@ -70,13 +74,17 @@ class LogRun:
             try:
                 async with Prefetched(self._pieces()) as ahead:
                     while (piece := await ahead.next()) is not None:
-                        for batch in self._taken(piece):
-                            yield SegmentBatch(piece.stretch.name, batch)
+                        for found in self._taken(piece):
+                            yield found
                         if self._offset >= self._limit:
-                            return
-            except RemoteResourceNotFound:
-                if not await self._has_moved():
+                            break
+            except RemoteStorageError as error:
+                if not await self._goes_on(error):
+                    for found in self._decided.rest():
+                        yield found
                     raise
+        for found in self._decided.rest():
+            yield found
 
     async def _pieces(self) -> AsyncIterator[tuple[_Piece, int]]:
         offset = self._offset
@@ -86,38 +94,60 @@ class LogRun:
             position = 0
             if offset > metadata.start_offset:
                 position = await self._indexes.lookup_offset(metadata, offset)
-            begins_by = offset if position > 0 else None
+            is_indexed = position > 0
             if self._aborted is not None:
                 await self._aborted.collect(stretch, min(stretch.last + 1, self._limit))
+            begins_by = offset if is_indexed else None
             batches = StretchBatches(self._tier.chain, stretch, position, begins_by)
             fetched = self._tier.storage.fetch_log_segment(metadata, position)
             async with closing(fetched) as pieces:
                 async for data in pieces:
-                    yield _Piece(batches, stretch, data), len(data)
+                    yield _Piece(batches, stretch, is_indexed, data), len(data)
                     if batches.is_done:
                         break
-            yield _Piece(batches, stretch, None), 0
+            yield _Piece(batches, stretch, is_indexed, None), 0
             offset = stretch.last + 1
 
-    def _taken(self, piece: _Piece) -> Iterator[RecordBatch]:
-        if piece.data is None:
-            piece.batches.finish()
-            self._offset = max(self._offset, piece.stretch.last + 1)
-            if self._aborted is not None:
-                self._aborted.forget_before(self._offset)
+    def _taken(self, piece: _Piece) -> Iterator[SegmentBatch]:
+        self._taking = piece
+        if piece.data is not None:
+            yield from self._wanted(piece, piece.batches.feed(piece.data))
             return
-        for batch in piece.batches.feed(piece.data):
+        yield from self._wanted(piece, piece.batches.finish())
+        self._offset = max(self._offset, piece.stretch.last + 1)
+        if self._aborted is not None:
+            self._aborted.forget_before(self._offset)
+
+    def _wanted(self, piece: _Piece, batches: Iterable[RecordBatch]) -> Iterator[SegmentBatch]:
+        for batch in batches:
             if batch.base_offset >= self._limit:
                 self._offset = self._limit
                 return
             self._offset = batch.last_offset + 1
-            if self._is_wanted(batch):
-                yield batch
+            found = SegmentBatch(piece.stretch.name, batch)
+            if self._aborted is None:
+                yield found
+            else:
+                is_aborted = self._aborted.has_aborted(batch)
+                yield from self._decided.take(found, is_aborted=is_aborted)
 
-    def _is_wanted(self, batch: RecordBatch) -> bool:
-        if self._aborted is None:
-            return True
-        return not batch.is_control and not self._aborted.has_aborted(batch)
+    async def _goes_on(self, error: RemoteStorageError) -> bool:
+        """Whether reading on from where it ended may do better."""
+        if isinstance(error, RemoteResourceNotFound):
+            return await self._has_moved()
+        taking = self._taking
+        if not isinstance(error, CorruptRemoteData) or taking is None:
+            return False
+        metadata = taking.stretch.metadata
+        if self._decided.is_contradicted:
+            self._indexes.distrust(metadata)
+            return False  # Whoever reads anew fetches the indexes anew.
+        if not taking.is_indexed or metadata.remote_log_segment_id in self._distrusted:
+            return False
+        # A wrong position looks like damage of the log.
+        self._distrusted.add(metadata.remote_log_segment_id)
+        self._indexes.distrust(metadata)
+        return True
 
     async def _has_moved(self) -> bool:
         """Whether another segment holds the offset now than the one that was being fetched.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierledger.events.errors import CorruptRemoteData
+from tierledger.events.errors import CorruptRemoteData, RemoteStorageError
+from tierledger.tiering.reader_prefetch import closing
 from tierledger.tiering.record_batches import NO_LEADER_EPOCH, BatchSplitter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from tierledger.tiering.lineage_chain import LineageChain
     from tierledger.tiering.reader_tier import Stretch
@@ -39,40 +40,78 @@ class StretchBatches:
         self._stretch = stretch
         self._begins_by = begins_by
         self._next_offset = stretch.metadata.start_offset
+        self._held: RecordBatch | None = None
         size = stretch.metadata.segment_size_in_bytes
         self._splitter = BatchSplitter(stretch.name, position, size)
 
     def feed(self, piece: bytes) -> Iterator[RecordBatch]:
-        """The batches of the stretch that `piece` completes; the first may begin before it.
+        """The batches of the stretch that `piece` decides; the first may begin before it.
+
+        A batch's checksum does not cover its offset, so each is held back until the next one's
+        offset agrees, or the log ends where it should.
 
         Raises:
             CorruptRemoteData: They are not what they must be.
             RejectedError: They are of a format that is not read.
         """
-        first, last = self._stretch.first, self._stretch.last
         if self.is_done:
             return  # It was fetched before that was known.
-        for batch in self._splitter.feed(piece):
+        batches = self._splitter.feed(piece)
+        while True:
+            try:
+                batch = next(batches, None)
+            except RemoteStorageError:
+                # What stands behind the held one is damaged, so that one is not.
+                if not self._holds(self._stretch.metadata.end_offset):
+                    is_all = self._holds(self._stretch.last)
+                    yield from self._let_go()
+                    if is_all:
+                        return
+                raise
+            if batch is None:
+                return
             self._check_place(batch)
-            if batch.last_offset < first:
+            yield from self._let_go()
+            if batch.last_offset < self._stretch.first:
                 continue
-            if batch.base_offset > last:
+            if batch.base_offset > self._stretch.last:
                 self.is_done = True
                 return
             self._check_lineage(batch)
-            yield batch
-            if batch.last_offset == last:
-                self.is_done = True
-                return
+            self._held = batch
 
-    def finish(self) -> None:
-        """Say that there are no more pieces.
+    def finish(self) -> Iterator[RecordBatch]:
+        """Say that there are no more pieces; the batch that was held back, if one was.
 
         Raises:
             CorruptRemoteData: The log should go on.
         """
+        if self._holds(self._stretch.metadata.end_offset):
+            self._splitter.finish()  # Its offset may be another's, if the log is cut off.
+        yield from self._let_go()
         if not self.is_done:
             self._splitter.finish()
+
+    async def fed_from(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[RecordBatch]:
+        """All batches of the stretch; `pieces` are ended once nothing more is wanted."""
+        async with closing(pieces) as fetched:
+            async for piece in fetched:
+                for batch in self.feed(piece):
+                    yield batch
+                if self.is_done:
+                    return
+        for batch in self.finish():
+            yield batch
+
+    def _holds(self, last_offset: int) -> bool:
+        return self._held is not None and self._held.last_offset == last_offset
+
+    def _let_go(self) -> Iterator[RecordBatch]:
+        if self._held is None:
+            return
+        held, self._held = self._held, None
+        self.is_done = held.last_offset == self._stretch.last
+        yield held
 
     def _check_place(self, batch: RecordBatch) -> None:
         metadata = self._stretch.metadata

@@ -204,6 +204,33 @@ def test_an_unknown_partition_and_a_missing_tier_are_errors(arguments: list[str]
     assert CliRunner().invoke(app, ["cat", "codec-none", "0"]).exit_code == 2
 
 
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut"])
+def test_with_a_wrong_transaction_index_nothing_aborted_is_printed(
+    damage: str, arguments: list[str], tmp_path: Path
+) -> None:
+    tree = tmp_path / "tier"
+    shutil.copytree(tier_trace.TREE, tree)
+    tip = next(one for one in tier_trace.topics() if one.topic == TRANSACTIONS)
+    index = sorted(tree.glob(f"{TRANSACTIONS}-0-*/*.txnindex"))[1]
+    whole = index.read_bytes()
+    if damage == "missing":
+        index.unlink()
+    else:
+        index.write_bytes(whole[: len(whole) - 34 if damage == "cut" else 0])
+    damaged = [*arguments, "--tier", f"local-tiered:{tree}", "--isolation", "read_committed"]
+
+    result = cat(damaged, TRANSACTIONS, 0)
+
+    assert result.exit_code == 2
+    right = consumed(tip, "read_committed")
+    lines = result.stdout.splitlines(keepends=True)
+    assert lines == right[: len(lines)]
+    assert "CorruptRemoteData: transaction index of" in result.stderr
+    index.write_bytes(whole)
+    again = cat(damaged, TRANSACTIONS, 0)
+    assert again.stdout.splitlines(keepends=True) == right, "no wrong index is kept"
+
+
 def test_indexes_are_kept_for_the_next_time(arguments: list[str], tmp_path: Path) -> None:
     cat(arguments, "codec-none", 0, "--from-offset", 30)
 
@@ -233,17 +260,42 @@ def test_while_somebody_else_uses_the_cache_it_does_without(
     assert str(used_cache) in result.stderr
 
 
+def test_what_is_logged_on_the_way_is_no_record(arguments: list[str], tmp_path: Path) -> None:
+    right = cat(arguments, "codec-none", 0, "--from-offset", 30).stdout
+    for file in (tmp_path / "cache").glob("*.indexes"):
+        file.write_bytes(b"damaged")
+
+    result = cat(arguments, "codec-none", 0, "--from-offset", 30)
+
+    assert result.stdout == right
+    assert "cache file dropped" in result.stderr
+
+
+def command(arguments: list[str]) -> list[str]:
+    """The command line of a process of its own."""
+    return [sys.executable, "-m", "tierledger.cli.main", "cat", "codec-none", "0", *arguments]
+
+
+def test_an_output_that_takes_nothing_is_an_error_in_one_line(arguments: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        result = subprocess.run(
+            command(arguments), stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    closed = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *command(arguments)],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+
+    assert result.returncode == closed.returncode == 2
+    assert result.stderr == "error: OSError: [Errno 28] No space left on device\n"
+    assert closed.stderr == "error: OSError: standard output is closed\n"
+
+
 def test_who_reads_no_further_ends_it_quietly(arguments: list[str]) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "tierledger.cli.main",
-        "cat",
-        "codec-none",
-        "0",
-        *arguments,
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command(arguments), stdout=pipe, stderr=pipe) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.read(10) == b'{"topic":"'

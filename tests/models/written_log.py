@@ -265,14 +265,22 @@ class WrittenTier:
             segment_leader_epochs=epochs_between(log.epochs, start, end),
             txn_index_empty=IndexType.TRANSACTION not in indexes,
         )
-        await self.metadata.add_remote_log_segment_metadata(metadata)
         self.storage.logs[segment.id] = b"".join(one.data for one in batches)
         self.storage.indexes[segment.id] = indexes
-        if finish:
-            await self.move(metadata, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
-            metadata = replace(metadata, state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+        metadata = await self.enter(metadata, finish=finish)
         self.copied.append((metadata, log.copy()))
         return metadata
+
+    async def enter(
+        self, metadata: RemoteLogSegmentMetadata, *, finish: bool = True
+    ) -> RemoteLogSegmentMetadata:
+        """Tell the metadata of a segment whose copy starts, and finishes."""
+        started = replace(metadata, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED)
+        await self.metadata.add_remote_log_segment_metadata(started)
+        if not finish:
+            return started
+        await self.move(started, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+        return replace(started, state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 
     async def move(
         self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState

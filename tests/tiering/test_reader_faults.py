@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +14,11 @@ from tierledger.events.errors import (
     RejectedError,
     RemoteResourceNotFound,
 )
+from tierledger.tiering.index_cache import RemoteIndexCache
 from tierledger.tiering.index_files import OFFSET_ENTRY
 from tierledger.tiering.index_type import IndexType
 from tierledger.tiering.leader_epoch_checkpoint import format_leader_epochs
-from tierledger.tiering.reader import IsolationLevel
+from tierledger.tiering.reader import IsolationLevel, RemoteLogReader
 
 COMMITTED = IsolationLevel.READ_COMMITTED
 
@@ -136,6 +138,29 @@ async def test_damage_is_told_with_the_segment_after_all_that_lies_before_it(at:
     assert len(found) >= 10
 
 
+@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("bit", [0, 1, 2, 3, 8, 40, 62, 63])
+async def test_a_damaged_offset_gives_no_record_another_offset(number: int, bit: int) -> None:
+    tier, segments = await three_segments()
+    segment_id = segments[1].remote_log_segment_id.id
+    log = bytearray(tier.storage.logs[segment_id])
+    at = sum(len(one.data) for one in tier.copied[1][1].batches[5 : 5 + number])
+    log[at + 7 - bit // 8] ^= 1 << bit % 8  # No checksum covers it.
+    tier.storage.logs[segment_id] = bytes(log)
+
+    for start in range(20):
+        error = None
+        records = reader(tier).records(start)
+        try:
+            async for record in records:
+                assert record.value == b"value-%d" % record.offset, f"from {start}"
+        except CorruptRemoteData as found:
+            error = found
+        if start <= 10 + 2 * number:
+            assert error is not None
+            assert str(segments[1].remote_log_segment_id) in str(error)
+
+
 @pytest.mark.parametrize("cut", [1, 40, 200])
 async def test_a_truncated_log_is_told(cut: int) -> None:
     tier, segments = await three_segments()
@@ -184,6 +209,38 @@ async def test_an_index_that_leads_too_far_is_told_not_followed() -> None:
     assert found == []
     assert isinstance(error, CorruptRemoteData)
     assert "lead to 14 or before, got 16" in str(error)
+
+
+async def test_a_kept_index_that_leads_astray_is_fetched_anew(tmp_path: Path) -> None:
+    tier, segments = await three_segments()
+    indexes = tier.storage.indexes[segments[1].remote_log_segment_id.id]
+    right = indexes[IndexType.OFFSET]
+    within_a_batch = len(tier.copied[1][1].batches[5].data) + 1
+    async with RemoteIndexCache(tmp_path, tier.storage) as cache:
+        indexes[IndexType.OFFSET] = OFFSET_ENTRY.pack(3, within_a_batch)
+        await cache.get(segments[1])
+        indexes[IndexType.OFFSET] = right
+        one = RemoteLogReader(tier.metadata, tier.storage, TIP, cache)
+
+        assert [record.offset async for record in one.records(14)] == list(range(14, 30))
+        assert (cache.counts.distrusted, cache.counts.loads) == (1, 2)
+        assert [record.offset async for record in one.records(15)] == list(range(15, 30))
+        assert (cache.counts.distrusted, cache.counts.loads) == (1, 2)
+
+
+async def test_a_log_that_is_damaged_behind_a_position_is_tried_once_more() -> None:
+    tier, segments = await three_segments()
+    segment_id = segments[1].remote_log_segment_id.id
+    log = bytearray(tier.storage.logs[segment_id])
+    log[-1] ^= 1
+    tier.storage.logs[segment_id] = bytes(log)
+
+    found, error = await read(tier, 14)
+
+    assert found == [14, 15, 16, 17]
+    assert isinstance(error, CorruptRemoteData)
+    assert tier.storage.requests.count(("OFFSET", segment_id)) == 2
+    assert tier.storage.requests.count(("log", segment_id)) == 2
 
 
 async def test_a_batch_of_another_epoch_is_told() -> None:

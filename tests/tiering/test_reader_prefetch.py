@@ -12,6 +12,7 @@ from tierledger.tiering.reader_prefetch import Prefetched
 
 async def test_who_stops_reading_ends_the_fetching() -> None:
     tier, _ = await three_segments()
+    tier.storage.piece_bytes = 200
     tier.storage.gate = asyncio.Event()
     records = reader(tier).records()
     assert (await anext(records)).offset == 0
