@@ -17,6 +17,7 @@ from typing_extensions import override
 from tierledger.events.errors import CorruptRemoteData, RemoteResourceNotFound
 from tierledger.tiering.manifest_layout_format import (
     Manifest,
+    NamedSegment,
     decode_custom_metadata,
     decode_manifest,
 )
@@ -119,6 +120,7 @@ class ManifestStorageManager(ReadOnlyStorageManager):
         name = f"{path}.rsm-manifest"
         data = await self._store.get(operation, name)
         manifest = decode_manifest(data, self._store.name_of(name))
+        _check_segment(manifest.segment, segment, self._store.name_of(name))
         if manifest.log_size != metadata.segment_size_in_bytes:
             raise CorruptRemoteData(
                 f"{self._store.name_of(name)}: expected a log of "
@@ -126,6 +128,14 @@ class ManifestStorageManager(ReadOnlyStorageManager):
             )
         self._manifests.put(segment, manifest)
         return manifest
+
+
+def _check_segment(found: NamedSegment, segment: RemoteLogSegmentId, name: str) -> None:
+    partition = segment.topic_id_partition
+    expected = NamedSegment(str(partition.topic_id), partition.partition, str(segment.id))
+    said = zip(found, expected, strict=True)
+    if any(theirs is not None and theirs != ours for theirs, ours in said):
+        raise CorruptRemoteData(f"{name}: expected the manifest of {expected}, found {found}")
 
 
 def place_of(metadata: RemoteLogSegmentMetadata, prefix: str) -> str:

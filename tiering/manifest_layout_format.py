@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from typing_extensions import override
+
 from tierledger.events.errors import (
     CorruptRemoteData,
     FormatTooNew,
@@ -35,9 +37,22 @@ _OBJECT_KEY: Final = 2
 """Tags of custom metadata; 0 is the size, which nobody needs to read."""
 
 
+class NamedSegment(NamedTuple):
+    """Whose manifest one is; what it does not say is none."""
+
+    topic_id: str | None
+    partition: int | None
+    segment_id: str | None
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.topic_id}:{self.partition}/{self.segment_id}"
+
+
 class Manifest(NamedTuple):
     """A segment whose log and indexes lie in their objects as they were."""
 
+    segment: NamedSegment
     log_size: int
     indexes: Mapping[IndexType, tuple[int, int]]
     """Where each begins in the indexes object, and before which byte it ends."""
@@ -60,6 +75,7 @@ def decode_manifest(data: bytes, name: str) -> Manifest:
         log_size = _number(found["chunkIndex"]["originalFileSize"])
         listed = found["segmentIndexes"]
         return Manifest(
+            _named(found),
             log_size,
             {
                 kind: _place(listed[key])
@@ -83,6 +99,14 @@ def _refuse_transformed(found: dict[str, Any], name: str) -> None:
             f"{name}: the segment was {' and '.join(transformed)} by the plugin that copied "
             "it, which tierledger does not read"
         )
+
+
+def _named(found: dict[str, Any]) -> NamedSegment:
+    metadata = found.get("remoteLogSegmentMetadata") or {}
+    segment = metadata.get("remoteLogSegmentId") or {}
+    partition = segment.get("topicIdPartition") or {}
+    topic = partition.get("topicPartition") or {}
+    return NamedSegment(partition.get("topicId"), topic.get("partition"), segment.get("id"))
 
 
 def _place(listed: dict[str, Any]) -> tuple[int, int]:

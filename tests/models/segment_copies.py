@@ -97,7 +97,7 @@ def manifest_objects(
 
 
 def _described(metadata: RemoteLogSegmentMetadata) -> dict[str, object]:
-    """The manifest's copy of the metadata, which nobody reads back."""
+    """The manifest's copy of the metadata, of which only the segment's id is read back."""
     tip = metadata.topic_id_partition
     return {
         "remoteLogSegmentId": {

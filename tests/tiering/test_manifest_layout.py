@@ -18,6 +18,7 @@ from tierledger.events.errors import (
     RejectedError,
     RemoteResourceNotFound,
 )
+from tierledger.events.identifiers import Uuid
 from tierledger.events.kafka_primitives import compact_string, tag_section
 from tierledger.events.metadata import CustomMetadata
 from tierledger.tiering.index_type import IndexType
@@ -139,6 +140,36 @@ async def test_a_log_of_another_size_is_noticed(tmp_path: Path) -> None:
 
     with pytest.raises(CorruptRemoteData, match=r"expected a log of \d+ bytes, found 7"):
         await whole_log(opened(tmp_path), SEGMENT.metadata)
+
+
+@pytest.mark.parametrize("which", ["topic", "partition", "segment"])
+async def test_the_manifest_of_another_segment_is_noticed(which: str, tmp_path: Path) -> None:
+    path = laid_out(tmp_path)("rsm-manifest")
+    manifest = json.loads(path.read_bytes())
+    named = manifest["remoteLogSegmentMetadata"]["remoteLogSegmentId"]
+    other: str | int = str(Uuid(b"of another place"))
+    if which == "topic":
+        named["topicIdPartition"]["topicId"] = other
+    elif which == "partition":
+        other = named["topicIdPartition"]["topicPartition"]["partition"] = 77
+    else:
+        named["id"] = other
+    path.write_text(json.dumps(manifest))
+    ours = SEGMENT.metadata.remote_log_segment_id.id
+
+    for ask in (
+        opened(tmp_path).fetch_all_indexes(SEGMENT.metadata),
+        whole_log(opened(tmp_path), SEGMENT.metadata),
+    ):
+        with pytest.raises(CorruptRemoteData, match=rf"manifest: .*{ours}, found .*{other}"):
+            await ask
+
+
+@pytest.mark.parametrize("left", [None, {}, {"remoteLogSegmentId": None}])
+async def test_a_manifest_need_not_say_whose_it_is(left: object, tmp_path: Path) -> None:
+    laid_out(tmp_path, remoteLogSegmentMetadata=left)
+
+    assert await whole_log(opened(tmp_path), SEGMENT.metadata) == SEGMENT.log
 
 
 @pytest.mark.parametrize("suffix", ["log", "indexes"])
