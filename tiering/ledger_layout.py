@@ -30,24 +30,28 @@ from tierledger.tiering.ledger_layout_format import (
     crc32c,
     decode_header,
     encode_indexes,
-    extend_crc32c,
     verified,
 )
+from tierledger.tiering.ledger_layout_parts import (
+    PartCheck,
+    has_whole_part,
+    log_pieces,
+    part_sizes,
+)
 from tierledger.tiering.object_names import segment_name, topic_name
-from tierledger.tiering.object_stream import checked_range, pieces, read_ahead
+from tierledger.tiering.object_stream import checked_range, read_ahead
 from tierledger.tiering.recent import Recent
 from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 from tierledger.tiering.request_counts import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Sequence
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     from tierledger.events.identifiers import RemoteLogSegmentId
     from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
     from tierledger.tiering.object_store import ObjectStore, StoredObject
-    from tierledger.tiering.object_stream import Piece
     from tierledger.tiering.remote_storage_manager import LogSegmentData
     from tierledger.tiering.request_counts import RequestCounts
 
@@ -84,8 +88,8 @@ class LedgerSettings:
 class LedgerStorageManager(RemoteStorageManager):
     """Segments in our own layout. What it fetches is verified against what was copied.
 
-    Of the log, parts that are read from their beginning to their end are, if the indexes were
-    fetched before (a batch has a checksum of its own, which its reader verifies).
+    Of the log, parts are that are read from their beginning to their end. What is read of
+    another part cannot be (a batch has a checksum of its own, which its reader verifies).
     """
 
     def __init__(
@@ -111,7 +115,7 @@ class LedgerStorageManager(RemoteStorageManager):
         await self._store.remove_leftovers(place)
         found = await self._store.list(Operation.COPY, place)
         part_size = self._settings.part_bytes
-        sizes = dict(_part_sizes(place, source.log_size, part_size))
+        sizes = dict(part_sizes(place, source.log_size, part_size))
         indexes_name = f"{place}/{INDEXES}"
         strays = sorted(found.keys() - sizes.keys() - {indexes_name})
         await self._store.delete(Operation.COPY, strays)  # Of another part size's attempt.
@@ -174,15 +178,9 @@ class LedgerStorageManager(RemoteStorageManager):
     ) -> AsyncIterator[bytes]:
         start, end = checked_range(metadata, start_position, end_position)
         place, custom = self._where(metadata)
-        header = self._headers.get(metadata.remote_log_segment_id)
-        if custom is not None:
-            part_size = custom.part_size
-        else:  # A copy that finished, of which nobody stored that it did.
-            if header is None:
-                header = (await self._fetch_object(metadata))[0]
-            part_size = header.part_size
-        reading = read_ahead(self._store, _log_pieces(place, part_size, start, end))
-        check = None if header is None else _PartCheck(header, self._store, place)
+        part_size, header = await self._parts(metadata, custom, start, end)
+        reading = read_ahead(self._store, log_pieces(place, part_size, start, end))
+        check = None if header is None else PartCheck(header, self._store, place)
         try:
             async for piece, data in reading:
                 if check is not None:
@@ -190,6 +188,32 @@ class LedgerStorageManager(RemoteStorageManager):
                 yield data
         finally:
             await reading.aclose()
+
+    async def _parts(
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        custom: LedgerCustomMetadata | None,
+        start: int,
+        end: int,
+    ) -> tuple[int, SegmentHeader | None]:
+        """The size of the log's parts; and the header, if it has a checksum of what is read."""
+        header = self._headers.get(metadata.remote_log_segment_id)
+        if custom is None:  # A copy that finished, of which nobody stored that it did.
+            header = header or (await self._fetch_object(metadata))[0]
+            return header.part_size, header
+        part_size = custom.part_size
+        if header is None and not has_whole_part(
+            metadata.segment_size_in_bytes, part_size, start, end
+        ):
+            return part_size, None
+        if header is None or header.part_size != part_size:  # Of an earlier attempt to copy.
+            header = (await self._fetch_object(metadata))[0]
+        if header.part_size != part_size:
+            raise CorruptRemoteData(
+                f"{metadata.remote_log_segment_id}: expected parts of {part_size} bytes as its "
+                f"custom metadata says, its indexes say {header.part_size}"
+            )
+        return part_size, header
 
     @override
     async def fetch_index(
@@ -227,11 +251,26 @@ class LedgerStorageManager(RemoteStorageManager):
 
     @override
     async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        place, _ = self._where(metadata)
+        place, custom = self._where(metadata)
         self._headers.forget(metadata.remote_log_segment_id)
-        found = await self._store.list(Operation.DELETE, place)
-        await self._store.delete(Operation.DELETE, found)
+        names = set(await self._store.list(Operation.DELETE, place))
+        if names:
+            if custom is not None:  # Whatever the list leaves out.
+                size = metadata.segment_size_in_bytes
+                names.update(name for name, _ in part_sizes(place, size, custom.part_size))
+                names.add(f"{place}/{INDEXES}")
+            await self._store.delete(Operation.DELETE, sorted(names))
+            await self._check_deleted(place)
         await self._store.remove_leftovers(place)
+
+    async def _check_deleted(self, place: str) -> None:
+        """A store may answer "done" and have deleted nothing, or less."""
+        left = await self._store.list(Operation.DELETE, place)
+        if left:
+            raise StorageUnavailable(
+                f"{self._store.name_of(min(left))}: expected nothing after the deletion, the "
+                f"store lists {len(left)} of the segment's objects"
+            )
 
     async def _fetch_object(
         self, metadata: RemoteLogSegmentMetadata
@@ -306,40 +345,6 @@ class _Source:
         return data
 
 
-class _PartCheck:
-    """Compares the parts of a log that are read as a whole with their checksums."""
-
-    def __init__(self, header: SegmentHeader, store: ObjectStore, place: str) -> None:
-        self._header = header
-        self._store = store
-        self._numbers = {
-            name: number
-            for number, (name, _) in enumerate(
-                _part_sizes(place, header.log_size, header.part_size)
-            )
-        }
-        self._crc: int | None = None
-
-    def pass_on(self, piece: Piece, data: bytes) -> None:
-        """The next piece; of a part whose end it is, the whole is compared."""
-        if piece.start == 0:
-            self._crc = 0
-        if self._crc is None:
-            return
-        self._crc = extend_crc32c(self._crc, data)
-        number = self._numbers[piece.name]
-        part_end = min(
-            self._header.part_size, self._header.log_size - number * self._header.part_size
-        )
-        if piece.end == part_end:
-            expected, found, self._crc = self._header.part_crcs[number], self._crc, None
-            if expected != found:
-                raise CorruptRemoteData(
-                    f"{self._store.name_of(piece.name)}: expected crc32c {expected:08x}, "
-                    f"found {found:08x}"
-                )
-
-
 def place_of(metadata: RemoteLogSegmentMetadata, prefix: str) -> str:
     """The folder of a segment's objects."""
     partition = metadata.topic_id_partition
@@ -347,20 +352,6 @@ def place_of(metadata: RemoteLogSegmentMetadata, prefix: str) -> str:
     below = f"{topic_name(metadata)}/{partition.topic_id}/{partition.partition}"
     place = f"{below}/{segment_name(metadata)}"
     return f"{prefix}/{place}" if prefix else place
-
-
-def _part_sizes(place: str, log_size: int, part_size: int) -> Iterator[tuple[str, int]]:
-    """The name and size of each part, in order."""
-    for number, start in enumerate(range(0, log_size, part_size)):
-        yield f"{place}/log.{number:05}", min(part_size, log_size - start)
-
-
-def _log_pieces(place: str, part_size: int, start: int, end: int) -> Iterator[Piece]:
-    """Where the log's bytes from `start` to before `end` are."""
-    for number in range(start // part_size, -(-end // part_size)):
-        base = number * part_size
-        name = f"{place}/log.{number:05}"
-        yield from pieces(name, max(start - base, 0), min(end - base, part_size))
 
 
 async def _all(jobs: Sequence[Awaitable[int]]) -> list[int]:

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from obstore.store import MemoryStore
+from typing_extensions import override
 
 from tests.models.segment_copies import copied, whole_log
 from tests.models.tier_trace import TieredSegment, segments
@@ -16,6 +18,9 @@ from tierledger.events.errors import (
 )
 from tierledger.tiering.index_type import IndexType
 from tierledger.tiering.ledger_layout import LedgerSettings, LedgerStorageManager
+from tierledger.tiering.ledger_layout_format import LedgerCustomMetadata, encode_indexes
+from tierledger.tiering.object_store import ObjectStore, StoredObject
+from tierledger.tiering.request_counts import Operation, RequestCounts
 from tierledger.tiering.tier_url import open_tier
 
 PARTS = LedgerSettings(part_bytes=5000)
@@ -99,16 +104,99 @@ async def test_a_missing_part_is_named(damaged: Damaged) -> None:
         await whole_log(damaged.storage, damaged.segment.metadata)
 
 
-async def test_a_flipped_bit_of_a_part_is_noticed_when_the_header_is_known(
-    damaged: Damaged,
+@pytest.mark.parametrize("is_known", [True, False], ids=["known header", "unknown header"])
+async def test_a_flipped_bit_of_a_whole_part_is_noticed(
+    is_known: bool, damaged: Damaged
 ) -> None:
-    await damaged.storage.fetch_all_indexes(damaged.segment.metadata)
+    if is_known:
+        await damaged.storage.fetch_all_indexes(damaged.segment.metadata)
     path = damaged.folder / "log.00001"
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes((content[-1] ^ 4,)))
 
-    with pytest.raises(CorruptRemoteData, match=r"log\.00001: expected crc32c"):
+    for start, end in [(0, None), (5000, 9999), (4999, 10000)]:
+        stream = damaged.storage.fetch_log_segment(damaged.segment.metadata, start, end)
+        with pytest.raises(CorruptRemoteData, match=r"log\.00001: expected crc32c"):
+            await collect(stream, [])
+
+
+async def test_an_unknown_header_is_fetched_once_and_only_for_a_whole_part(
+    damaged: Damaged,
+) -> None:
+    asked = damaged.storage.counts
+
+    for start, end in [(1, 4999), (4000, 9998), (len(SEGMENT.log) - 1, None)]:
+        await collect(
+            damaged.storage.fetch_log_segment(damaged.segment.metadata, start, end), []
+        )
+    assert asked.of(Operation.FETCH_INDEXES) == 0
+    for _ in range(2):
         await whole_log(damaged.storage, damaged.segment.metadata)
+    assert asked.of(Operation.FETCH_INDEXES) == 1
+
+
+async def test_indexes_of_another_size_of_log_are_noticed(damaged: Damaged) -> None:
+    size = len(SEGMENT.log)
+    content = encode_indexes(
+        SEGMENT.metadata.remote_log_segment_id.id, size + 1, 5000, (), SEGMENT.indexes
+    )
+    (damaged.folder / "indexes").write_bytes(content)
+
+    with pytest.raises(CorruptRemoteData, match=f"of {size} bytes, found .* of {size + 1}"):
+        await damaged.storage.fetch_all_indexes(damaged.segment.metadata)
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["known header", "unknown header"])
+async def test_custom_metadata_of_another_part_size_is_noticed(
+    is_known: bool, damaged: Damaged
+) -> None:
+    if is_known:
+        await damaged.storage.fetch_all_indexes(damaged.segment.metadata)
+    custom = LedgerCustomMetadata(2000, 1, None).to_custom_metadata()
+    other = damaged.segment.metadata.create_with_custom_metadata(custom)
+
+    with pytest.raises(CorruptRemoteData, match=r"parts of 2000 bytes .* indexes say 5000"):
+        await collect(damaged.storage.fetch_log_segment(other, 0, 1999), [])
+
+
+async def test_a_header_of_an_earlier_attempt_to_copy_is_fetched_again(
+    damaged: Damaged, tmp_path: Path
+) -> None:
+    await damaged.storage.fetch_all_indexes(damaged.segment.metadata)
+    larger = open_tier(
+        f"dir:{tmp_path / 'tier'}", ledger_settings=LedgerSettings(part_bytes=7000)
+    )
+    again = await copied(larger, tmp_path, SEGMENT)
+
+    assert await whole_log(damaged.storage, again.metadata) == SEGMENT.log
+
+
+class OmittingStore(ObjectStore):
+    """Its lists leave out one object, as long as there is another."""
+
+    omitted = 0
+
+    @override
+    async def list(self, operation: Operation, folder: str) -> dict[str, StoredObject]:
+        found = await super().list(operation, folder)
+        if len(found) > 1:
+            del found[list(found)[self.omitted]]
+        return found
+
+
+@pytest.mark.parametrize("omitted", [0, 3], ids=["indexes", "the last part"])
+async def test_a_deletion_does_not_need_a_list_that_names_everything(
+    omitted: int, tmp_path: Path
+) -> None:
+    files = MemoryStore()
+    plain = ObjectStore(files, "memory:", RequestCounts(), is_near=True)
+    segment = await copied(LedgerStorageManager(plain, settings=PARTS), tmp_path, SEGMENT)
+    omitting = OmittingStore(files, "memory:", RequestCounts())
+    omitting.omitted = omitted
+    storage = LedgerStorageManager(omitting)
+
+    await storage.delete_log_segment_data(segment.metadata)
+    assert await plain.list(Operation.LIST, "") == {}
 
 
 async def test_a_directory_that_is_away_is_not_an_empty_tier(damaged: Damaged) -> None:
