@@ -146,10 +146,14 @@ class SlowStore(ObjectStore):
 
     @override
     async def _ask(
-        self, operation: Operation, request: Request, name: str, sent: Awaitable[T]
+        self,
+        operation: Operation,
+        request: Request,
+        name: str,
+        send: Callable[[], Awaitable[T]],
     ) -> T:
         await asyncio.sleep(self._seconds)
-        return await super()._ask(operation, request, name, sent)
+        return await super()._ask(operation, request, name, send)
 
 
 def files_of(data: LogSegmentData) -> dict[IndexType, bytes]:

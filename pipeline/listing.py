@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from tierledger.tiering.object_store import ListedName, ObjectStore
+    from tierledger.tiering.object_store import ObjectStore
+    from tierledger.tiering.store_directory import ListedName
 
 ROWS_PER_GROUP: Final = 50_000
 """Objects in memory while a tier is listed: some 20 MB."""

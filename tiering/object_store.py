@@ -8,13 +8,11 @@ that exists; whatever else goes wrong is never taken for it.
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import obstore
@@ -29,22 +27,34 @@ from tierledger.events.errors import (
     StoreRefused,
 )
 from tierledger.tiering.request_counts import Operation, Request, RequestCounts
+from tierledger.tiering.store_directory import (
+    ListedName,
+    remove_unfinished,
+    sync_folder,
+    walked,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+    from pathlib import Path
 
-    from obstore import ListStream, ObjectMeta
+    from obstore import Bytes, ListStream, ObjectMeta
     from obstore.store import ClientConfig, RetryConfig
     from obstore.store import ObjectStore as ObstoreStore
 
 T = TypeVar("T")
 
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
-_NO_RIGHT = ("401 Unauthorized", "403 Forbidden")
-"""obstore has errors of their own for these, but not for a list."""
+_NO_RIGHT = ("401 Unauthorized", "403 Forbidden", "(code: AccessDenied)")
+"""obstore has errors of their own for these, but not for a list.
 
-_UNFINISHED = re.compile(r".*#[0-9]+", re.DOTALL)
-"""What a directory's writer calls a file that it has not finished; no list shows it."""
+Nor for one of many objects to be deleted, of which the store says so in its answer's body.
+"""
+
+_PAST_THE_END = re.compile(
+    "status code: 416 |InMemory error: Invalid range|Requested range was invalid"
+)
+"""How stores word it. With the spaces, it cannot be of a URL, which has the object's name."""
 
 _QUERY = re.compile(r"(https?://[^\s?]*)\?\S*")
 """Of a URL in an error: a store may have been given its secret there."""
@@ -96,17 +106,12 @@ class StoredObject(NamedTuple):
     """The MD5 of the content in hex, on an S3 that does not encrypt; else anything."""
 
 
-class ListedName(NamedTuple):
-    """An object in a list of everything."""
-
-    path: str
-    size: int
-    last_modified: datetime
-    e_tag: str | None
-
-
 LIST_PAGE = 1000
 """Objects in one page of a list: what S3 answers at once."""
+
+
+class _PastTheEndError(StorageUnavailable):
+    """The object ends before the range that was asked for, if the store is right."""
 
 
 class ObjectStore:
@@ -142,9 +147,12 @@ class ObjectStore:
 
     async def put(self, operation: Operation, name: str, data: bytes) -> None:
         """Write `name` in one request, over whatever is there; all or nothing is seen."""
-        sent = obstore.put_async(self._store, name, data, use_multipart=False)
+
+        def send() -> Awaitable[object]:
+            return obstore.put_async(self._store, name, data, use_multipart=False)
+
         try:
-            await self._ask(operation, Request.PUT, name, sent)
+            await self._ask(operation, Request.PUT, name, send)
         except RemoteResourceNotFound as error:
             raise StoreRefused(f"{self.name_of(name)}: there is no such place") from error
         self.counts.bytes_written += len(data)
@@ -155,7 +163,7 @@ class ObjectStore:
         Raises:
             RemoteResourceNotFound: It is not there.
         """
-        data = await self._ask(operation, Request.GET, name, self._whole(name))
+        data = await self._ask(operation, Request.GET, name, lambda: self._whole(name))
         self.counts.bytes_read += len(data)
         return data
 
@@ -166,12 +174,14 @@ class ObjectStore:
             RemoteResourceNotFound: It is not there.
             CorruptRemoteData: It ends before `end`.
         """
-        sent = obstore.get_range_async(self._store, name, start=start, end=end)
+
+        def send() -> Awaitable[Bytes]:
+            return obstore.get_range_async(self._store, name, start=start, end=end)
+
         try:
-            data = bytes(await self._ask(operation, Request.GET, name, sent))
-        except StorageUnavailable as error:
-            if "range" in str(error).lower():  # Each store words it differently.
-                await self._check_length(operation, name, end)
+            data = bytes(await self._ask(operation, Request.GET, name, send))
+        except _PastTheEndError:
+            await self._check_length(operation, name, end)
             raise
         self.counts.bytes_read += len(data)
         if len(data) != end - start:
@@ -183,8 +193,11 @@ class ObjectStore:
 
     async def list(self, operation: Operation, folder: str) -> dict[str, StoredObject]:
         """All objects below `folder`, by their whole names, ascending."""
-        stream = obstore.list(self._store, prefix=folder)
-        found = await self._ask(operation, Request.LIST, folder, stream.collect_async())
+
+        def send() -> Awaitable[Sequence[ObjectMeta]]:
+            return obstore.list(self._store, prefix=folder).collect_async()
+
+        found = await self._ask(operation, Request.LIST, folder, send)
         self._check_directory()
         listed = {one["path"]: StoredObject(one["size"], one["e_tag"] or "") for one in found}
         return dict(sorted(listed.items()))
@@ -201,14 +214,14 @@ class ObjectStore:
         if self._directory is not None:
             # The client gives up at the first name with a line end in it.
             self._check_directory()
-            walk = _walked(self._directory, folder)
+            walk = walked(self._directory, folder)
             while files := await asyncio.to_thread(lambda: list(islice(walk, LIST_PAGE))):
                 yield files
             return
-        stream = obstore.list(self._store, prefix=folder or None, chunk_size=LIST_PAGE)
+        page = self._page_by_page(folder)
         while True:
             try:
-                found = await self._ask(Operation.LIST, Request.LIST, folder, _next(stream))
+                found = await self._ask(Operation.LIST, Request.LIST, folder, page)
             except StorageUnavailable as error:
                 if "invalid path" in str(error):
                     raise CorruptRemoteData(str(error)) from None
@@ -225,19 +238,26 @@ class ObjectStore:
         wanted = list(names)
         if not wanted:
             return
-        sent = obstore.delete_async(self._store, wanted)
         try:
-            await self._ask(operation, Request.DELETE, wanted[0], sent)
+            await self._delete(operation, wanted[0], wanted)
         except RemoteResourceNotFound:
             for name in wanted:  # A file was gone already; the others may be there still.
-                one = obstore.delete_async(self._store, name)
                 with suppress(RemoteResourceNotFound):
-                    await self._ask(operation, Request.DELETE, name, one)
+                    await self._delete(operation, name, [name])
+
+    async def _delete(self, operation: Operation, name: str, wanted: Sequence[str]) -> None:
+        def send() -> Awaitable[object]:
+            try:
+                return obstore.delete_async(self._store, wanted)
+            except TypeError as error:  # It takes one of the names for none.
+                raise ValueError(f"{error}: {wanted}") from error
+
+        await self._ask(operation, Request.DELETE, name, send)
 
     async def make_durable(self, folder: str) -> None:
         """Let what is below `folder` survive a power cut; only a directory needs this."""
         if self._directory is not None:
-            await asyncio.to_thread(_sync_folder, self._directory, self._directory / folder)
+            await asyncio.to_thread(sync_folder, self._directory, self._directory / folder)
 
     async def remove_leftovers(self, folder: str) -> None:
         """Remove what a killed writer left unfinished in `folder`, which no list shows.
@@ -246,27 +266,52 @@ class ObjectStore:
         """
         if self._directory is not None:
             root, path = self._directory, self._directory / folder
-            await asyncio.to_thread(_remove_unfinished, root, path)
+            await asyncio.to_thread(remove_unfinished, root, path)
+
+    def _page_by_page(self, folder: str) -> Callable[[], Awaitable[Sequence[ObjectMeta]]]:
+        """Each call asks for the next page; one without objects is behind the last."""
+        pages: list[ListStream[Sequence[ObjectMeta]]] = []
+
+        async def send() -> Sequence[ObjectMeta]:
+            if not pages:
+                pages.append(
+                    obstore.list(self._store, prefix=folder or None, chunk_size=LIST_PAGE)
+                )
+            try:
+                return await anext(pages[0])
+            except StopAsyncIteration:
+                return ()
+
+        return send
 
     async def _whole(self, name: str) -> bytes:
         answer = await obstore.get_async(self._store, name)
         return bytes(await answer.bytes_async())
 
     async def _check_length(self, operation: Operation, name: str, end: int) -> None:
-        sent = obstore.head_async(self._store, name)
-        size = (await self._ask(operation, Request.HEAD, name, sent))["size"]
+
+        def send() -> Awaitable[ObjectMeta]:
+            return obstore.head_async(self._store, name)
+
+        size = (await self._ask(operation, Request.HEAD, name, send))["size"]
         if size < end:
             raise CorruptRemoteData(
                 f"{self.name_of(name)}: expected at least {end} bytes, it has {size}"
             )
 
     async def _ask(
-        self, operation: Operation, request: Request, name: str, sent: Awaitable[T]
+        self,
+        operation: Operation,
+        request: Request,
+        name: str,
+        send: Callable[[], Awaitable[T]],
     ) -> T:
         self.counts.requests[operation, request] += 1
         try:
-            return await sent
-        except (BaseError, OSError, ValueError) as error:
+            return await send()
+        except Exception as error:
+            if not _is_obstores(error):
+                raise
             told = self._told(request, name, error)
             if not isinstance(told, RemoteResourceNotFound):
                 self.counts.failures[operation, request] += 1
@@ -287,6 +332,8 @@ class ObjectStore:
             return StoreRefused(message)
         if isinstance(error, ValueError):
             return InvalidArgument(message)
+        if _PAST_THE_END.search(reason):
+            return _PastTheEndError(message)
         return StorageUnavailable(message)
 
     def _check_directory(self) -> None:
@@ -295,57 +342,7 @@ class ObjectStore:
             raise StoreRefused(f"{self.url}: there is no such directory")
 
 
-async def _next(stream: ListStream[Sequence[ObjectMeta]]) -> Sequence[ObjectMeta]:
-    try:
-        return await anext(stream)
-    except StopAsyncIteration:
-        return ()
-
-
-def _walked(root: Path, below: str) -> Iterator[ListedName]:
-    for folder, _, files in os.walk(root / below, onerror=_unless_gone):
-        for name in files:
-            if _UNFINISHED.fullmatch(name) is not None:
-                continue
-            path = Path(folder, name)
-            try:
-                found = path.stat()
-            except FileNotFoundError:
-                continue  # Deleted meanwhile.
-            text = os.fsencode(path.relative_to(root)).decode("utf-8", "backslashreplace")
-            modified = datetime.fromtimestamp(found.st_mtime, UTC)
-            yield ListedName(text, found.st_size, modified, None)
-
-
-def _unless_gone(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise StorageUnavailable(f"cannot be listed: {error}") from error
-
-
-def _sync_folder(root: Path, folder: Path) -> None:
-    """Write through all files below `folder`, then every directory from it up to `root`."""
-    folders = [folder, *(one for one in folder.parents if one.is_relative_to(root))]
-    try:
-        for path in [*(one for one in sorted(folder.rglob("*")) if one.is_file()), *folders]:
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-    except OSError as error:
-        raise StorageUnavailable(f"{folder}: cannot be made durable: {error}") from error
-
-
-def _remove_unfinished(root: Path, folder: Path) -> None:
-    # Its writer calls a file `<name>#<number>` at first, and leaves it so when it is killed.
-    for path in list(folder.glob("*#*")):
-        path.unlink(missing_ok=True)
-    for one in (folder, *folder.parents):
-        if one == root:
-            return
-        try:
-            one.rmdir()
-        except FileNotFoundError:
-            continue
-        except OSError:  # Not empty.
-            return
+def _is_obstores(error: Exception) -> bool:
+    # A panic's class cannot be imported.
+    is_panic = type(error).__module__ == "pyo3_async_runtimes"
+    return is_panic or isinstance(error, BaseError | OSError | ValueError)

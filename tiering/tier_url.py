@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,6 +38,9 @@ DIRECTORY = "dir"
 _DIRECTORIES = (DIRECTORY, "file")
 _BUCKETS = ("s3", "s3a", "gs")
 """Their URLs are a bucket and a prefix."""
+
+_NO_PARTS = frozenset({"", ".", ".."})
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class TierUrl(NamedTuple):
@@ -82,6 +86,7 @@ def parse(url: str) -> TierUrl:
         if scheme in _BUCKETS:
             bucket, _, prefix = rest.removeprefix("//").partition("/")
             if bucket:
+                _check_prefix(layout, prefix, url)
                 return TierUrl(layout, scheme, f"{scheme}://{bucket}", prefix)
         else:
             return TierUrl(layout, scheme, store_url, "")
@@ -89,6 +94,18 @@ def parse(url: str) -> TierUrl:
         "expected a tier as dir:DIR, memory:, s3://BUCKET/PREFIX (or another store's URL), "
         f"manifest:URL or local-tiered:DIR, got {_harmless(url)!r}"
     )
+
+
+def _check_prefix(layout: Layout, prefix: str, url: str) -> None:
+    # The client takes no name with such a part. Of three objects, the last part of the prefix
+    # is but the beginning of one.
+    parts = prefix.split("/")
+    whole = parts[:-1] if layout == Layout.MANIFEST or not parts[-1] else parts
+    if any(part in _NO_PARTS for part in whole) or _CONTROL.search(prefix):
+        raise InvalidArgument(
+            "expected a prefix whose parts are neither empty, '.' nor '..' and have no control "
+            f"characters, got {_harmless(url)!r}"
+        )
 
 
 def _harmless(url: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import threading
 from collections.abc import Callable
 from enum import Enum
@@ -19,6 +20,8 @@ _SLOW_DOWN = (
     b"<?xml version='1.0'?><Error><Code>SlowDown</Code>"
     b"<Message>Please reduce your request rate.</Message></Error>"
 )
+_DELETED = "<Deleted><Key>{}</Key></Deleted>"
+_DENIED = "<Error><Key>{}</Key><Code>AccessDenied</Code><Message>No.</Message></Error>"
 _FAILED = b"<?xml version='1.0'?><Error><Code>InternalError</Code></Error>"
 
 
@@ -31,6 +34,9 @@ class Fault(Enum):
     LOSE_ANSWER = "it happened, and the connection breaks before an answer"
     BREAK_OFF = "the connection breaks in the middle of the answer"
     FLIP = "one bit of the answer is another"
+    CLAIM = "a deletion of many did not happen, and the answer names all as deleted"
+    DENY = "a deletion of many did not happen, and the answer denies the right to its first"
+    DENY_ANOTHER = "the same, of an object that nobody asked about"
     HANG = "no answer until the proxy is closed"
 
 
@@ -124,6 +130,15 @@ class FaultyS3:
         self._closed.wait()
 
 
+def _deletion(fault: Fault, asked: bytes) -> bytes:
+    """An answer to the request to delete many objects."""
+    first, *others = re.findall("<Key>(.*?)</Key>", asked.decode())
+    said = _DELETED if fault is Fault.CLAIM else _DENIED
+    told = [said.format("another" if fault is Fault.DENY_ANOTHER else first)]
+    told += [_DELETED.format(one) for one in others]
+    return f"<?xml version='1.0'?><DeleteResult>{''.join(told)}</DeleteResult>".encode()
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     owner: FaultyS3
@@ -147,6 +162,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(503, [], _SLOW_DOWN)
         elif fault is Fault.FORGET:
             self._answer(200, [("ETag", '"d41d8cd98f00b204e9800998ecf8427e"')], b"")
+        elif fault in {Fault.CLAIM, Fault.DENY, Fault.DENY_ANOTHER}:
+            self._answer(200, [], _deletion(fault, body))
         else:
             self._pass_on(body, fault)
 

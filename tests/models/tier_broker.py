@@ -138,9 +138,13 @@ class MortalStore(ObjectStore):
 
     @override
     async def _ask(
-        self, operation: Operation, request: Request, name: str, sent: Awaitable[T]
+        self,
+        operation: Operation,
+        request: Request,
+        name: str,
+        send: Callable[[], Awaitable[T]],
     ) -> T:
-        return await self.life.around(super()._ask(operation, request, name, sent))
+        return await self.life.around(super()._ask(operation, request, name, send))
 
 
 async def _work(job: Job, life: Life) -> None:

@@ -4,10 +4,12 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import pytest
+from obstore.store import MemoryStore
 
 from tests.models.faulty_object_store import Fault, FaultyS3, Plan, Seen, nothing_happens
 from tests.models.s3_server import S3Server
@@ -15,14 +17,16 @@ from tests.models.segment_copies import copied, whole_log
 from tests.models.tier_trace import TieredSegment, segments
 from tierledger.events.errors import (
     CorruptRemoteData,
+    InvalidArgument,
     RemoteResourceNotFound,
     StorageUnavailable,
     StoreRefused,
 )
+from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.tiering.index_type import IndexType
 from tierledger.tiering.ledger_layout import LedgerSettings, LedgerStorageManager
-from tierledger.tiering.object_store import StoreSettings
-from tierledger.tiering.request_counts import Operation, Request
+from tierledger.tiering.object_store import ObjectStore, StoreSettings
+from tierledger.tiering.request_counts import Operation, Request, RequestCounts
 from tierledger.tiering.tier_url import open_tier
 
 T = TypeVar("T")
@@ -122,14 +126,117 @@ async def test_a_store_that_says_done_and_kept_nothing_is_noticed(
     assert await whole_log(again, finished.metadata) == SEGMENT.log
 
 
-async def test_a_store_that_hangs_is_not_waited_for(tier: Tier, tmp_path: Path) -> None:
+async def test_a_deletion_that_the_store_only_claims_is_noticed(
+    tier: Tier, tmp_path: Path
+) -> None:
+    finished = await copied(tier.open(AT_ONCE), tmp_path, SEGMENT)
+    tier.proxy.plan = each(Fault.CLAIM, method="POST")
+    storage = tier.open(AT_ONCE)
+
+    with pytest.raises(StorageUnavailable, match="the store lists 4 of the segment's objects"):
+        await storage.delete_log_segment_data(finished.metadata)
+    tier.proxy.plan = nothing_happens
+    await storage.delete_log_segment_data(finished.metadata)
+    assert tier.objects() == {}
+
+
+async def test_a_right_that_one_object_lacks_is_no_failure_that_passes(
+    tier: Tier, tmp_path: Path
+) -> None:
+    finished = await copied(tier.open(AT_ONCE), tmp_path, SEGMENT)
+    tier.proxy.plan = each(Fault.DENY, method="POST")
+
+    with pytest.raises(StoreRefused, match=r"/indexes: delete failed: .*AccessDenied"):
+        await tier.open(AT_ONCE).delete_log_segment_data(finished.metadata)
+
+
+async def test_a_panic_of_the_client_is_a_failure_of_the_store(
+    tier: Tier, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    finished = await copied(tier.open(AT_ONCE), tmp_path, SEGMENT)
+    tier.proxy.plan = each(Fault.DENY_ANOTHER, method="POST")
+    storage = tier.open(AT_ONCE)
+
+    with pytest.raises(StorageUnavailable, match="delete failed: rust future panicked"):
+        await storage.delete_log_segment_data(finished.metadata)
+    assert storage.counts.failures == {(Operation.DELETE, Request.DELETE): 1}
+    capfd.readouterr()  # It has told of it itself.
+
+
+async def test_only_a_range_behind_the_end_is_asked_about_again(
+    tier: Tier, tmp_path: Path
+) -> None:
+    tip = TopicIdPartition(Uuid(bytes(16)), 0, "orange")
+    named = RemoteLogSegmentId(tip, SEGMENT.metadata.remote_log_segment_id.id)
+    orange = SEGMENT._replace(metadata=replace(SEGMENT.metadata, remote_log_segment_id=named))
+    finished = await copied(tier.open(AT_ONCE), tmp_path, orange)
+    tier.proxy.plan = each(Fault.FAIL)
+    storage = tier.open(AT_ONCE)
+
+    with pytest.raises(StorageUnavailable, match=r"orange.*log\.00000: get failed"):
+        await anext(storage.fetch_log_segment(finished.metadata, 0, 10))
+    assert storage.counts.requests == {(Operation.FETCH_LOG, Request.GET): 1}
+
+
+async def test_a_range_behind_the_end_is_no_failure_that_passes(s3_server: S3Server) -> None:
+    storage = open_tier(s3_server.place(), s3_server.options(), store_settings=AT_ONCE)
+    assert isinstance(storage, LedgerStorageManager)
+    store = storage._store
+    await store.put(Operation.COPY, "orange", b"0123")
+
+    for start in (2, 4, 5):
+        with pytest.raises(CorruptRemoteData, match="orange: expected"):
+            await store.get_range(Operation.FETCH_LOG, "orange", start, 6)
+
+
+async def every_page(store: ObjectStore, folder: str) -> list[object]:
+    return [page async for page in store.pages(folder)]
+
+
+async def test_a_name_that_the_client_does_not_take_is_refused_by_every_method() -> None:
+    store = ObjectStore(MemoryStore(), "memory:", RequestCounts())
+    name, what = "a//b", Operation.COPY
+
+    for ask in (
+        store.put(what, name, b"x"),
+        store.get(what, name),
+        store.get_range(what, name, 0, 1),
+        store.list(what, name),
+        every_page(store, name),
+        store.delete(what, [name]),
+    ):
+        with pytest.raises(InvalidArgument, match=r"memory:a//b: [a-z]+ failed: "):
+            await ask
+
+
+@pytest.mark.parametrize("method", ["get", "put", "list", "delete"])
+async def test_a_store_that_hangs_is_not_waited_for(
+    method: str, tier: Tier, tmp_path: Path
+) -> None:
     finished = await copied(tier.open(PATIENT), tmp_path, SEGMENT)
-    tier.proxy.plan = each(Fault.HANG)
-    hasty = StoreSettings(request_timeout_s=0.2, retries_max=1, backoff_initial_s=0.001)
+    hasty = tier.open(
+        StoreSettings(request_timeout_s=0.2, retries_max=1, backoff_initial_s=0.001)
+    )
+    tier.proxy.plan = lambda seen: Fault.HANG if sort_of(seen) == method else None
+    other = segments()[0]
+    asked: dict[str, Callable[[], Awaitable[object]]] = {
+        "get": lambda: whole_log(hasty, finished.metadata),
+        "put": lambda: copied(hasty, tmp_path, other),
+        "list": lambda: copied(hasty, tmp_path, other),
+        "delete": lambda: hasty.delete_log_segment_data(finished.metadata),
+    }
 
     async with asyncio.timeout(20):
-        with pytest.raises(StorageUnavailable, match=r"log\.00000"):
-            await whole_log(tier.open(hasty), finished.metadata)
+        with pytest.raises(StorageUnavailable, match=f": {method} failed"):
+            await asked[method]()
+    assert {sort_of(seen) for seen, _ in tier.proxy.struck} == {method}
+
+
+def sort_of(seen: Seen) -> str:
+    """What our own name of such a request is."""
+    if seen.method == "GET":
+        return "list" if "list-type" in seen.query else "get"
+    return {"PUT": "put", "POST": "delete"}[seen.method]
 
 
 async def test_a_reader_that_stops_waits_for_nothing_on_its_way(
@@ -152,7 +259,7 @@ async def test_an_answer_that_breaks_off_is_never_short_data(
     settings: StoreSettings, tier: Tier, tmp_path: Path
 ) -> None:
     finished = await copied(tier.open(PATIENT), tmp_path, SEGMENT)
-    for number in range(3):
+    for number in range(4):
         is_first = len(tier.proxy.seen) + 1 + number
         tier.proxy.plan = lambda seen, at=is_first: (  # type: ignore[misc]
             Fault.BREAK_OFF if seen.number == at else None
@@ -182,11 +289,12 @@ async def test_whatever_fails_repeats_come_to_the_same_end(
     seed: int, tier: Tier, tmp_path: Path
 ) -> None:
     chance = random.Random(seed)
-    faults = [one for one in Fault if one is not Fault.HANG]
+    anyhow = [Fault.FAIL, Fault.THROTTLE, Fault.LOSE_ANSWER, Fault.BREAK_OFF, Fault.FLIP]
+    # What a list leaves out, nobody can notice.
+    only = {"PUT": [Fault.FORGET], "POST": [Fault.CLAIM]}
 
     def sometimes(seen: Seen) -> Fault | None:
-        # What a list leaves out, nobody can notice; nor a deletion that was not done.
-        kinds = [one for one in faults if one is not Fault.FORGET or seen.method == "PUT"]
+        kinds = anyhow + only.get(seen.method, [])
         return chance.choice(kinds) if chance.random() < 0.3 else None
 
     tier.proxy.plan = sometimes

@@ -66,6 +66,21 @@ def test_what_names_no_tier_is_refused(url: str) -> None:
         open_tier(url)
 
 
+@pytest.mark.parametrize(
+    "prefix", ["a//b", "/a", "/", "a//", ".", "..", "../x", "a/./b", "a/..", "a/../", "a\nb"]
+)
+def test_a_prefix_that_no_object_can_have_is_refused(prefix: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"expected a prefix whose parts") as caught:
+        open_tier(f"s3://bucket/{prefix}")
+    assert repr(f"s3://bucket/{prefix}") in str(caught.value)
+
+
+def test_of_three_objects_the_prefix_may_end_as_a_name_begins() -> None:
+    assert parse("manifest:s3://bucket/a/..").prefix == "a/.."
+    with pytest.raises(InvalidArgument, match="expected a prefix whose parts"):
+        parse("manifest:s3://bucket/../a")
+
+
 @pytest.mark.parametrize("url", ["ftp://user:hush@host/x", "s3:user:hush@host", "x:y?key=hush"])
 def test_a_refusal_shows_no_secret(url: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
