@@ -262,6 +262,8 @@ class LedgerStorageManager(RemoteStorageManager):
             await self._store.delete(Operation.DELETE, sorted(names))
             await self._check_deleted(place)
         await self._store.remove_leftovers(place)
+        # Also of what a killed process removed.
+        await self._store.make_removal_durable(place)
 
     async def _check_deleted(self, place: str) -> None:
         """A store may answer "done" and have deleted nothing, or less."""

@@ -31,6 +31,7 @@ from tierledger.tiering.store_directory import (
     ListedName,
     remove_unfinished,
     sync_folder,
+    sync_removal,
     walked,
 )
 
@@ -258,6 +259,11 @@ class ObjectStore:
         """Let what is below `folder` survive a power cut; only a directory needs this."""
         if self._directory is not None:
             await asyncio.to_thread(sync_folder, self._directory, self._directory / folder)
+
+    async def make_removal_durable(self, folder: str) -> None:
+        """Let what was removed from `folder` stay away after a power cut, as it does above."""
+        if self._directory is not None:
+            await asyncio.to_thread(sync_removal, self._directory, self._directory / folder)
 
     async def remove_leftovers(self, folder: str) -> None:
         """Remove what a killed writer left unfinished in `folder`, which no list shows.

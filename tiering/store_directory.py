@@ -52,17 +52,48 @@ def _unless_gone(error: OSError) -> None:
 
 
 def sync_folder(root: Path, folder: Path) -> None:
-    """Write through all files below `folder`, then every directory from it up to `root`."""
+    """Write through all files below `folder`, then every directory from it up to `root`.
+
+    Raises:
+        StorageUnavailable: It cannot be done.
+    """
     folders = [folder, *(one for one in folder.parents if one.is_relative_to(root))]
     try:
         for path in [*(one for one in sorted(folder.rglob("*")) if one.is_file()), *folders]:
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            _flush(path)
     except OSError as error:
         raise StorageUnavailable(f"{folder}: cannot be made durable: {error}") from error
+
+
+def sync_removal(root: Path, folder: Path) -> None:
+    """Write through what was removed from `folder`, and that it was if it is gone itself.
+
+    Raises:
+        StorageUnavailable: It cannot be done.
+    """
+    path = folder
+    try:
+        # The lowest directory that is left is the one that lacks the others.
+        while not _is_flushed(path) and path != root:
+            path = path.parent
+    except OSError as error:
+        raise StorageUnavailable(f"{folder}: cannot be made durable: {error}") from error
+
+
+def _is_flushed(folder: Path) -> bool:
+    try:
+        _flush(folder)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def remove_unfinished(root: Path, folder: Path) -> None:
