@@ -40,6 +40,7 @@ from tierledger.tiering.tier_metrics import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tierledger.events.answers import PartitionSummary
     from tierledger.events.identifiers import Uuid
     from tierledger.events.metadata import CustomMetadata
     from tierledger.tiering.copy_quota import CopyQuota
@@ -88,6 +89,10 @@ class CopyResult(NamedTuple):
     """False: the metadata could not answer yet, so nothing was tried."""
 
 
+class _DeletionBegun(Exception):
+    """The partition is marked for deletion."""
+
+
 def candidate_segments(
     segments: Sequence[LocalSegment], from_offset: int, last_stable_offset: int
 ) -> list[LocalSegment]:
@@ -107,6 +112,11 @@ class CopyTask:
 
     A task that has stopped (`is_stopped`) stays so; whoever leads again makes a new one, after
     its new announcement. One run at a time.
+
+    No data is sent for a partition that is being deleted: each copy asks behind its
+    announcement, while `being_copied` names it. The partition's remover looks there only once
+    the mark is durable. So it waits for a copy that saw no mark; and one that it does not find
+    there is announced behind the mark, and sees it before the first byte is sent.
     """
 
     def __init__(
@@ -159,7 +169,8 @@ class CopyTask:
         Metadata that cannot answer yet is no failure: nothing is tried, nothing counted. What a
         failed copy left is removed, and the next run goes on behind the last finished segment,
         with a new id. Nothing is removed whose last word may have been taken
-        (`OutcomeUnknown`); the next run asks what became of it.
+        (`OutcomeUnknown`); the next run asks what became of it. A deletion of the partition
+        that has begun stops the task and is no failure, either.
 
         Raises:
             CustomMetadataSizeLimitExceeded: The storage manager returned too much (KIP-917).
@@ -171,8 +182,9 @@ class CopyTask:
             return CopyResult()
         try:
             await self._prepare()
-        except PartitionDeleted as error:
-            self.stop(str(error))
+        except (PartitionDeleted, _DeletionBegun) as error:
+            self._stop_for_deletion(error)
+            return CopyResult()
         except (RetryableError, OutcomeUnknown) as error:
             _log.debug("not ready", partition=str(self._tip), error=str(error))
             return CopyResult(is_ready=False)
@@ -187,15 +199,26 @@ class CopyTask:
 
     def _note_failure(self, error: Exception) -> None:
         self._metrics.count(COPY_ERRORS, self._tip)
-        if isinstance(error, Fenced | PartitionDeleted):
+        if isinstance(error, Fenced):
             self.stop(str(error))
+            self._metrics.forget(self._tip)
+
+    def _stop_for_deletion(self, error: PartitionDeleted | _DeletionBegun) -> None:
+        self.stop(str(error))
+        if isinstance(error, PartitionDeleted):
+            self._metrics.forget(self._tip)
+        else:
+            self._show_lag((0, 0))
+
+    async def _summary(self) -> PartitionSummary:
+        summary = await self._store.partition_summary(self._tip)
+        if summary.delete_state is not None:
+            raise _DeletionBegun(f"{self._tip}: its deletion has begun")
+        return summary
 
     async def _prepare(self) -> None:
         """Find out from where to go on: whole once per task, one question in later runs."""
-        summary = await self._store.partition_summary(self._tip)
-        if summary.delete_state is not None:
-            self.stop(f"{self._tip}: its deletion has begun")
-            return
+        summary = await self._summary()
         folder = self._log.segments()[0].log_file.parent
         if folder != self._folder:  # The replica has moved to another disk.
             self._folder, self._is_start_known, self._copied = folder, False, None
@@ -222,7 +245,11 @@ class CopyTask:
                 await self._quota.take(segment.size_in_bytes)
             if self.is_stopped:
                 break
-            await self._copy(segment)
+            try:
+                await self._copy(segment)
+            except (PartitionDeleted, _DeletionBegun) as error:
+                self._stop_for_deletion(error)
+                break
             done = CopyResult(done.segments + 1, done.size_in_bytes + segment.size_in_bytes)
             self._show_lag((lag[0] - done.segments, lag[1] - done.size_in_bytes))
         return done
@@ -266,8 +293,11 @@ class CopyTask:
         )
         await self._store.add_remote_log_segment_metadata(metadata)
         try:
+            await self._summary()  # As of the announcement or later, as all answers are.
             custom = await self._storage.copy_log_segment_data(metadata, data)
-        except (RemoteStorageError, OSError):
+        except PartitionDeleted:
+            raise  # Its entry went with the partition, and nothing was sent.
+        except (RemoteStorageError, OSError, _DeletionBegun):
             await self._clean_up(metadata)
             raise
         size = 0 if custom is None else len(custom.value)
@@ -311,25 +341,25 @@ class CopyTask:
         self, metadata: RemoteLogSegmentMetadata, custom: CustomMetadata | None, why: str
     ) -> NoReturn:
         """KIP-917: one attempt to remove the copy, and no further copies."""
-        await self._clean_up(metadata.create_with_custom_metadata(custom))
         message = (
             f"{metadata.remote_log_segment_id}: custom metadata of the storage manager is too "
             f"large: {why}; no more of this partition is copied. Raise "
             "remote.log.metadata.custom.metadata.max.bytes, or let the manager return less, "
             "and start the task again"
         )
-        self.stop(message)
+        self.stop(message)  # First: whatever becomes of the clean-up, no more is copied.
+        await self._clean_up(metadata.create_with_custom_metadata(custom))
         raise CustomMetadataSizeLimitExceeded(message)
 
     async def _clean_up(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Remove the copy and its entry, if that goes: the error that led here counts more."""
-        with suppress(RemoteStorageError):
+        with suppress(RemoteStorageError, OSError):
             await self._deletions.delete(metadata, "failed copy")
 
     async def _remove_data(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Remove the copy alone, if that goes; else whoever leads does, by its entry."""
         try:
             await self._storage.delete_log_segment_data(metadata)
-        except RemoteStorageError as error:
+        except (RemoteStorageError, OSError) as error:
             segment = str(metadata.remote_log_segment_id)
             _log.warning("a refused copy stays", segment=segment, error=str(error))

@@ -54,14 +54,15 @@ class CountedDeletions:
         """Delete `segment` from the tier; on return neither data nor metadata is there.
 
         Raises:
-            RemoteStorageError: As `delete_segment` says; counted, and a repeat goes on.
+            RemoteStorageError, OSError: As `delete_segment` says; counted, and a repeat
+                goes on.
         """
         segment_id = segment.remote_log_segment_id
         tip = segment_id.topic_id_partition
         self.metrics.count(DELETE_REQUESTS, tip)
         try:
             await delete_segment(self.store, self._storage, segment, self.broker_id, self.clock)
-        except RemoteStorageError as error:
+        except (RemoteStorageError, OSError) as error:
             self.metrics.count(DELETE_ERRORS, tip)
             _log.warning(
                 "segment not deleted", segment=str(segment_id), reason=reason, error=str(error)

@@ -64,7 +64,8 @@ class PartitionRemover:
     ) -> None:
         """`being_copied` names the segments that this broker is copying for a partition.
 
-        Its copy task must begin no further ones once the partition is marked.
+        A copy must be named from before its announcement to its end, and ask for a deletion
+        behind the announcement, before it sends anything. `CopyTask` keeps to that.
         """
         self._deletions = deletions
         self._store = deletions.store
@@ -100,7 +101,8 @@ class PartitionRemover:
         state = await self._state(tip)
         if state is None or state == _FINISHED:
             return RemovalResult(state)
-        # A copy would put its data where nobody looks for it any more.
+        # One under way would put its data where nobody looks for it any more; one that begins
+        # from here on meets the mark.
         if self._being_copied(tip):
             return RemovalResult(state, waits_for_copy=True)
         if state == _MARKED:

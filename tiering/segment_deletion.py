@@ -32,8 +32,8 @@ async def delete_segment(
     DELETE_SEGMENT_STARTED already is not announced again.
 
     Raises:
-        RemoteStorageError: A step failed, and those behind it were not begun. The same call
-            goes on there, with `metadata` as given or as listed since.
+        RemoteStorageError, OSError: A step failed, and those behind it were not begun. The
+            same call goes on there, with `metadata` as given or as listed since.
     """
     if metadata.state == _DELETE_FINISHED:
         return

@@ -97,7 +97,7 @@ async def test_the_calls_come_in_the_one_order_that_survives_a_crash(world: Copy
         "partition_summary",
         *["list_remote_log_segments"] * 3,
         *["highest_offset_for_epoch"] * 3,
-        *[ADD, "copy log", "copy indexes", UPDATE] * 2,
+        *[ADD, "partition_summary", "copy log", "copy indexes", UPDATE] * 2,
     ]
 
 
@@ -282,7 +282,7 @@ async def test_the_lag_is_what_is_closed_and_not_remote(tmp_path: Path) -> None:
 
 
 async def test_the_lag_goes_down_with_each_copy(world: CopyWorld) -> None:
-    world.faults.fail_call(11, When.BEFORE, StorageUnavailable("away"))
+    world.faults.fail_call(12, When.BEFORE, StorageUnavailable("away"))
 
     with pytest.raises(StorageUnavailable):
         await world.task().run_once()

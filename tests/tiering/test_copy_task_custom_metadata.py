@@ -1,18 +1,25 @@
 """The limit on custom metadata, as KIP-917 has it."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from tests.models.copy_world import CopyWorld
+from tests.models.memory_storage import MemoryStorage
 from tests.models.planned_faults import When
 from tests.models.retention_world import FINISHED, STARTED
 from tierledger.events.decide import Limits
 from tierledger.events.errors import CustomMetadataSizeLimitExceeded, StorageUnavailable
 from tierledger.events.lifecycle import RemoteLogSegmentState
-from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadataUpdate
+from tierledger.events.metadata import (
+    CustomMetadata,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+)
 from tierledger.tiering.copy_task import CopyResult, CopySettings
-from tierledger.tiering.tier_metrics import COPY_BYTES, COPY_ERRORS
+from tierledger.tiering.tier_metrics import COPY_BYTES, COPY_ERRORS, DELETE_ERRORS
 
 DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
@@ -105,6 +112,50 @@ async def test_a_removal_that_fails_is_not_tried_twice_and_hides_nothing(
     assert left.state == DELETING
     assert left.custom_metadata == CustomMetadata(bytes(200))
     assert world.faults.calls.count("delete indexes") == 1
+
+
+class LockedStorage(MemoryStorage):
+    """What was copied cannot be removed."""
+
+    error: BaseException
+
+    @override
+    async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        raise self.error
+
+
+def locked_world(folder: Path, error: BaseException) -> CopyWorld:
+    world = CopyWorld(folder)
+    storage = LockedStorage(world.faults, bytes(200))
+    storage.error = error
+    world.storage = storage
+    return world
+
+
+async def test_a_removal_that_the_disk_refuses_hides_nothing(tmp_path: Path) -> None:
+    world = locked_world(tmp_path, PermissionError(13, "Permission denied"))
+    task = world.task()
+
+    with pytest.raises(CustomMetadataSizeLimitExceeded):
+        await task.run_once()
+
+    assert task.is_stopped
+    assert world.counted(DELETE_ERRORS) == 1
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), RuntimeError("a defect")])
+async def test_whatever_ends_the_removal_the_task_has_stopped(
+    tmp_path: Path, error: BaseException
+) -> None:
+    world = locked_world(tmp_path, error)
+    task = world.task()
+
+    with pytest.raises(type(error)):
+        await task.run_once()
+
+    assert SETTING in (task.stop_reason or "")
+    assert await task.run_once() == CopyResult()
+    assert len(world.storage.copied) == 1
 
 
 async def test_with_a_higher_limit_a_new_task_goes_on(tmp_path: Path) -> None:

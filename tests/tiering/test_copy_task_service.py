@@ -18,7 +18,7 @@ from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.tiering.copy_task import CopySettings, CopyTask
 from tierledger.tiering.counted_deletions import CountedDeletions
 from tierledger.tiering.log_directory import LogDirectory
-from tierledger.tiering.tier_metrics import COPY_ERRORS, TierMetrics
+from tierledger.tiering.tier_metrics import TierMetrics
 
 TIP = next(one for one in tier_trace.topics() if one.topic == "codec-none")
 TIERED = [
@@ -101,7 +101,6 @@ async def test_a_new_leader_takes_over_in_the_middle_of_a_copy(brokers: Brokers)
     await new.run_once()
 
     assert old.is_stopped
-    assert brokers.metrics.value(COPY_ERRORS, TIP) == 1
     check_all_copied(await listed(manager), brokers.storage)
 
 

@@ -13,7 +13,7 @@ from tierledger.tiering.segment_deletion import delete_segment
 from tierledger.tiering.tier_metrics import COPY_ERRORS, DELETE_ERRORS
 
 ALL = [(0, 149), (150, 249)]
-CALLS = 15
+CALLS = 17
 """Of a run that copies two segments."""
 
 UPDATE = "update_remote_log_segment_metadata"

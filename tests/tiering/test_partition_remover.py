@@ -12,7 +12,7 @@ from tierledger.events.errors import (
     StorageUnavailable,
 )
 from tierledger.events.lifecycle import RemotePartitionDeleteState
-from tierledger.events.metadata import RemotePartitionDeleteMetadata
+from tierledger.events.metadata import RemoteLogSegmentMetadata, RemotePartitionDeleteMetadata
 from tierledger.tiering import partition_remover
 from tierledger.tiering.partition_remover import RemovalResult
 from tierledger.tiering.tier_metrics import DELETE_ERRORS, DELETE_REQUESTS, SIZE_BYTES
@@ -202,6 +202,29 @@ async def test_many_segments_go_so_many_at_a_time(monkeypatch: pytest.MonkeyPatc
     assert len(world.left()) == 1
 
     assert await world.remover().run_once(TIP) == RemovalResult(DONE, deleted=1)
+    assert is_removed(world)
+
+
+async def test_a_segment_that_comes_behind_the_last_list_is_removed_by_the_next_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await marked()
+    delete = world.storage.delete_log_segment_data
+    late: list[RemoteLogSegmentMetadata] = []
+
+    async def with_another_behind(metadata: RemoteLogSegmentMetadata) -> None:
+        await delete(metadata)
+        if not late:
+            late.append(await world.add(300, 399, {1: 300}, state=STARTED))
+
+    monkeypatch.setattr(world.storage, "delete_log_segment_data", with_another_behind)
+    remover = world.remover()
+
+    first = await remover.run_once(TIP)
+
+    assert first == RemovalResult(BEGUN, deleted=4)
+    assert world.ledger.segments(TIP) == late
+    assert await remover.run_once(TIP) == RemovalResult(DONE, deleted=1)
     assert is_removed(world)
 
 
