@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,8 @@ import structlog
 
 from tierledger.events.errors import NotReady, RemoteStorageError
 from tierledger.tiering.segment_deletion import delete_segment
-from tierledger.tiering.tier_metrics import DELETE_ERRORS, DELETE_REQUESTS
+from tierledger.tiering.slewed_clock import SlewedClock
+from tierledger.tiering.tier_metrics import CLOCK_JUMPS, DELETE_ERRORS, DELETE_REQUESTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,7 +33,11 @@ def no_index_cache(_: Iterable[RemoteLogSegmentId]) -> None:
 
 
 class CountedDeletions:
-    """What retention and the partition remover delete segments with."""
+    """What a broker's retention and partition remover delete segments with: one for all tasks.
+
+    `retention_clock` is what retention goes by. It believes a jump of `clock` slowly, and was
+    made with this: an election, which a jump may well bring about, does not make it believe.
+    """
 
     def __init__(
         self,
@@ -41,12 +47,21 @@ class CountedDeletions:
         broker_id: int,
         metrics: TierMetrics,
         remove_indexes: RemoveIndexes = no_index_cache,
+        monotonic_s: Callable[[], float] | None = None,
     ) -> None:
-        """`remove_indexes` is the `remove` of the broker's index cache, if it has one."""
+        """`remove_indexes` is the `remove` of the broker's index cache, if it has one.
+
+        `monotonic_s` counts seconds that nobody sets; if none is given, those of the running
+        event loop. `clock` is believed now: a machine's time is to be right when it starts.
+        """
         self.store = store
         self.clock = clock
         self.broker_id = broker_id
         self.metrics = metrics
+        self.monotonic_s = monotonic_s or asyncio.get_running_loop().time
+        self.retention_clock = SlewedClock(
+            clock, self.monotonic_s, lambda: metrics.count(CLOCK_JUMPS, None)
+        )
         self._storage = storage
         self._remove_indexes = remove_indexes
 

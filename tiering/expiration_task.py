@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from tierledger.events.errors import InvalidArgument, PartitionDeleted
+from tierledger.events.errors import Fenced, InvalidArgument, PartitionDeleted
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.lineage import Lineage
 from tierledger.tiering.listed_segments import listed_segments
@@ -100,8 +100,8 @@ class RetentionResult:
 class ExpirationTask:
     """Deletes what is due of a partition that this broker leads.
 
-    Whoever runs it calls `run_once` again and again, one call at a time. `retention` may be
-    replaced between two runs.
+    Time is what `CountedDeletions.retention_clock` says. Whoever runs it calls `run_once` again
+    and again, one call at a time. `retention` may be replaced between two runs.
     """
 
     def __init__(
@@ -138,14 +138,18 @@ class ExpirationTask:
         Raises:
             RetryableError: The metadata cannot be asked now; nothing was deleted.
             PartitionDeleted: There is nothing to retain any more.
-            RemoteStorageError: One deletion failed, and those behind it were not begun; the
-                next run tries it last.
+            Fenced: Another broker leads, and retains.
+            RemoteStorageError, OSError: One deletion failed, and those behind it were not
+                begun; the next run tries it last.
         """
         try:
-            summary = await self._store.partition_summary(self._tip)
-        except PartitionDeleted:
+            return await self._run()
+        except (PartitionDeleted, Fenced):
             self._metrics.forget(self._tip)
             raise
+
+    async def _run(self) -> RetentionResult:
+        summary = await self._store.partition_summary(self._tip)
         count, size = sum(summary.count_by_state), sum(summary.bytes_by_state)
         self._metrics.set_size(self._tip, count, size)
         plan = self._planned(summary)
@@ -172,7 +176,9 @@ class ExpirationTask:
             lineage=Lineage(log.leader_epochs),
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
-            expired_up_to_ms=expiry(self._deletions.clock.now_ms(), retention.retention_ms),
+            expired_up_to_ms=expiry(
+                self._deletions.retention_clock.now_ms(), retention.retention_ms
+            ),
             excess_max=excess_max,
             being_copied=frozenset(self._being_copied()),
         )
@@ -249,8 +255,8 @@ class ExpirationTask:
 
     async def _measured(self, plan: _Plan) -> int:
         """Bytes of the log's finished segments: all lists of its epochs are read once."""
-        clock = self._deletions.clock
-        began_ms = clock.now_ms()
+        monotonic_s = self._deletions.monotonic_s
+        began_s = monotonic_s()
         size = LineageSize(plan.bounds)
         for epoch in plan.bounds.lineage.epochs:
             if epoch in plan.summary.leader_epochs:
@@ -259,8 +265,8 @@ class ExpirationTask:
                         size.add(segment)
                         if self._is_cancelled:  # Nobody will ask for the sum.
                             return 0
-        took_ms = max(0, clock.now_ms() - began_ms)
-        self._metrics.set(SIZE_COMPUTATION_MS, self._tip, took_ms)
+        took_s = monotonic_s() - began_s
+        self._metrics.set(SIZE_COMPUTATION_MS, self._tip, int(took_s * 1000))
         return size.size_in_bytes
 
     def _listed(

@@ -24,12 +24,19 @@ _log = structlog.get_logger("tierledger.tiering")
 class SlewedClock:
     """A wall clock that never gets ahead of real time by more than `SPEED_MAX` allows.
 
-    A wall clock that jumps back, or is behind, is believed: less is due then.
+    A wall clock that jumps back, or is behind, is believed: less is due then. What it says when
+    this is made is believed, too: one that is wrong from the start deletes what it should not.
     """
 
-    def __init__(self, wall: Clock, monotonic_s: Callable[[], float]) -> None:
-        """`monotonic_s` counts seconds that nobody sets: an event loop's `time`."""
+    def __init__(
+        self, wall: Clock, monotonic_s: Callable[[], float], on_jump: Callable[[], None]
+    ) -> None:
+        """`monotonic_s` counts seconds that nobody sets: an event loop's `time`.
+
+        `on_jump` is called when the wall clock gets ahead of what is believed.
+        """
         self._wall = wall
+        self._on_jump = on_jump
         self._monotonic_s = monotonic_s
         self._seen_s = monotonic_s()
         self._believed_ms: float = wall.now_ms()
@@ -44,5 +51,6 @@ class SlewedClock:
         ahead_ms = wall_ms - self._believed_ms
         if ahead_ms > JUMP_MS and not self._is_ahead:
             _log.warning("the clock jumped ahead", ahead_ms=int(ahead_ms))
+            self._on_jump()
         self._is_ahead = ahead_ms > JUMP_MS
         return int(self._believed_ms)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 TOPIC = ("topic",)
 PARTITION = ("topic", "topic_id", "partition")
+BROKER = ()
+"""Of the whole broker: such a counter is there from the start, at 0."""
 
 
 class TierMetric(NamedTuple):
@@ -78,6 +80,11 @@ AUX_STATE_ERRORS = _kafka(
     "BuildRemoteLogAuxStateErrorsPerSec_total",
     "Times a follower failed to rebuild its state from the tier.",
 )
+CLOCK_JUMPS = TierMetric(
+    "tierledger_clock_jumps_total",
+    "Times that the clock got ahead of time itself; retention does not follow at once.",
+    BROKER,
+)
 
 TIER_METRICS = (
     SIZE_BYTES,
@@ -98,6 +105,7 @@ TIER_METRICS = (
     FETCH_ERRORS,
     AUX_STATE_REQUESTS,
     AUX_STATE_ERRORS,
+    CLOCK_JUMPS,
 )
 """All that is exposed, in this order."""
 
@@ -115,16 +123,23 @@ class TierMetrics(Collector):
         self._counts: dict[TierMetric, defaultdict[str, int]] = {
             metric: defaultdict(int) for metric in TIER_METRICS if metric.is_counter
         }
+        self._counts[CLOCK_JUMPS][""] = 0
         self._values: dict[TierMetric, dict[TopicIdPartition, int]] = {
             metric: {} for metric in TIER_METRICS if not metric.is_counter
         }
         self.registry.register(self)
 
     def count(
-        self, counter: TierMetric, topic_id_partition: TopicIdPartition, amount: int = 1
+        self,
+        counter: TierMetric,
+        topic_id_partition: TopicIdPartition | None,
+        amount: int = 1,
     ) -> None:
-        """Add `amount` to a counter of the partition's topic."""
+        """Add `amount` to a counter of the partition's topic; none: to one of the broker."""
         with self._lock:
+            if topic_id_partition is None:
+                self._counts[counter][""] += amount
+                return
             self._known.add(topic_id_partition)
             self._counts[counter][topic_id_partition.topic] += amount
 
@@ -143,10 +158,14 @@ class TierMetrics(Collector):
         self.set(PARTITION_SIZE_BYTES, topic_id_partition, size_in_bytes)
 
     def value(self, metric: TierMetric, topic_id_partition: TopicIdPartition) -> int:
-        """The partition's share of a gauge, or its topic's counter; 0 if there is none."""
+        """The partition's share of a gauge, or its topic's counter; 0 if there is none.
+
+        Of a counter of the broker: that, whichever partition is asked about.
+        """
         with self._lock:
             if metric.is_counter:
-                return self._counts[metric].get(topic_id_partition.topic, 0)
+                topic = topic_id_partition.topic if metric.labels else ""
+                return self._counts[metric].get(topic, 0)
             return self._values[metric].get(topic_id_partition, 0)
 
     def forget(self, topic_id_partition: TopicIdPartition) -> None:
@@ -171,7 +190,7 @@ class TierMetrics(Collector):
         if metric.is_counter:
             counter = CounterMetricFamily(metric.name, metric.help, labels=metric.labels)
             for topic, count in sorted(self._counts[metric].items()):
-                counter.add_metric((topic,), count)
+                counter.add_metric((topic,)[: len(metric.labels)], count)
             return counter
         gauge = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
         sums: defaultdict[tuple[str, ...], int] = defaultdict(int)

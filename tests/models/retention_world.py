@@ -104,6 +104,8 @@ class RetentionWorld:
         self.storage = MemoryStorage(self.faults)
         self.log = MemoryLog(epochs or {0: 0}, end, self.faults)
         self.clock = FixedClock()
+        self.passed_s = 0.0
+        """What a clock shows that nobody sets."""
         self.metrics = TierMetrics()
         self.being_copied: set[RemoteLogSegmentId] = set()
         self.without_indexes: list[RemoteLogSegmentId] = []
@@ -151,7 +153,13 @@ class RetentionWorld:
 
     def deletions(self) -> CountedDeletions:
         return CountedDeletions(
-            self.store, self.storage, self.clock, 1, self.metrics, self.without_indexes.extend
+            self.store,
+            self.storage,
+            self.clock,
+            1,
+            self.metrics,
+            self.without_indexes.extend,
+            lambda: self.passed_s,
         )
 
     def task(self, retention_ms: int = -1, retention_bytes: int = -1) -> ExpirationTask:

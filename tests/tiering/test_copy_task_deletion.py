@@ -102,7 +102,7 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
+async def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 

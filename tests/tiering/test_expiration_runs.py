@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from prometheus_client import generate_latest
 from typing_extensions import override
 
 from tests.models.memory_storage import MemoryStorage
@@ -18,7 +19,7 @@ from tests.models.retention_world import (
     add_fifty,
     reasons,
 )
-from tierledger.events.errors import NotReady, PartitionDeleted, StorageUnavailable
+from tierledger.events.errors import Fenced, NotReady, PartitionDeleted, StorageUnavailable
 from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.metadata import RemoteLogSegmentMetadata, RemotePartitionDeleteMetadata
 from tierledger.tiering import expiration_task
@@ -257,6 +258,18 @@ async def test_a_deleted_partition_has_no_series_any_more() -> None:
         await task.run_once()
 
     assert world.metrics.value(SIZE_BYTES, TIP) == 0
+
+
+async def test_who_leads_no_more_has_no_series_of_the_partition_any_more() -> None:
+    world, _ = await two_old()
+    task = world.task(retention_ms=HOUR_MS)
+    world.ledger.open_session(TIP, 2)
+
+    with pytest.raises(Fenced):
+        await task.run_once()
+
+    text = generate_latest(world.metrics.registry).decode()
+    assert f'"{TIP.topic}"' not in text
 
 
 async def test_a_run_deletes_so_many_and_the_next_goes_on(

@@ -1,9 +1,13 @@
 """A clock that retention may delete by."""
 
+import asyncio
+
 from structlog.testing import capture_logs
 
 from tests.models.retention_world import NOW_MS, TIP, FixedClock, RetentionWorld
+from tierledger.tiering.counted_deletions import CountedDeletions
 from tierledger.tiering.slewed_clock import SlewedClock
+from tierledger.tiering.tier_metrics import CLOCK_JUMPS
 
 DAY_MS = 86_400_000
 
@@ -14,7 +18,11 @@ class Times:
     def __init__(self) -> None:
         self.wall = FixedClock()
         self.passed_s = 1000.0
-        self.clock = SlewedClock(self.wall, lambda: self.passed_s)
+        self.jumps = 0
+        self.clock = SlewedClock(self.wall, lambda: self.passed_s, self._count)
+
+    def _count(self) -> None:
+        self.jumps += 1
 
     def passes(self, seconds: float, wall_ms: int | None = None) -> int:
         """What the clock says after that; the wall clock is right unless it is set."""
@@ -55,19 +63,43 @@ def test_a_jump_is_told_of_once() -> None:
         times.passes(1, wall_ms=DAY_MS)
 
     assert [one["event"] for one in logs] == ["the clock jumped ahead"] * 2
+    assert times.jumps == 2
 
 
-async def test_a_clock_that_jumps_by_a_century_deletes_nothing() -> None:
+async def test_retention_does_not_follow_a_clock_that_jumps_by_a_century() -> None:
     world = RetentionWorld(end=100)
     await world.add(0, 99, {0: 0})
-    wall = world.clock
     deletions = world.deletions()
-    deletions.clock = SlewedClock(wall, lambda: 0.0)
     task = world.task_with(deletions, retention_ms=7 * DAY_MS)
 
-    wall.time_ms += 36_525 * DAY_MS
-    result = await task.run_once()
+    world.clock.time_ms += 36_525 * DAY_MS
+    at_once = await task.run_once()
+    elected = world.task_with(deletions, retention_ms=7 * DAY_MS)
+    in_a_new_task = await elected.run_once()
+    world.passed_s += 3.5 * DAY_MS / 1000
+    days_later = await elected.run_once()
 
-    assert result.deleted == ()
-    assert (await world.task(retention_ms=7 * DAY_MS).run_once()).deleted
-    assert world.ledger.segments(TIP) == []
+    assert [at_once.deleted, in_a_new_task.deleted] == [(), ()]
+    assert len(days_later.deleted) == 1
+    assert world.metrics.value(CLOCK_JUMPS, TIP) == 1
+
+
+async def test_a_clock_that_is_wrong_from_the_start_is_believed() -> None:
+    world = RetentionWorld(end=100)
+    await world.add(0, 99, {0: 0})
+    world.clock.time_ms += 36_525 * DAY_MS
+
+    result = await world.task(retention_ms=7 * DAY_MS).run_once()
+
+    assert len(result.deleted) == 1
+    assert world.metrics.value(CLOCK_JUMPS, TIP) == 0
+
+
+async def test_without_further_word_the_loops_time_is_what_nobody_sets() -> None:
+    world = RetentionWorld()
+    deletions = CountedDeletions(world.store, world.storage, world.clock, 1, world.metrics)
+
+    world.clock.time_ms += DAY_MS
+
+    assert deletions.monotonic_s == asyncio.get_running_loop().time
+    assert deletions.retention_clock.now_ms() - NOW_MS < DAY_MS / 2

@@ -20,6 +20,7 @@ from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.metadata import RemotePartitionDeleteMetadata
 from tierledger.tiering.metered_metadata import MeteredMetadata, MeteredSource
 from tierledger.tiering.tier_metrics import (
+    CLOCK_JUMPS,
     COPY_BYTES,
     COPY_LAG_BYTES,
     FETCH_ERRORS,
@@ -35,6 +36,8 @@ OTHER = TopicIdPartition(TIP.topic_id, 4, TIP.topic)
 FORMER = TopicIdPartition(Uuid(bytes(16)), 3, TIP.topic)
 """A partition of an older topic of that name."""
 ELSEWHERE = TopicIdPartition(Uuid(b"\x01" * 16), 0, "payments")
+OF_THE_BROKER = {(CLOCK_JUMPS.name, ()): 0}
+"""Samples that are there whatever becomes of the partitions."""
 
 
 def scraped(metrics: TierMetrics) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -108,13 +111,23 @@ def test_a_partition_that_goes_takes_its_share_and_the_last_one_the_topics_serie
     assert {labels[0] for _, labels in after_both if labels} == {"payments"}
 
 
+def test_what_is_of_the_broker_stays_when_all_partitions_go() -> None:
+    metrics = TierMetrics()
+    metrics.set_size(TIP, 1, 10)
+    metrics.count(CLOCK_JUMPS, None)
+    metrics.forget(TIP)
+
+    assert scraped(metrics) == {(CLOCK_JUMPS.name, ()): 1}
+    assert metrics.value(CLOCK_JUMPS, TIP) == 1
+
+
 def test_every_metric_is_told_of_before_it_has_a_value() -> None:
     text = generate_latest(TierMetrics().registry).decode()
 
     missing = [one.name for one in TIER_METRICS if one.help not in text]
 
     assert not missing
-    assert scraped(TierMetrics()) == {}
+    assert scraped(TierMetrics()) == OF_THE_BROKER
 
 
 async def test_a_question_for_the_size_renews_the_gauges() -> None:
@@ -140,7 +153,7 @@ async def test_an_answer_is_given_though_the_gauge_could_not_be_renewed() -> Non
     size = await MeteredMetadata(world.store, world.metrics).remote_log_size(TIP, 0)
 
     assert size == SIZE
-    assert scraped(world.metrics) == {}
+    assert scraped(world.metrics) == OF_THE_BROKER
 
 
 async def test_the_series_of_a_deleted_partition_end_with_the_question_that_finds_out() -> None:
@@ -156,7 +169,7 @@ async def test_the_series_of_a_deleted_partition_end_with_the_question_that_find
         await metered.remote_log_size(TIP, 0)
 
     assert before[SIZE_BYTES.name, ("orders",)] == 0
-    assert scraped(world.metrics) == {}
+    assert scraped(world.metrics) == OF_THE_BROKER
 
 
 async def test_whatever_else_is_asked_is_passed_on() -> None:
