@@ -281,6 +281,15 @@ async def test_the_lag_is_what_is_closed_and_not_remote(tmp_path: Path) -> None:
     assert world.counted(COPY_LAG_BYTES) == 2 * SEGMENT_BYTES
 
 
+async def test_the_lag_is_told_before_anything_is_copied(tmp_path: Path) -> None:
+    world = CopyWorld(tmp_path, stable=0)
+
+    await world.task().run_once()
+
+    assert world.counted(COPY_LAG_SEGMENTS) == 2
+    assert world.counted(COPY_LAG_BYTES) == 2 * SEGMENT_BYTES
+
+
 async def test_the_lag_goes_down_with_each_copy(world: CopyWorld) -> None:
     world.faults.fail_call(12, When.BEFORE, StorageUnavailable("away"))
 

@@ -1,6 +1,7 @@
 """Runs of retention: what they ask, count and tell, and how they end."""
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from prometheus_client import generate_latest
@@ -20,6 +21,7 @@ from tests.models.retention_world import (
     reasons,
 )
 from tierledger.events.errors import Fenced, NotReady, PartitionDeleted, StorageUnavailable
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.metadata import RemoteLogSegmentMetadata, RemotePartitionDeleteMetadata
 from tierledger.tiering import expiration_task
@@ -157,6 +159,85 @@ async def test_the_index_cache_is_told_of_what_is_gone() -> None:
     gone = [one.segment.remote_log_segment_id for one in result.deleted]
     assert len(gone) == 2
     assert world.without_indexes == gone
+
+
+async def test_a_failure_counts_no_more_once_the_segment_is_not_due() -> None:
+    world, _ = await two_old()
+    first = world.ledger.segments(TIP)[0].remote_log_segment_id
+    task = world.task(retention_ms=HOUR_MS)
+    world.faults.fail_next("delete indexes", When.BEFORE, StorageUnavailable("away"))
+    with pytest.raises(StorageUnavailable):
+        await task.run_once()
+
+    world.being_copied = {first}
+    without = await task.run_once()
+    world.being_copied = set()
+    after = await task.run_once()
+
+    assert without.deleted == ()
+    assert [start for start, _ in reasons(after)] == [0, 100]
+
+
+# What happens during the sum for retention.bytes.
+
+
+def during_the_sum(
+    world: RetentionWorld, patch: pytest.MonkeyPatch, work: Callable[[], Awaitable[object]]
+) -> None:
+    """Let `work` be done before the second list is read: the first is the walk's."""
+    listed = world.store.list_remote_log_segments
+    lists = 0
+
+    async def slowly(
+        tip: TopicIdPartition, leader_epoch: int | None = None
+    ) -> AsyncIterator[RemoteLogSegmentMetadata]:
+        nonlocal lists
+        lists += 1
+        if lists == 2:
+            await work()
+        async for segment in listed(tip, leader_epoch):
+            yield segment
+
+    patch.setattr(world.store, "list_remote_log_segments", slowly)
+
+
+async def test_a_copy_that_ends_during_the_sum_makes_no_later_run_delete_too_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = RetentionWorld(end=1000)
+    for start in (0, 100, 200, 300):
+        await world.add(start, start + 99, {0: start})
+    during_the_sum(world, monkeypatch, lambda: world.add(400, 499, {0: 400}))
+    task = world.task(retention_bytes=3 * SIZE)
+
+    first = await task.run_once()
+    await world.add(500, 599, {0: 500})
+    second = await task.run_once()
+
+    assert [start for start, _ in reasons(first)] == [0, 100]
+    assert [start for start, _ in reasons(second)] == [200]
+
+
+async def test_the_time_of_the_sum_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = RetentionWorld(end=1000)
+    for start in (0, 100):
+        await world.add(start, start + 99, {0: start})
+
+    async def passes() -> None:
+        world.passed_s += 0.25
+
+    during_the_sum(world, monkeypatch, passes)
+    task = world.task(retention_bytes=SIZE)
+
+    told = []
+    for _ in range(2):
+        await task.run_once()
+        told.append(world.metrics.value(SIZE_COMPUTATION_MS, TIP))
+
+    assert told == [250, 0]  # The second run needs no sum.
+
+
+# How runs end.
 
 
 async def test_a_task_that_is_cancelled_finishes_the_deletion_it_is_at() -> None:

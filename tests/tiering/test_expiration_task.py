@@ -163,6 +163,21 @@ async def test_a_log_that_has_not_heard_yet_what_is_remote_counts_nothing_twice(
     assert reasons(one) == [(0, Reason.SIZE)]
 
 
+async def test_a_local_segment_that_begins_with_the_last_remote_offset_is_remote() -> None:
+    world = RetentionWorld(end=200)
+    await world.add(0, 98, {0: 0})
+    await world.add(99, 99, {0: 99})
+    for base, following in ((99, 100), (100, 200)):
+        world.log.add_local(base, following)
+    world.log.highest_offset_in_remote_storage = 99
+
+    kept = await world.task(retention_bytes=3 * SIZE).run_once()
+    one = await world.task(retention_bytes=2 * SIZE).run_once()
+
+    assert kept.deleted == ()
+    assert reasons(one) == [(0, Reason.SIZE)]
+
+
 async def test_the_log_starts_behind_the_furthest_of_overlapping_segments() -> None:
     world = RetentionWorld(end=200)
     await world.add(0, 99, {0: 0}, age_ms=HOUR_MS)
