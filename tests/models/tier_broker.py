@@ -23,7 +23,7 @@ from tierledger.actors.local_service import LocalService
 from tierledger.actors.wall_clock import RandomIds, WallClock
 from tierledger.events.errors import PartitionDeleted
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.tiering.copy_task import CopyTask
+from tierledger.tiering.copy_task import CopySettings, CopyTask
 from tierledger.tiering.counted_deletions import CountedDeletions
 from tierledger.tiering.expiration_task import ExpirationTask, Retention
 from tierledger.tiering.ledger_layout import LedgerSettings, LedgerStorageManager
@@ -37,7 +37,6 @@ from tierledger.tiering.tier_url import parse
 T = TypeVar("T")
 
 CLUSTER = "tiering"
-BROKER = 1
 PART_BYTES = 8 * 1024
 """Of a segment's log in one object: the segments have two parts."""
 RUNS_MAX = 10
@@ -50,12 +49,17 @@ class Job(NamedTuple):
     """What one process does, on a log and a store that outlive it."""
 
     folder: Path
-    """Holds the partition's log directory, and `ledger.sqlite`."""
+    """Holds `ledger.sqlite`, and the partition's log directory."""
     tip: TopicIdPartition
     url: str
     options: dict[str, str]
     stage: str
     """`copy`, `size`, `time`, `remove`: all before it is done, too, but never killed."""
+    broker: int = 1
+    disk: Path | None = None
+    """Holds the partition's log directory, if `folder` does not."""
+    grace_ms: int = CopySettings().dangling_copy_grace_ms
+    """How long another broker's unfinished copy is left alone."""
 
 
 class Ended(NamedTuple):
@@ -152,12 +156,12 @@ async def _work(job: Job, life: Life) -> None:
         store = MortalStore(job.url, job.options, life)
         prefix = parse(job.url).prefix
         storage = LedgerStorageManager(store, prefix, LedgerSettings(part_bytes=PART_BYTES))
-        log = await LogDirectory.open(
-            job.folder / f"{job.tip.topic}-{job.tip.partition}", job.tip
-        )
+        disk = job.disk or job.folder
+        log = await LogDirectory.open(disk / f"{job.tip.topic}-{job.tip.partition}", job.tip)
         clock = StoppedClock(WallClock().now_ms())
-        deletions = CountedDeletions(manager, storage, clock, BROKER, TierMetrics())
-        copies = CopyTask(log, storage, deletions, lambda: Uuid(os.urandom(16)))
+        deletions = CountedDeletions(manager, storage, clock, job.broker, TierMetrics())
+        settings = CopySettings(dangling_copy_grace_ms=job.grace_ms)
+        copies = CopyTask(log, storage, deletions, lambda: Uuid(os.urandom(16)), settings)
         stages: dict[str, Callable[[], Awaitable[None]]] = {
             "copy": lambda: copied(copies, log),
             "size": lambda: expired(log, deletions, by_size(log)),
@@ -180,7 +184,7 @@ async def _manager(job: Job, life: Life) -> AsyncIterator[MortalManager]:
     manager = MortalManager(service.connect, RandomIds())
     manager.life = life
     try:
-        await manager.configure({"cluster.id": CLUSTER, "broker.id": BROKER, **storage})
+        await manager.configure({"cluster.id": CLUSTER, "broker.id": job.broker, **storage})
         await manager.on_partition_leadership_changes([job.tip], [])
         if not await is_finished(manager, job.tip):
             await manager.when_ready([job.tip])

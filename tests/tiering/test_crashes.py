@@ -2,11 +2,13 @@
 
 Each test takes one stage of a partition's life. Its steps are counted in a run that nobody
 kills; then for each of them a broker with a log, a store and a place in the bucket of its own
-is killed there, and another process does the stage again.
+is killed there, and another process does the stage again. At some steps of copying that is
+another broker, with a log of its own.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from tests.models.s3_server import S3Server
 from tests.models.tier_broker import CLUSTER, PART_BYTES, Ended, Job, run
 from tests.tiering.conftest import TierPlace
 from tierledger.events.errors import PartitionDeleted, RemoteResourceNotFound
+from tierledger.events.identifiers import RemoteLogSegmentId
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.storage.catalog import Catalog
@@ -30,6 +33,9 @@ STARTS = [one.metadata.start_offset for one in SEGMENTS]
 
 LEFT = {"copy": STARTS, "size": STARTS[1:], "time": STARTS[2:], "remove": []}
 """Start offsets of the segments that are there when a stage is done."""
+
+TAKEOVERS = range(3, 3 * 14, 9)
+"""Steps of copying, each elsewhere between a segment's announcement and its last word."""
 
 STEPS_MIN = {"copy": 3 * 14, "size": 8, "time": 8, "remove": 3 * 2 + 8}
 """Steps that a stage has at least: two for each write and each request."""
@@ -48,21 +54,54 @@ class Broker:
     def run(self, kill_at: int | None = None) -> Ended:
         return run(self.job, kill_at)
 
+    def hand_over(self) -> None:
+        """Let broker 2 be who runs from now on, with a log that knows of nothing remote."""
+        disk = self.job.folder / "broker-2"
+        tier_trace.local_log_directory(disk, TIP.topic, TIP.partition)
+        self.job = self.job._replace(broker=2, disk=disk)
+
+    def end_grace(self) -> None:
+        """Let nobody's unfinished copies be left alone any longer."""
+        self.job = self.job._replace(grace_ms=0)
+
     def agreed(self) -> list[int]:
         """Start offsets of all segments, if each is whole in the bucket and nothing else is."""
         return asyncio.run(self._agreed())
 
-    async def _agreed(self) -> list[int]:
+    def unfinished(self) -> set[RemoteLogSegmentId]:
+        """The segments of which only the announcement is there."""
+        return asyncio.run(self._unfinished())
+
+    async def _unfinished(self) -> set[RemoteLogSegmentId]:
+        async with self._opened() as source:
+            return {
+                one.remote_log_segment_id
+                for one in await listed(source)
+                if one.state == RemoteLogSegmentState.COPY_SEGMENT_STARTED
+            }
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[StoredMetadata]:
         config = {"metadata.storage.url": f"sqlite:{self.job.folder / 'ledger.sqlite'}"}
         connector, serde = load_connector(config), load_serde(config)
         backend = await connector.backend(read_only=True)
         try:
             catalog = Catalog(backend, connector.key_factory(CLUSTER), serde, CLUSTER)
-            source = StoredMetadata(catalog.reader)
-            segments = await listed(source)
-            await self._read_back(source, segments)
+            yield StoredMetadata(catalog.reader)
         finally:
             await backend.close()
+
+    async def first_offset(self) -> int | None:
+        async with (
+            self._opened() as source,
+            open_tier(self.job.url, self.job.options) as storage,
+        ):
+            return await RemoteLogReader(source, storage, TIP).earliest_offset()
+
+    async def _agreed(self) -> list[int]:
+        async with self._opened() as source:
+            segments = await listed(source)
+            await self._read_back(source, segments)
         objects = dict(self._server.objects(self.job.url))
         for segment in segments:
             assert segment.state == RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -129,6 +168,24 @@ def test_killed_at_any_step_a_broker_that_comes_back_leaves_no_orphan_and_misses
         assert broker.agreed() == LEFT[stage], f"killed at step {step}"
 
 
+def test_a_broker_that_takes_over_leaves_unfinished_copies_alone_until_the_grace_is_over(
+    tmp_path: Path, s3_server: S3Server, s3_tier: Callable[[], TierPlace]
+) -> None:
+    for step in TAKEOVERS:
+        broker = Broker(tmp_path / f"{step}", s3_server, s3_tier(), "copy")
+        assert broker.run(kill_at=step).was_killed
+        left = broker.unfinished()
+        broker.hand_over()
+
+        broker.run()
+
+        assert broker.unfinished() == left, f"killed at step {step}"
+        assert len(left) == 1
+        broker.end_grace()
+        broker.run()
+        assert broker.agreed() == LEFT["copy"], f"killed at step {step}"
+
+
 def test_a_removed_partition_is_gone_for_readers(
     tmp_path: Path, s3_server: S3Server, s3_tier: Callable[[], TierPlace]
 ) -> None:
@@ -136,17 +193,4 @@ def test_a_removed_partition_is_gone_for_readers(
     broker.run()
 
     with pytest.raises(RemoteResourceNotFound, match="deletion is finished"):
-        asyncio.run(first_offset(broker))
-
-
-async def first_offset(broker: Broker) -> int | None:
-    config = {"metadata.storage.url": f"sqlite:{broker.job.folder / 'ledger.sqlite'}"}
-    connector, serde = load_connector(config), load_serde(config)
-    backend = await connector.backend(read_only=True)
-    try:
-        catalog = Catalog(backend, connector.key_factory(CLUSTER), serde, CLUSTER)
-        async with open_tier(broker.job.url, broker.job.options) as storage:
-            reader = RemoteLogReader(StoredMetadata(catalog.reader), storage, TIP)
-            return await reader.earliest_offset()
-    finally:
-        await backend.close()
+        asyncio.run(broker.first_offset())
