@@ -106,8 +106,8 @@ class RemoteIndexCache:
     async def open(self) -> None:
         """Take over what an earlier cache left in the directory; a repeat does nothing.
 
-        No file is read: each is checked when it is first asked for. Left-over and unusable
-        files are removed in the background.
+        No file is read: each is checked when it is first asked for. Left-over files are removed
+        in the background.
 
         Raises:
             StoreRefused: Another cache uses the directory, or it cannot be made or listed.
@@ -305,9 +305,8 @@ class RemoteIndexCache:
         return True
 
     def _take_over(self, found: Found) -> None:
-        self.counts.corrupt_files += len(found.unusable)
         self.counts.files_removed_at_start += len(found.leftovers)
-        self._cleaner.add([*found.leftovers, *found.unusable])
+        self._cleaner.add(found.leftovers)
         for key, size in found.files:
             self._forget(key.segment_id)  # Of two files for one segment the newer one stays.
             self._slots[key.segment_id] = _Slot(key, None, has_file=True)

@@ -36,7 +36,7 @@ _CRC = Struct(">I")
 HEADER_SIZE: Final = _HEADER.size + _CRC.size
 
 _NAME = re.compile(r"(\d{1,19})_([A-Za-z0-9_-]{22})\.indexes", re.ASCII)
-_LEFTOVER = re.compile(r"\d{1,19}_[A-Za-z0-9_-]{22}\.indexes\.\d+\.(?:tmp|deleted)", re.ASCII)
+_LEFTOVER = re.compile(r"(.+)\.(\d{1,19})\.(?:tmp|deleted)", re.ASCII)
 
 
 class SegmentKey(NamedTuple):
@@ -77,8 +77,6 @@ class Found(NamedTuple):
     """The last written last."""
     leftovers: list[Path]
     """Temporary and doomed files of a process that ended before it could remove them."""
-    unusable: list[Path]
-    """Of our suffix, but not of our making."""
 
 
 def encode(key: SegmentKey, indexes: RawIndexes) -> bytes:
@@ -201,20 +199,26 @@ class CacheDirectory:
 
     def _find(self) -> Found:
         known: list[tuple[int, KnownFile]] = []
-        found = Found([], [], [])
+        found = Found([], [])
+        numbers = [-1]
         with os.scandir(self.path) as entries:
             for entry in entries:
-                if not entry.is_file(follow_symlinks=False):
-                    continue
-                if _LEFTOVER.fullmatch(entry.name):
-                    found.leftovers.append(Path(entry.path))
-                elif (key := _key_of(entry.name)) is not None:
+                if (number := _leftover_number(entry.name)) is not None:
+                    numbers.append(number)
+                    if entry.is_file(follow_symlinks=False):
+                        found.leftovers.append(Path(entry.path))
+                elif (key := _key_of(entry.name)) and entry.is_file(follow_symlinks=False):
                     stat = entry.stat(follow_symlinks=False)
                     known.append((stat.st_mtime_ns, KnownFile(key, stat.st_size)))
-                elif entry.name.endswith(SUFFIX):
-                    found.unusable.append(Path(entry.path))
         found.files.extend(file for _, file in sorted(known))
+        # Leftovers are removed while new files are made: no name may be one of theirs.
+        self._numbers = itertools.count(max(numbers) + 1)
         return found
+
+
+def _leftover_number(name: str) -> int | None:
+    matched = _LEFTOVER.fullmatch(name)
+    return int(matched[2]) if matched and _key_of(matched[1]) else None
 
 
 def _key_of(name: str) -> SegmentKey | None:
