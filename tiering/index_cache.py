@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from tierledger.events.errors import CorruptRemoteData, InvalidArgument, NotReady
+from tierledger.events.errors import CorruptRemoteData, InvalidArgument, NotReady, StoreRefused
 from tierledger.tiering.index_cache_cleaner import FileCleaner
 from tierledger.tiering.index_cache_counts import IndexCacheCounts
 from tierledger.tiering.index_cache_entry import IndexEntry, fetch_entry, rebuilt
 from tierledger.tiering.index_cache_eviction import EvictionQueue
 from tierledger.tiering.index_cache_files import CacheDirectory, Found, SegmentKey
+from tierledger.tiering.index_cache_threads import to_its_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,12 +93,16 @@ class RemoteIndexCache:
         """Removed before it was known what the directory holds."""
         self._loading = asyncio.Semaphore(LOADS_MAX)
         self._cleaner = FileCleaner(self._files.remove, self._count_file_error)
-        self._opening = asyncio.Lock()
+        self._opening: asyncio.Task[None] | None = None
         self._is_open = False
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
-        await self.open()
+        try:
+            await self.open()
+        except asyncio.CancelledError:
+            await self.close()  # What was not entered is not left: nobody else would.
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -107,17 +112,21 @@ class RemoteIndexCache:
         """Take over what an earlier cache left in the directory; a repeat does nothing.
 
         No file is read: each is checked when it is first asked for. Left-over files are removed
-        in the background.
+        in the background. One who is cancelled disturbs no other who waits for the same.
 
         Raises:
-            StoreRefused: Another cache uses the directory, or it cannot be made or listed.
+            StoreRefused: Another cache uses the directory, or it cannot be made or listed. A
+                later call tries again.
             NotReady: The cache is closed.
         """
-        async with self._opening:
-            self._check_not_closed()
-            if not self._is_open:
-                self._take_over(await asyncio.to_thread(self._files.open))
-                self._is_open = True
+        self._check_not_closed()
+        if self._is_open:
+            return
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open(), name="remote-log-index-opening")
+            self._opening.add_done_callback(_heard)
+        await asyncio.shield(self._opening)
+        self._check_not_closed()
 
     async def get(self, metadata: RemoteLogSegmentMetadata) -> IndexEntry:
         """The segment's indexes; the entry stays good after the cache has given it up.
@@ -183,16 +192,28 @@ class RemoteIndexCache:
     async def close(self) -> None:
         """Let go of the directory and keep its files; a repeat does nothing.
 
-        Whoever waits for a load hears `NotReady`.
+        Whoever waits for a load hears `NotReady`. Threads are waited for: nothing touches the
+        directory once another cache may use it.
         """
         self._is_closed = True
-        async with self._opening:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-            await self._cleaner.drain()
-            self._slots.clear()
-            self._files.release()
+        if self._opening is not None:
+            await asyncio.wait([self._opening])
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._cleaner.drain()
+        self._slots.clear()
+        self._files.release()
+
+    async def _open(self) -> None:
+        try:
+            self._take_over(await to_its_end(self._files.open))
+            self._is_open = True
+        except StoreRefused:
+            self.counts.refusals += 1
+            raise
+        finally:
+            self._opening = None
 
     async def _miss(self, metadata: RemoteLogSegmentMetadata) -> IndexEntry:
         self.counts.misses += 1
@@ -245,7 +266,7 @@ class RemoteIndexCache:
         if slot is None or slot.entry is not None:
             return None if slot is None else slot.entry
         try:
-            raw = await asyncio.to_thread(self._files.read, key)
+            raw = await to_its_end(self._files.read, key)
         except (OSError, CorruptRemoteData) as error:
             _log.warning("cache file dropped", file=key.file_name, error=str(error))
             if isinstance(error, CorruptRemoteData):
@@ -280,18 +301,23 @@ class RemoteIndexCache:
         raw = entry.raw
         if not self._queue.takes(raw.file_size):
             return
+        temporary = self._files.temporary(key)
+        is_written = True
         try:
-            temporary = await asyncio.to_thread(self._files.write_temporary, key, raw)
+            await to_its_end(self._files.write_temporary, temporary, key, raw)
         except OSError as error:
             self._count_file_error(error)
-            temporary = None
+            is_written = False
+        except asyncio.CancelledError:
+            self._cleaner.add([temporary])
+            raise
         # From here on nothing waits: file, slot and queue change together.
         victims = self._queue.add(key.segment_id, raw.file_size) if load.is_wanted else None
         if victims is None:
-            self._cleaner.add([temporary] if temporary else [])
+            self._cleaner.add([temporary])
             return
         self._evict(victims)
-        has_file = temporary is not None and self._named(temporary, key)
+        has_file = is_written and self._named(temporary, key)
         self._slots[key.segment_id] = _Slot(key, entry, has_file=has_file)
         self._recount()
 
@@ -361,6 +387,12 @@ class RemoteIndexCache:
     def _check_not_closed(self) -> None:
         if self._is_closed:
             raise NotReady("the index cache is closed")
+
+
+def _heard(opening: asyncio.Task[None]) -> None:
+    """All who waited for a failure may be gone: that is no error."""
+    if not opening.cancelled():
+        opening.exception()
 
 
 def _checked_limit(max_bytes: int) -> int:

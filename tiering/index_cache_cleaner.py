@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from tierledger.tiering.index_cache_threads import to_its_end
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
@@ -40,7 +42,7 @@ class FileCleaner:
         try:
             while self._doomed:
                 paths, self._doomed = self._doomed, []
-                for error in await asyncio.to_thread(self._remove_each, paths):
+                for error in await to_its_end(self._remove_each, paths):
                     self._failed(error)
         finally:
             self._task = None

@@ -31,5 +31,7 @@ class IndexCacheCounts:
     """Times that the disk refused to read, write, rename or remove."""
     files_removed_at_start: int = 0
     """Left over by a process that ended too early."""
+    refusals: int = 0
+    """Times that the directory could not be had: another cache uses it, or nobody can."""
     entries: int = 0
     bytes: int = 0

@@ -128,7 +128,8 @@ class CacheDirectory:
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = WriterLock.acquire(self.path / LOCK_NAME)
+            if self._lock is None:
+                self._lock = WriterLock.acquire(self.path / LOCK_NAME)
             return self._find()
         except StoreRefused as error:
             raise StoreRefused(
@@ -155,19 +156,21 @@ class CacheDirectory:
         """
         return decode(key, (self.path / key.file_name).read_bytes())
 
-    def write_temporary(self, key: SegmentKey, indexes: RawIndexes) -> Path:
-        """A complete file under another name; `keep` gives it its own.
+    def temporary(self, key: SegmentKey) -> Path:
+        """Where `write_temporary` may put a file for `key`; no two are the same."""
+        return self._numbered(key.file_name, TEMPORARY_SUFFIX)
+
+    def write_temporary(self, path: Path, key: SegmentKey, indexes: RawIndexes) -> None:
+        """Make a complete file under another name; `keep` gives it its own.
 
         Raises:
             OSError: It could not be written; nothing is left of it.
         """
-        path = self._numbered(key.file_name, TEMPORARY_SUFFIX)
         try:
             self.write(path, encode(key, indexes))
         except OSError:
             path.unlink(missing_ok=True)
             raise
-        return path
 
     def write(self, path: Path, data: bytes) -> None:
         """Make a file; where a test lets the disk be full."""

@@ -73,7 +73,7 @@ def test_no_file_gets_the_name_of_one_that_is_about_to_be_removed(
     found = files.open()
 
     assert len(found.leftovers) == len(leftovers)
-    assert files.write_temporary(KEY, RAW).name == f"{KEY.file_name}.{number}.tmp"
+    assert files.temporary(KEY).name == f"{KEY.file_name}.{number}.tmp"
     doomed = files.doom(KEY)
     assert doomed is not None
     assert doomed.name == f"{KEY.file_name}.{number + 1}.deleted"
@@ -86,7 +86,7 @@ def test_a_name_is_not_taken_by_what_is_no_file(tmp_path: Path) -> None:
 
     assert files.open().leftovers == []
 
-    assert files.write_temporary(KEY, RAW).name == f"{KEY.file_name}.6.tmp"
+    assert files.temporary(KEY).name == f"{KEY.file_name}.6.tmp"
     files.release()
 
 
