@@ -92,7 +92,7 @@ class RemoteIndexCache:
         self._removed_early: set[bytes] = set()
         """Removed before it was known what the directory holds."""
         self._loading = asyncio.Semaphore(LOADS_MAX)
-        self._cleaner = FileCleaner(self._files.remove, self._count_file_error)
+        self._cleaner = FileCleaner(self._files, self._count_file_error)
         self._opening: asyncio.Task[None] | None = None
         self._is_open = False
         self._is_closed = False
@@ -328,6 +328,7 @@ class RemoteIndexCache:
             self._count_file_error(error)
             self._cleaner.add([temporary])
             return False
+        self._cleaner.spare(key)
         return True
 
     def _take_over(self, found: Found) -> None:
@@ -367,14 +368,8 @@ class RemoteIndexCache:
 
     def _drop(self, segment_id: bytes) -> None:
         slot = self._slots.pop(segment_id)
-        if not slot.has_file:
-            return
-        try:
-            doomed = self._files.doom(slot.key)
-        except OSError as error:
-            self._count_file_error(error)
-        else:
-            self._cleaner.add([doomed] if doomed else [])
+        if slot.has_file:
+            self._cleaner.give_up(slot.key)
 
     def _recount(self) -> None:
         self.counts.entries = len(self._queue)

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from tests.models.gated_files import GatedFiles
 from tests.models.index_storage import IndexStorage
@@ -13,7 +14,9 @@ from tests.models.local_world import eventually
 from tests.models.tier_trace import TieredSegment, segments, segments_of
 from tierledger.events.identifiers import Uuid
 from tierledger.tiering.index_cache import LOADS_MAX, RemoteIndexCache
+from tierledger.tiering.index_cache_cleaner import RENAMES_AT_ONCE
 from tierledger.tiering.index_cache_entry import CHECKED_IN_PLACE_BYTES_MAX
+from tierledger.tiering.index_cache_files import SegmentKey
 from tierledger.tiering.index_files import OffsetIndex, SegmentBounds
 from tierledger.tiering.index_type import IndexType
 
@@ -98,6 +101,73 @@ async def test_a_damaged_file_that_was_replaced_while_it_was_read_takes_nothing_
         assert cache.counts.corrupt_files == 1
         assert await cache.get(FIRST.metadata) is kept
         assert cache.counts.entries == 1
+
+
+async def test_one_loaded_again_before_its_file_lost_its_name_keeps_the_new_file(
+    tmp_path: Path,
+) -> None:
+    files = GatedFiles(tmp_path)
+    async with RemoteIndexCache(tmp_path, IndexStorage(FIRST, SECOND), files=files) as cache:
+        await cache.get(FIRST.metadata)
+        await cache.get(SECOND.metadata)
+        gate = files.hold("remove")
+        cache.remove([SECOND.metadata.remote_log_segment_id])
+        await eventually(gate.is_reached)  # The cleaner does nothing else now.
+        cache.remove([FIRST.metadata.remote_log_segment_id])
+        await cache.get(FIRST.metadata)
+        gate.open()
+    assert names(tmp_path) == {name_of(FIRST)}
+
+    async with RemoteIndexCache(tmp_path, IndexStorage()) as cache:
+        assert len((await cache.get(FIRST.metadata)).offset_index) == 5
+
+
+async def test_one_loaded_again_whose_new_file_gets_no_name_loses_the_old_one_too(
+    tmp_path: Path,
+) -> None:
+    files = GatedFiles(tmp_path)
+    async with RemoteIndexCache(tmp_path, IndexStorage(FIRST, SECOND), files=files) as cache:
+        await cache.get(FIRST.metadata)
+        await cache.get(SECOND.metadata)
+        gate = files.hold("remove")
+        cache.remove([SECOND.metadata.remote_log_segment_id])
+        await eventually(gate.is_reached)
+        cache.remove([FIRST.metadata.remote_log_segment_id])
+        files.keeps_names_for = 1
+        await cache.get(FIRST.metadata)
+        assert (cache.counts.file_errors, cache.counts.entries) == (1, 1)
+        gate.open()
+    assert names(tmp_path) == set()
+
+
+class CountingFiles(GatedFiles):
+    """Counts the files that lost their names."""
+
+    doomed = 0
+
+    @override
+    def doom(self, key: SegmentKey) -> Path | None:
+        self.doomed += 1
+        return super().doom(key)
+
+
+async def test_others_get_their_turn_while_many_are_given_up(tmp_path: Path) -> None:
+    every = segments()
+    assert len(every) > RENAMES_AT_ONCE
+    files = CountingFiles(tmp_path)
+    async with RemoteIndexCache(tmp_path, IndexStorage(*every), files=files) as cache:
+        for segment in every:
+            await cache.get(segment.metadata)
+
+        cache.resize(0)
+
+        assert (cache.counts.entries, cache.counts.bytes, files.doomed) == (0, 0, 0)
+        most = before = 0
+        while files.doomed < len(every):
+            await asyncio.sleep(0)
+            most, before = max(most, files.doomed - before), files.doomed
+        assert most == RENAMES_AT_ONCE
+    assert names(tmp_path) == set()
 
 
 async def test_one_read_from_its_file_stays_longer_than_one_that_nobody_asked_for(
