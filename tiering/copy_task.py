@@ -205,10 +205,7 @@ class CopyTask:
 
     def _stop_for_deletion(self, error: PartitionDeleted | _DeletionBegun) -> None:
         self.stop(str(error))
-        if isinstance(error, PartitionDeleted):
-            self._metrics.forget(self._tip)
-        else:
-            self._show_lag((0, 0))
+        self._metrics.forget(self._tip)  # The remover, too, may be done with it by now.
 
     async def _summary(self) -> PartitionSummary:
         summary = await self._store.partition_summary(self._tip)
