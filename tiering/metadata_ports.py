@@ -67,6 +67,8 @@ class RemoteLogMetadataSource(Protocol):
 class RemoteLogMetadataStore(RemoteLogMetadataSource, Protocol):
     """Takes changes, too. What returns is durable; each returns the position it holds from.
 
+    Every answer is as of that position or later, whoever gives it.
+
     Raises:
         Fenced: Another broker leads the partition by now; it did not happen and will not.
         OutcomeUnknown: It may have happened: clean nothing up before it is known.
