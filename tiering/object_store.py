@@ -52,6 +52,11 @@ _NO_RIGHT = ("401 Unauthorized", "403 Forbidden", "(code: AccessDenied)")
 Nor for one of many objects to be deleted, of which the store says so in its answer's body.
 """
 
+_NO_FOLDER = "LocalFileSystem error: Unable to create dir"
+
+FOLDER_ATTEMPTS = 10
+"""To make the folders of a file, while deletions remove empty ones."""
+
 _PAST_THE_END = re.compile(
     "status code: 416 |InMemory error: Invalid range|Requested range was invalid"
 )
@@ -152,10 +157,16 @@ class ObjectStore:
         def send() -> Awaitable[object]:
             return obstore.put_async(self._store, name, data, use_multipart=False)
 
-        try:
-            await self._ask(operation, Request.PUT, name, send)
-        except RemoteResourceNotFound as error:
-            raise StoreRefused(f"{self.name_of(name)}: there is no such place") from error
+        for attempts_left in reversed(range(1 if self._directory is None else FOLDER_ATTEMPTS)):
+            try:
+                await self._ask(operation, Request.PUT, name, send)
+                break
+            except RemoteResourceNotFound as error:
+                raise StoreRefused(f"{self.name_of(name)}: there is no such place") from error
+            except StorageUnavailable as error:
+                # A deletion beside it removed a folder, which it had emptied, under its hands.
+                if _NO_FOLDER not in str(error) or not attempts_left:
+                    raise
         self.counts.bytes_written += len(data)
 
     async def get(self, operation: Operation, name: str) -> bytes:

@@ -4,12 +4,15 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import obstore
 import pytest
+from obstore.store import LocalStore
 
 from tests.models.segment_copies import copied
 from tests.models.tier_trace import segments
 from tierledger.events.errors import StorageUnavailable
 from tierledger.tiering.ledger_layout import LedgerSettings
+from tierledger.tiering.object_store import FOLDER_ATTEMPTS
 from tierledger.tiering.request_counts import Operation
 from tierledger.tiering.tier_url import open_store, open_tier, parse
 
@@ -24,6 +27,33 @@ async def test_a_file_that_is_gone_already_keeps_no_other_from_deletion(
 
     await store.delete(Operation.DELETE, names)
     assert await store.list(Operation.LIST, "") == {}
+
+
+@pytest.mark.parametrize("failures", [FOLDER_ATTEMPTS - 1, FOLDER_ATTEMPTS])
+async def test_a_folder_that_a_deletion_removes_meanwhile_is_made_again(
+    failures: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(parse(f"dir:{tmp_path}"))
+    put, left = obstore.put_async, failures
+
+    async def hindered(to: LocalStore, name: str, data: bytes, *, use_multipart: bool) -> None:
+        nonlocal left
+        if left:
+            (tmp_path / "a").symlink_to("nowhere")  # Nothing can be made in it.
+            left -= 1
+        try:
+            await put(to, name, data, use_multipart=use_multipart)
+        finally:
+            if (tmp_path / "a").is_symlink():
+                (tmp_path / "a").unlink()
+
+    monkeypatch.setattr(obstore, "put_async", hindered)
+    if failures == FOLDER_ATTEMPTS:
+        with pytest.raises(StorageUnavailable, match="Unable to create dir"):
+            await store.put(Operation.COPY, "a/b/c", b"x")
+    else:
+        await store.put(Operation.COPY, "a/b/c", b"x")
+        assert await store.get(Operation.COPY, "a/b/c") == b"x"
 
 
 async def test_leftovers_that_cannot_be_removed_are_a_failure_of_the_store(
