@@ -40,12 +40,16 @@ INDEX_CACHE_METRICS: Final = {
     "load_failures": _cache("load_failures_total", "Indexes that could not be had."),
     "evictions": _cache("evictions_total", "Segments given up for others."),
     "removals": _cache("removals_total", "Segments given up because they were deleted."),
+    "distrusted": _cache(
+        "distrusted_total", "Segments given up because the log was not where they said."
+    ),
     "corrupt_files": _cache("corrupt_files_total", "Damaged files of the cache."),
     "corrupt_downloads": _cache("corrupt_downloads_total", "Damaged indexes from the tier."),
     "file_errors": _cache("file_errors_total", "Times that the disk refused."),
     "files_removed_at_start": _cache(
         "files_removed_at_start_total", "Files left over by a process that ended too early."
     ),
+    "refusals": _cache("refusals_total", "Times that the cache's directory was not to be had."),
     "entries": _cache("entries", "Segments that the cache holds."),
     "bytes": _cache("bytes", "Bytes that the cache holds."),
 }
