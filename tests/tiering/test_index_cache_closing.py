@@ -208,3 +208,24 @@ async def test_the_directory_is_let_go_of_when_no_thread_works_in_it_any_more(
     if waiting is not None:
         with pytest.raises(NotReady, match="closed"):
             await waiting
+
+
+async def test_a_thread_that_fails_when_nobody_waits_for_it_any_more_disturbs_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = GatedFiles(tmp_path)
+    cache = RemoteIndexCache(tmp_path, IndexStorage(FIRST), files=files)
+    gate = files.hold("write")
+    files.full_for = 1
+    waiting = asyncio.create_task(cache.get(FIRST.metadata))
+    await eventually(gate.is_reached)
+    closing = asyncio.create_task(cache.close())
+    await turns()
+    gate.open()
+    await closing
+    with pytest.raises(NotReady):
+        await waiting
+    del closing, waiting
+
+    gc.collect()
+    assert (names(tmp_path), caplog.records) == (set(), [])
