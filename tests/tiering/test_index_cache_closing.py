@@ -229,3 +229,24 @@ async def test_a_thread_that_fails_when_nobody_waits_for_it_any_more_disturbs_no
 
     gc.collect()
     assert (names(tmp_path), caplog.records) == (set(), [])
+
+
+async def test_close_waits_for_files_to_be_removed_even_if_every_task_was_cancelled(
+    tmp_path: Path,
+) -> None:
+    files = GatedFiles(tmp_path)
+    cache = RemoteIndexCache(tmp_path, IndexStorage(FIRST), files=files)
+    await cache.get(FIRST.metadata)
+    gate = files.hold("remove")
+    cache.remove([FIRST.metadata.remote_log_segment_id])
+    await eventually(gate.is_reached)
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+
+    closing = asyncio.create_task(cache.close())
+    await turns()
+    assert not closing.done()
+    gate.open()
+    await closing
+
+    assert names(tmp_path) == set()
