@@ -46,11 +46,12 @@ class KafkaLayoutStorageManager(ReadOnlyStorageManager):
         start, end = checked_range(metadata, start_position, end_position)
         name = _name(metadata, LOG_SUFFIX)
         reading = read_ahead(self._store, pieces(name, start, end))
-        try:
-            async for _, data in reading:
-                yield data
-        finally:
-            await reading.aclose()
+        with self._store.counts.noting_damage(Operation.FETCH_LOG):
+            try:
+                async for _, data in reading:
+                    yield data
+            finally:
+                await reading.aclose()
 
     @override
     async def fetch_index(

@@ -178,16 +178,17 @@ class LedgerStorageManager(RemoteStorageManager):
     ) -> AsyncIterator[bytes]:
         start, end = checked_range(metadata, start_position, end_position)
         place, custom = self._where(metadata)
-        part_size, header = await self._parts(metadata, custom, start, end)
-        reading = read_ahead(self._store, log_pieces(place, part_size, start, end))
-        check = None if header is None else PartCheck(header, self._store, place)
-        try:
-            async for piece, data in reading:
-                if check is not None:
-                    check.pass_on(piece, data)
-                yield data
-        finally:
-            await reading.aclose()
+        with self.counts.noting_damage(Operation.FETCH_LOG):
+            part_size, header = await self._parts(metadata, custom, start, end)
+            reading = read_ahead(self._store, log_pieces(place, part_size, start, end))
+            check = None if header is None else PartCheck(header, self._store, place)
+            try:
+                async for piece, data in reading:
+                    if check is not None:
+                        check.pass_on(piece, data)
+                    yield data
+            finally:
+                await reading.aclose()
 
     async def _parts(
         self,
@@ -229,10 +230,12 @@ class LedgerStorageManager(RemoteStorageManager):
             name = f"{self._where(metadata)[0]}/{INDEXES}"
             if not place.length:
                 return b""
-            data = await self._store.get_range(
-                Operation.FETCH_INDEXES, name, place.start, place.start + place.length
-            )
-            return verified(data, place, index_type, self._store.name_of(name))
+            end = place.start + place.length
+            with self.counts.noting_damage(Operation.FETCH_INDEXES):
+                data = await self._store.get_range(
+                    Operation.FETCH_INDEXES, name, place.start, end
+                )
+                return verified(data, place, index_type, self._store.name_of(name))
         raise RemoteResourceNotFound(
             f"{metadata.remote_log_segment_id} has no {index_type.name} index"
         )
@@ -241,13 +244,14 @@ class LedgerStorageManager(RemoteStorageManager):
     async def fetch_indexes(
         self, metadata: RemoteLogSegmentMetadata, index_types: AbstractSet[IndexType]
     ) -> dict[IndexType, bytes]:
-        header, content = await self._fetch_object(metadata)
         name = self._store.name_of(f"{self._where(metadata)[0]}/{INDEXES}")
-        return {
-            kind: verified(content[at.start : at.start + at.length], at, kind, name)
-            for kind, at in header.indexes.items()
-            if kind in index_types
-        }
+        with self.counts.noting_damage(Operation.FETCH_INDEXES):
+            header, content = await self._fetch_object(metadata)
+            return {
+                kind: verified(content[at.start : at.start + at.length], at, kind, name)
+                for kind, at in header.indexes.items()
+                if kind in index_types
+            }
 
     @override
     async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:

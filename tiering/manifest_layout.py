@@ -67,43 +67,46 @@ class ManifestStorageManager(ReadOnlyStorageManager):
     ) -> AsyncIterator[bytes]:
         start, end = checked_range(metadata, start_position, end_position)
         path = place_of(metadata, self._prefix)
-        await self._manifest(metadata, path, Operation.FETCH_LOG)
-        reading = read_ahead(self._store, pieces(f"{path}.log", start, end))
-        try:
-            async for _, data in reading:
-                yield data
-        finally:
-            await reading.aclose()
+        with self._store.counts.noting_damage(Operation.FETCH_LOG):
+            await self._manifest(metadata, path, Operation.FETCH_LOG)
+            reading = read_ahead(self._store, pieces(f"{path}.log", start, end))
+            try:
+                async for _, data in reading:
+                    yield data
+            finally:
+                await reading.aclose()
 
     @override
     async def fetch_index(
         self, metadata: RemoteLogSegmentMetadata, index_type: IndexType
     ) -> bytes:
         path = place_of(metadata, self._prefix)
-        manifest = await self._manifest(metadata, path, Operation.FETCH_INDEXES)
-        if index_type not in manifest.indexes:
-            raise RemoteResourceNotFound(
-                f"{metadata.remote_log_segment_id} has no {index_type.name} index"
-            )
-        start, end = manifest.indexes[index_type]
-        if start == end:
-            return b""
-        name = f"{path}.indexes"
-        return await self._store.get_range(Operation.FETCH_INDEXES, name, start, end)
+        with self._store.counts.noting_damage(Operation.FETCH_INDEXES):
+            manifest = await self._manifest(metadata, path, Operation.FETCH_INDEXES)
+            if index_type not in manifest.indexes:
+                raise RemoteResourceNotFound(
+                    f"{metadata.remote_log_segment_id} has no {index_type.name} index"
+                )
+            start, end = manifest.indexes[index_type]
+            if start == end:
+                return b""
+            name = f"{path}.indexes"
+            return await self._store.get_range(Operation.FETCH_INDEXES, name, start, end)
 
     @override
     async def fetch_indexes(
         self, metadata: RemoteLogSegmentMetadata, index_types: AbstractSet[IndexType]
     ) -> dict[IndexType, bytes]:
         path = place_of(metadata, self._prefix)
-        manifest = await self._manifest(metadata, path, Operation.FETCH_INDEXES)
-        data = await self._store.get(Operation.FETCH_INDEXES, f"{path}.indexes")
-        expected = max(end for _, end in manifest.indexes.values())
-        if len(data) != expected:
-            raise CorruptRemoteData(
-                f"{self._store.name_of(path)}.indexes: expected {expected} bytes, "
-                f"found {len(data)}"
-            )
+        with self._store.counts.noting_damage(Operation.FETCH_INDEXES):
+            manifest = await self._manifest(metadata, path, Operation.FETCH_INDEXES)
+            data = await self._store.get(Operation.FETCH_INDEXES, f"{path}.indexes")
+            expected = max(end for _, end in manifest.indexes.values())
+            if len(data) != expected:
+                raise CorruptRemoteData(
+                    f"{self._store.name_of(path)}.indexes: expected {expected} bytes, "
+                    f"found {len(data)}"
+                )
         return {
             kind: data[start:end]
             for kind, (start, end) in manifest.indexes.items()

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from tierledger.events.errors import CorruptRemoteData
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Operation(StrEnum):
@@ -37,8 +44,19 @@ class RequestCounts:
         self.requests: Counter[tuple[Operation, Request]] = Counter()
         self.failures: Counter[tuple[Operation, Request]] = Counter()
         """Of those, the ones that gave nothing; an object that is not there is no failure."""
+        self.corrupt: Counter[Operation] = Counter()
+        """Operations that ended because an object is not what was copied."""
         self.bytes_read = 0
         self.bytes_written = 0
+
+    @contextmanager
+    def noting_damage(self, operation: Operation) -> Iterator[None]:
+        """Count what is done in here if it ends with `CorruptRemoteData`."""
+        try:
+            yield
+        except CorruptRemoteData:
+            self.corrupt[operation] += 1
+            raise
 
     def of(self, operation: Operation) -> int:
         """All requests of `operation`."""

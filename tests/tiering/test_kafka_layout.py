@@ -10,7 +10,7 @@ from tests.models.tier_trace import TREE, segments
 from tierledger.events.errors import CorruptRemoteData, RemoteResourceNotFound, StoreRefused
 from tierledger.tiering.index_type import IndexType
 from tierledger.tiering.remote_storage_manager import RemoteStorageManager
-from tierledger.tiering.request_counts import RequestCounts
+from tierledger.tiering.request_counts import Operation, RequestCounts
 from tierledger.tiering.tier_url import open_tier
 
 SEGMENT = segments()[0]
@@ -38,15 +38,17 @@ def take_away(tree: Path) -> None:
     tree.rename(tree.with_name("away"))
 
 
-def opened(tree: Path) -> RemoteStorageManager:
-    return open_tier(f"local-tiered:{tree}", counts=RequestCounts())
+def opened(tree: Path, counts: RequestCounts | None = None) -> RemoteStorageManager:
+    return open_tier(f"local-tiered:{tree}", counts=counts)
 
 
 async def test_a_truncated_log_is_never_short_data(tree: Path) -> None:
     log_file(tree).write_bytes(SEGMENT.log[:-1])
+    counts = RequestCounts()
 
     with pytest.raises(CorruptRemoteData, match=r"\.log: expected"):
-        await whole_log(opened(tree), SEGMENT.metadata)
+        await whole_log(opened(tree, counts), SEGMENT.metadata)
+    assert counts.corrupt == {Operation.FETCH_LOG: 1}
 
 
 async def test_missing_files_are_not_found(tree: Path) -> None:

@@ -64,6 +64,7 @@ async def test_indexes_that_are_too_short_or_too_long_are_noticed(damaged: Damag
         path.write_bytes(changed)
         with pytest.raises(CorruptRemoteData, match="indexes: expected"):
             await damaged.storage.fetch_all_indexes(damaged.segment.metadata)
+    assert damaged.storage.counts.corrupt == {Operation.FETCH_INDEXES: 5}
 
 
 async def test_a_damaged_index_is_noticed_in_a_ranged_read(damaged: Damaged) -> None:
@@ -73,6 +74,8 @@ async def test_a_damaged_index_is_noticed_in_a_ranged_read(damaged: Damaged) -> 
 
     with pytest.raises(CorruptRemoteData, match="crc32c"):
         await damaged.storage.fetch_index(damaged.segment.metadata, IndexType.TRANSACTION)
+    assert damaged.storage.counts.corrupt == {Operation.FETCH_INDEXES: 1}
+    assert damaged.storage.counts.failures == {}
 
 
 async def test_indexes_of_another_segment_are_noticed(damaged: Damaged, tmp_path: Path) -> None:
@@ -95,6 +98,7 @@ async def test_a_truncated_part_is_never_short_data(damaged: Damaged) -> None:
         with pytest.raises(CorruptRemoteData, match=r"log\.00001"):
             await collect(stream, got)
         assert SEGMENT.log[start:].startswith(b"".join(got))
+    assert damaged.storage.counts.corrupt == {Operation.FETCH_LOG: 3}
 
 
 async def test_a_missing_part_is_named(damaged: Damaged) -> None:

@@ -28,7 +28,7 @@ from tierledger.tiering.manifest_layout_format import (
     decode_custom_metadata,
     decode_manifest,
 )
-from tierledger.tiering.request_counts import RequestCounts
+from tierledger.tiering.request_counts import Operation, RequestCounts
 from tierledger.tiering.tier_url import open_tier
 
 SEGMENT = next(one for one in segments() if len(one.indexes) == 5)
@@ -176,16 +176,19 @@ async def test_a_manifest_need_not_say_whose_it_is(left: object, tmp_path: Path)
 async def test_a_truncated_object_is_never_short_data(suffix: str, tmp_path: Path) -> None:
     path = laid_out(tmp_path)(suffix)
     path.write_bytes(path.read_bytes()[:-3])
-    storage = opened(tmp_path)
+    counts = RequestCounts()
+    storage = opened(tmp_path, counts)
 
     if suffix == "log":
         with pytest.raises(CorruptRemoteData, match=r"\.log: expected"):
             await whole_log(storage, SEGMENT.metadata)
+        assert counts.corrupt == {Operation.FETCH_LOG: 1}
         return
     with pytest.raises(CorruptRemoteData, match=r"\.indexes: expected"):
         await storage.fetch_all_indexes(SEGMENT.metadata)
     with pytest.raises(CorruptRemoteData, match=r"\.indexes: expected"):
         await storage.fetch_index(SEGMENT.metadata, IndexType.TRANSACTION)
+    assert counts.corrupt == {Operation.FETCH_INDEXES: 2}
 
 
 @pytest.mark.parametrize("suffix", ["log", "indexes", "rsm-manifest"])
