@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tierledger.tiering.index_cache_counts import IndexCacheCounts
     from tierledger.tiering.request_counts import RequestCounts
 
+BY_OPERATION = ("operation",)
 BY_REQUEST = ("operation", "request")
 
 
@@ -58,6 +59,11 @@ INDEX_CACHE_METRICS: Final = {
 REQUEST_METRICS: Final = {
     "requests": _tier("requests_total", "Requests to the store of the tier.", BY_REQUEST),
     "failures": _tier("request_failures_total", "Requests that gave nothing.", BY_REQUEST),
+    "corrupt": _tier(
+        "corrupt_total",
+        "Operations that met an object that is not what was copied.",
+        BY_OPERATION,
+    ),
     "bytes_read": _tier("bytes_read_total", "Bytes that came from the store of the tier."),
     "bytes_written": _tier("bytes_written_total", "Bytes sent to the store of the tier."),
 }
