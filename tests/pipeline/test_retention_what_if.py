@@ -342,6 +342,7 @@ async def test_a_clock_that_is_moved_gives_what_the_task_deletes_at_those_times(
     task, found = world.task(asked.retention_ms, asked.retention_bytes), []
     for hour in range(5):
         world.clock.time_ms = NOW_MS + hour * HOUR_MS
+        world.passed_s = hour * HOUR_MS / 1000
         while result := (await task.run_once()).deleted:
             found += [(one.segment.start_offset, one.reason, hour) for one in result]
 
