@@ -107,6 +107,12 @@ class BrokerNode:
         if not self._is_announcing:
             self._announce_next()
 
+    @property
+    def has_words(self) -> bool:
+        """Whether it has something to announce, or waits for the answer."""
+        is_gone = self.is_fenced or self.life.is_dead
+        return not is_gone and (self._is_announcing or bool(self._told))
+
     def _announce_next(self) -> None:
         if not self._told or self._is_announcing:
             return

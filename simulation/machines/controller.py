@@ -128,7 +128,14 @@ class Controller:
         self.world.clock.after(LATE_WORDS, None, self._settled)
 
     def _settled(self) -> None:
-        """Tell everybody, and let true leaders write until each has succeeded."""
+        """Tell everybody, and let true leaders write until each has succeeded.
+
+        Once brokers have said what they were told before: a store that is away lets their words
+        wait for seconds, and until then the leader of an earlier word is the right one.
+        """
+        if any(broker.has_words for broker in self.world.brokers.values()):
+            self.world.clock.after(LOOK, None, self._settled)
+            return
         self._healed_at = self.world.healed_at = self.world.clock.now
         if self.world.scenario.repeats:
             for broker_id in range(1, self.world.scenario.brokers + 1):

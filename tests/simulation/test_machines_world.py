@@ -8,8 +8,11 @@ import pytest
 
 from tierledger.simulation.campaign import UNFORESEEN, Outcome, judged, outcome, verdicts
 from tierledger.simulation.campaign_summary import Summary
+from tierledger.simulation.machines.broker_node import BrokerNode
+from tierledger.simulation.machines.clockwork import S
 from tierledger.simulation.machines.scenario import Decision, drawn
 from tierledger.simulation.machines.verdict import judge
+from tierledger.simulation.machines.world import World
 from tierledger.simulation.reduction import replay_command
 
 SEEDS = 20_000
@@ -49,6 +52,24 @@ def test_a_seed_is_the_same_world_in_every_process() -> None:
     there = [_hashes_elsewhere("9:14", hash_seed) for hash_seed in ("0", "77")]
 
     assert there == [here, here]
+
+
+def test_nobody_is_asked_for_a_write_before_brokers_have_said_what_they_were_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until then an earlier word may make another the leader: seed 769408 was no lockout."""
+    scenario = drawn(1)
+    late = scenario.duration + 9 * S
+    has_words = property(lambda broker: broker.world.clock.now < late)
+    monkeypatch.setattr(BrokerNode, "has_words", has_words)
+    world = World(scenario)
+
+    world.run()
+
+    assert world.is_well
+    assert late <= world.healed_at <= world.well_at
+    monkeypatch.undo()
+    assert outcome(769408).violations == []
 
 
 def test_two_seeds_are_two_worlds() -> None:
