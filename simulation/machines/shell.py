@@ -43,7 +43,8 @@ class Shell:
 
     __slots__ = (
         "_attempts", "_checkpoints", "_clock", "_life", "_medium", "_must_rebuild",
-        "_stored_partition", "assignment", "host", "machine", "mark", "name", "number", "role",
+        "_stored_partition", "assignment", "began", "host", "machine", "mark", "name", "number",
+        "role",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +56,7 @@ class Shell:
         self.number = number
         self.machine = machine
         self.assignment = 0
+        self.began = world.clock.now
         self.name = f"{host.life.name}/{number}/{role}/{world.next_number()}"
         self.mark = world.recording.mark
         self._clock, self._medium, self._life = world.clock, world.medium, host.life

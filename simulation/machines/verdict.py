@@ -24,7 +24,12 @@ from tierledger.simulation.machines.run_laws import (
     unsettled_dispute,
 )
 from tierledger.simulation.machines.shell import RETRY
-from tierledger.simulation.machines.world import CLUSTER_ID, CUSTOM_BYTES_MAX, World
+from tierledger.simulation.machines.world import (
+    CATCHING_UP,
+    CLUSTER_ID,
+    CUSTOM_BYTES_MAX,
+    World,
+)
 from tierledger.simulation.observations import COLD, Healed, StateSeen
 from tierledger.simulation.service.lying_store import completed
 from tierledger.storage.checkpoint import CheckpointStore
@@ -157,6 +162,8 @@ def _of_the_run(world: World, logs: _Logs) -> Iterator[Violation]:
             log = logs.get(world.keys_of[number])
             if role != FOLLOWER or not host.life.is_reachable or number in world.damaged:
                 continue
+            if world.clock.now - shell.began < CATCHING_UP:
+                continue  # A slow coordinator has just placed it.
             due = _due(world, log) if log is not None else -1
             if shell.machine.position < due:
                 message = f"{shell.name} is at {shell.machine.position}, behind {due}"

@@ -8,6 +8,7 @@ import pytest
 
 from tierledger.simulation.campaign import UNFORESEEN, Outcome, judged, outcome, verdicts
 from tierledger.simulation.campaign_summary import Summary
+from tierledger.simulation.machines import verdict
 from tierledger.simulation.machines.broker_node import BrokerNode
 from tierledger.simulation.machines.clockwork import S
 from tierledger.simulation.machines.scenario import Decision, drawn
@@ -70,6 +71,20 @@ def test_nobody_is_asked_for_a_write_before_brokers_have_said_what_they_were_tol
     assert late <= world.healed_at <= world.well_at
     monkeypatch.undo()
     assert outcome(769408).violations == []
+
+
+@pytest.mark.parametrize("time_to_catch_up", [True, False])
+def test_a_follower_that_was_placed_a_moment_ago_is_not_behind(
+    time_to_catch_up: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was in seed 933650, when brokers' words were not waited for."""
+    monkeypatch.setattr(BrokerNode, "has_words", False)
+    if not time_to_catch_up:
+        monkeypatch.setattr(verdict, "CATCHING_UP", 0)
+
+    violations = [one.checker for one in outcome(933650).violations]
+
+    assert violations == ([] if time_to_catch_up else ["liveness"])
 
 
 def test_two_seeds_are_two_worlds() -> None:
