@@ -13,8 +13,19 @@ from urllib.parse import unquote, urlsplit
 
 from typing_extensions import override
 
+from tierledger.tiering.object_store import StoreSettings
+
 if TYPE_CHECKING:
     from types import TracebackType
+
+PATIENT = StoreSettings(
+    request_timeout_s=5, retries_max=6, backoff_initial_s=0.001, backoff_max_s=0.01
+)
+"""Of a client that outlives some faults in a row, and wastes no time between them."""
+AT_ONCE = StoreSettings(
+    request_timeout_s=5, retries_max=0, backoff_initial_s=0.001, backoff_max_s=0.01
+)
+"""Of one to which every fault is one."""
 
 _SLOW_DOWN = (
     b"<?xml version='1.0'?><Error><Code>SlowDown</Code>"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.models.faulty_object_store import Fault, FaultyS3
+from tests.models.faulty_object_store import AT_ONCE, PATIENT, Fault, FaultyS3
 from tests.models.s3_server import S3Server
 from tests.models.segment_copies import manifest_objects, whole_log
 from tests.models.tier_trace import segments
@@ -23,12 +23,6 @@ from tierledger.tiering.request_counts import Operation
 from tierledger.tiering.tier_url import open_store, open_tier, parse
 
 SEGMENT = next(one for one in segments() if len(one.indexes) == 5)
-PATIENT = StoreSettings(
-    request_timeout_s=5, retries_max=6, backoff_initial_s=0.001, backoff_max_s=0.01
-)
-AT_ONCE = StoreSettings(
-    request_timeout_s=5, retries_max=0, backoff_initial_s=0.001, backoff_max_s=0.01
-)
 
 
 class Tier(NamedTuple):

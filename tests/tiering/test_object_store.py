@@ -11,7 +11,15 @@ from typing import NamedTuple, TypeVar
 import pytest
 from obstore.store import MemoryStore
 
-from tests.models.faulty_object_store import Fault, FaultyS3, Plan, Seen, nothing_happens
+from tests.models.faulty_object_store import (
+    AT_ONCE,
+    PATIENT,
+    Fault,
+    FaultyS3,
+    Plan,
+    Seen,
+    nothing_happens,
+)
 from tests.models.s3_server import S3Server
 from tests.models.segment_copies import copied, whole_log
 from tests.models.tier_trace import TieredSegment, segments
@@ -33,12 +41,6 @@ T = TypeVar("T")
 
 SEGMENT = next(one for one in segments() if len(one.indexes) == 5)
 PARTS = LedgerSettings(part_bytes=5000)
-PATIENT = StoreSettings(
-    request_timeout_s=5, retries_max=6, backoff_initial_s=0.001, backoff_max_s=0.01
-)
-AT_ONCE = StoreSettings(
-    request_timeout_s=5, retries_max=0, backoff_initial_s=0.001, backoff_max_s=0.01
-)
 
 
 class Tier(NamedTuple):
