@@ -70,19 +70,22 @@ class LogRun:
             CorruptRemoteData: Something is not what it must be; likewise.
             RejectedError: Records are in a format that is not read; likewise.
         """
-        while self._offset < self._limit:
-            try:
-                async with Prefetched(self._pieces()) as ahead:
-                    while (piece := await ahead.next()) is not None:
-                        for found in self._taken(piece):
-                            yield found
-                        if self._offset >= self._limit:
-                            break
-            except RemoteStorageError as error:
-                if not await self._goes_on(error):
-                    for found in self._decided.rest():
-                        yield found
-                    raise
+        try:
+            while self._offset < self._limit:
+                try:
+                    async with Prefetched(self._pieces()) as ahead:
+                        while (piece := await ahead.next()) is not None:
+                            for found in self._taken(piece):
+                                yield found
+                            if self._offset >= self._limit:
+                                break
+                except RemoteStorageError as error:
+                    if not await self._goes_on(error):
+                        raise
+        except RemoteStorageError:
+            for found in self._decided.rest():
+                yield found
+            raise
         for found in self._decided.rest():
             yield found
 

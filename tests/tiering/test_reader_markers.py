@@ -1,13 +1,14 @@
 """Committed reading believes a transaction index only as far as the log's markers agree."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
 from tests.models.memory_metadata import MemoryLedger
-from tests.models.read_tier import read
+from tests.models.read_tier import read, reader
 from tests.models.written_log import ABORT, COMMIT, TIP, WrittenLog, WrittenTier
-from tierledger.events.errors import CorruptRemoteData
+from tierledger.events.errors import CorruptRemoteData, RemoteResourceNotFound
 from tierledger.tiering.index_files import TRANSACTION_ENTRY
 from tierledger.tiering.index_type import IndexType
 from tierledger.tiering.reader import IsolationLevel
@@ -160,6 +161,35 @@ def test_a_transaction_of_which_only_a_part_is_aborted_is_told() -> None:
 
     with pytest.raises(CorruptRemoteData, match="producer 1 from offset 0 on"):
         list(batches.take(SegmentBatch("s", further), is_aborted=False))
+
+
+async def test_what_waits_for_a_marker_that_is_deleted_meanwhile_comes_before_the_error() -> (
+    None
+):
+    tier, log = WrittenTier(piece_bytes=200), WrittenLog()
+    for _ in range(4):
+        log.append(2)
+    log.append(4, producer=1)
+    parting = log.end
+    log.end_transaction(1, COMMIT)
+    log.append(3)
+    await tier.copy(log, 0, parting)
+    marked = await tier.copy(log, parting, log.end)
+    gate = tier.storage.gate = asyncio.Event()
+    records = reader(tier).records(0, COMMITTED)
+    found = [(await anext(records)).offset]
+    await tier.delete(marked)
+    gate.set()
+
+    error = None
+    try:
+        async for record in records:
+            found += [record.offset]
+    except RemoteResourceNotFound as missing:
+        error = missing
+
+    assert found == list(range(parting))
+    assert error is not None
 
 
 async def test_a_marker_of_a_transaction_without_data_says_nothing() -> None:
