@@ -6,7 +6,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup postgresql servers demo test test-core test-ray test-long check format bench bench-tiering bench-spark chaos lock clean
+.PHONY: help setup postgresql servers demo test test-core test-ray test-long fuzz check format bench bench-tiering bench-spark chaos lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,6 +35,10 @@ test-ray: postgresql ## the tests on a local Ray cluster
 test-long: servers ## every test, with ten thousand examples of each property
 	@$(PYTEST) --hypothesis-profile=nightly --timeout=7200 --durations=10
 
+fuzz: servers ## wrong calls, damaged stores and odd command lines for MINUTES (60)
+	@$(PYTEST) tests/fuzz -x --timeout=0 --fuzz-seed $(or $(SEED),1000000) \
+		--fuzz-seconds $$(( $(or $(MINUTES),60) * 60 / 3 ))
+
 check: setup ## format, lint, types and imports, in under a minute
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -49,7 +53,7 @@ bench: postgresql ## measure
 	@$(BIN)/python -m tierledger.benchmarks
 
 bench-tiering: setup ## measure the remote tier
-	@$(BIN)/python -m tierledger.benchmarks tier-requests tier-index-cache tier-read tier-retention
+	@$(BIN)/python -m tierledger.benchmarks tier-requests tier-index-cache tier-read tier-retention tier-scrub
 
 bench-spark: servers ## measure the pipeline on Spark; builds stores of ten million events first
 	@$(BIN)/python -m tierledger.benchmarks spark-scan spark-tables spark-import spark-retention

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tierledger.actors.calls import Answered
 from tierledger.events import answers
 from tierledger.events.errors import InvalidArgument, NotReady, PartitionDeleted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tierledger.actors.messages import Query
+    from tierledger.events.errors import RemoteStorageError
     from tierledger.events.partition_state import PartitionState
 
 PAGE_ROWS = 1000
@@ -22,15 +23,8 @@ PAGE_ROWS = 1000
 CURSORS_MAX = 64
 """Lists that a host keeps open; the oldest is closed for the next, and its reader told so."""
 
-QUERIES = (
-    "lookup",
-    "highest_offset",
-    "size",
-    "summary",
-    "next_txn",
-    "list",
-    "list_epoch",
-)
+LISTS = ("list", "list_epoch")
+QUERIES = ("lookup", "highest_offset", "size", "summary", "next_txn", *LISTS)
 
 
 def answer_now(state: PartitionState, query: Query, *, stale: bool) -> Answered | None:
@@ -79,49 +73,67 @@ async def walk(snapshot: answers.Snapshot, query: Query) -> Answered:
         await asyncio.sleep(0)
 
 
+Failed: TypeAlias = "Callable[[Exception], RemoteStorageError]"
+
+
+class _OpenList(NamedTuple):
+    rows: Iterator[bytes | None]
+    position: int
+    failed: Failed
+
+
 class OpenLists:
     """Lists that readers go through page by page, each at one position."""
 
     def __init__(self, process: str) -> None:
         """`process` tells its cursors from those of other hosts, and of those before it."""
         self._process = process
-        self._open: dict[str, tuple[Iterator[bytes | None], int]] = {}
+        self._open: dict[str, _OpenList] = {}
         self._count = itertools.count(1)
 
-    async def first_page(self, snapshot: answers.Snapshot, query: Query) -> Answered:
-        """Open a list and give its first page."""
+    async def first_page(
+        self, snapshot: answers.Snapshot, query: Query, failed: Failed
+    ) -> Answered:
+        """Open a list and give its first page.
+
+        `failed` gives the error for the reader of a later page that cannot be made.
+        """
         rows: Iterator[bytes | None]
         if query.kind == "list":
             rows = answers.list_all(snapshot)
         else:
             rows = answers.list_epoch(snapshot, query.epoch)
-        return await self._page(rows, snapshot.position)
+        return await self._page(_OpenList(rows, snapshot.position, failed))
 
     async def next_page(self, cursor: str) -> Answered:
         """The page that follows.
 
         Raises:
             NotReady: The list was closed to make room for others; begin it again.
+            RemoteStorageError: The page could not be made, as `failed` has it.
         """
         found = self._open.pop(cursor, None)
         if found is None:
             raise NotReady(f"list {cursor} is not open any more; begin it again")
-        return await self._page(*found)
+        try:
+            return await self._page(found)
+        except Exception as error:
+            raise found.failed(error) from error
 
-    async def _page(self, rows: Iterator[bytes | None], position: int) -> Answered:
+    async def _page(self, open_list: _OpenList) -> Answered:
         page: list[bytes] = []
-        for row in rows:
+        for row in open_list.rows:
             if row is None:
                 await asyncio.sleep(0)
                 continue
             page.append(row)
             if len(page) == PAGE_ROWS:
-                return Answered(page, position, self._keep(rows, position))
-        return Answered(page, position)
+                return Answered(page, open_list.position, self._keep(open_list))
+        return Answered(page, open_list.position)
 
-    def _keep(self, rows: Iterator[bytes | None], position: int) -> str:
+    def _keep(self, open_list: _OpenList) -> str:
         while len(self._open) >= CURSORS_MAX:
             del self._open[next(iter(self._open))]
         cursor = f"{self._process}/{next(self._count)}"
-        self._open[cursor] = (rows, position)
+        self._open[cursor] = open_list
         return cursor

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 from tierledger.actors.messages import Assignment, Query
 from tierledger.events.commands import Claim, Command
+from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.events.typed_fields import (
+    INT32_MAX,
+    Count,
+    Id,
+    Int64,
+    PartitionNumber,
+    Text,
+    Within,
+    checked,
+)
 
 LEADER = "leader"
 FOLLOWER = "follower"
@@ -17,12 +28,18 @@ STORAGE = "storage"
 class PartitionKey(NamedTuple):
     """A partition's identity: topic id and number; the name is left out."""
 
-    topic_id: bytes
-    partition: int
+    topic_id: Id
+    partition: PartitionNumber
 
     @classmethod
     def of(cls, topic_id_partition: TopicIdPartition) -> PartitionKey:
-        return cls(bytes(topic_id_partition.topic_id), topic_id_partition.partition)
+        """The identity of a partition that a caller names.
+
+        Raises:
+            InvalidArgument: It is none.
+        """
+        known = checked(TopicIdPartition, topic_id_partition, "topic_id_partition")
+        return cls(bytes(known.topic_id), known.partition)
 
     def named(self, topic: str) -> TopicIdPartition:
         """The partition with its topic's name."""
@@ -40,30 +57,30 @@ class QueryCall(NamedTuple):
     """Ask something of the leader or of a follower; the result is an `Answered`."""
 
     key: PartitionKey
-    role: str
+    role: Text
     query: Query
-    position_min: int = -1
-    timeout_ms: int = 10_000
+    position_min: Int64 = -1
+    timeout_ms: Annotated[int, Within(0, INT32_MAX)] = 10_000
 
 
 class ReadyCall(NamedTuple):
     """Whether what `claim` announced is in force here; the result is a bool."""
 
     key: PartitionKey
-    role: str
+    role: Text
     claim: Claim
 
 
 class PageCall(NamedTuple):
     """The next page of a list; the result is an `Answered`."""
 
-    cursor: str
+    cursor: Text
 
 
 class ResumeCall(NamedTuple):
     """The result of an earlier call that was `Pending`."""
 
-    ticket: int
+    ticket: Count
 
 
 class Pending(NamedTuple):
@@ -73,6 +90,15 @@ class Pending(NamedTuple):
 
 
 Call: TypeAlias = CommandCall | QueryCall | ReadyCall | PageCall | ResumeCall
+
+
+def refusal_of(call: object) -> InvalidArgument | None:
+    """Why `call` cannot be carried out, whoever sent it; none if it is well-formed."""
+    try:
+        checked(Call, call, "call")
+    except InvalidArgument as error:
+        return error
+    return None
 
 
 class Answered(NamedTuple):

@@ -8,11 +8,14 @@ session that its last announcement opened is the partition's.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from tierledger.actors.calls import CommandCall, PartitionKey, QueryCall
+from tierledger.actors.answering import LISTS
+from tierledger.actors.calls import FOLLOWER, LEADER, CommandCall, PartitionKey, QueryCall
 from tierledger.actors.client_history import PartitionHistory
 from tierledger.actors.client_lists import all_rows, pages
+from tierledger.actors.deadline import Deadline
 from tierledger.actors.host_settings import (
     ServiceSettings,
     broker_of,
@@ -22,6 +25,7 @@ from tierledger.actors.host_settings import (
 from tierledger.actors.messages import Query
 from tierledger.actors.roles import Roles
 from tierledger.actors.router import Router
+from tierledger.actors.service_link import ServiceLink
 from tierledger.events import commands as cmd
 from tierledger.events.answers import PartitionSummary, metadata_of
 from tierledger.events.errors import (
@@ -29,24 +33,39 @@ from tierledger.events.errors import (
     NotLeader,
     NotReady,
 )
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.log_events import Origin
+from tierledger.events.metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+)
+from tierledger.events.typed_fields import (
+    ITEMS_MAX,
+    Count,
+    Int32,
+    Int64,
+    Sized,
+    Text,
+    checked,
+    checked_items,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection
     from typing import Self
 
     from tierledger.actors.calls import Answered
+    from tierledger.actors.coordinator_events import LeaderItem
     from tierledger.actors.ports import IdSource, ServiceConnection
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.metadata import (
-        RemoteLogSegmentMetadata,
-        RemoteLogSegmentMetadataUpdate,
-        RemotePartitionDeleteMetadata,
-    )
+
+EpochByPartition: TypeAlias = Annotated[Mapping[TopicIdPartition, Int32], Sized(0, ITEMS_MAX)]
+TimeByPartition: TypeAlias = Annotated[Mapping[TopicIdPartition, Int64], Sized(0, ITEMS_MAX)]
 
 DEADLINE_S = 30.0
-"""Time after which a call fails with the last answer it got; brokers wait without a limit."""
+"""Time after which a call fails with the last answer it got; brokers wait without a limit. It
+counts from where the call enters, and everything the call waits for is within it."""
 
 READY_PAUSE_S = 0.005
 """Pause between two looks at whether a partition is ready."""
@@ -57,6 +76,11 @@ class AsyncRemoteLogMetadataManager:
 
     Reads of a partition that this broker leads are linearizable. Others come from a follower,
     never behind what this manager has read or written before.
+
+    Every call ends within the deadline, a list within one per page; only `as_of` takes what
+    reading the log takes. A write or announcement that may have been sent by then raises
+    `OutcomeUnknown`, one that was not a `RetryableError`. Whatever else goes wrong on the way
+    is one of the two as well, and the service is found again by the next call.
     """
 
     def __init__(
@@ -70,6 +94,8 @@ class AsyncRemoteLogMetadataManager:
         self._connect = connect
         self._ids = ids
         self._deadline_s = deadline_s
+        self._request = ids.request_id()
+        """Of the registration, however often it is tried."""
         self._router: Router | None = None
         self._settings: ServiceSettings | None = None
         self._roles: Roles | None = None
@@ -87,15 +113,23 @@ class AsyncRemoteLogMetadataManager:
         Raises:
             InvalidArgument: `cluster.id` or `broker.id` is missing or wrong.
             StoreRefused: There is no such store.
-            NotReady: No service runs on it.
+            NotReady: No service runs on it, or it was not found within the deadline.
+            OutcomeUnknown: It was, and did not answer; this may be repeated.
         """
         if self._router is not None:
             return
         plain = without_prefix(config)
         broker_id, cluster_id = broker_of(plain)
         settings = ServiceSettings(cluster_id, plain, limits_of(plain))
-        router = Router(await self._connect(settings), self._deadline_s)
-        self._roles = await Roles.register(router, broker_id)
+        deadline = self._deadline()
+        link = ServiceLink(lambda: self._connect(settings))
+        router = Router(link, self._deadline_s)
+        try:
+            await _found(link, deadline)
+            self._roles = await Roles.register(router, broker_id, self._request, deadline)
+        except BaseException:
+            await router.close()
+            raise
         self._settings, self._router = settings, router
 
     async def close(self) -> None:
@@ -124,18 +158,23 @@ class AsyncRemoteLogMetadataManager:
         Repeats of what is in force cost nothing. The sessions open soon after: ask `is_ready`.
 
         Raises:
+            InvalidArgument: A partition is none; nothing of the announcement was taken.
             Fenced: Another manager has registered for this broker since; use that one.
+            RetryableError: It was not announced within the deadline.
+            OutcomeUnknown: It may have been; announce it again.
         """
-        epochs = leader_epochs or {}
+        following = partitions_of(follower_partitions, "follower_partitions")
+        given = {} if leader_epochs is None else leader_epochs
+        epochs = checked(EpochByPartition, given, "leader_epochs")
         leaders = [
             (bytes(tip.topic_id), tip.partition, tip.topic, epochs.get(tip), None)
-            for tip in leader_partitions
+            for tip in partitions_of(leader_partitions, "leader_partitions")
         ]
-        await self._roles_known().announce(leaders, follower_partitions, ())
+        await self._announce(leaders, following, ())
 
     async def on_stop_partitions(self, partitions: Collection[TopicIdPartition]) -> None:
         """Announce that this broker hosts `partitions` no more. Nothing is deleted."""
-        await self._roles_known().announce([], (), partitions)
+        await self._announce([], (), partitions_of(partitions, "partitions"))
 
     async def announce_import(
         self,
@@ -149,9 +188,21 @@ class AsyncRemoteLogMetadataManager:
         """
         leaders = [
             (bytes(tip.topic_id), tip.partition, tip.topic, None, time)
-            for tip, time in times.items()
+            for tip, time in checked(TimeByPartition, times, "times").items()
         ]
-        await self._roles_known().announce(leaders, followers, (), cluster)
+        following = partitions_of(followers, "followers")
+        origin = checked(Text, cluster, "cluster")
+        await self._announce(leaders, following, (), origin)
+
+    async def _announce(
+        self,
+        leaders: Collection[LeaderItem],
+        followers: Collection[TopicIdPartition],
+        stopped: Collection[TopicIdPartition],
+        import_cluster: str | None = None,
+    ) -> None:
+        roles, deadline = self._roles_known(), self._deadline()
+        await roles.announce(leaders, followers, stopped, import_cluster, deadline=deadline)
 
     def claim_to_lead(self, topic_id_partition: TopicIdPartition) -> cmd.Claim | None:
         """The claim under which this broker writes to the partition; none if it may not."""
@@ -163,7 +214,8 @@ class AsyncRemoteLogMetadataManager:
         True once the announcement is durable and the replica that this manager asks has
         applied the head of the log that stood then.
         """
-        return (await self._roles_known().are_ready([PartitionKey.of(topic_id_partition)]))[0]
+        keys = [PartitionKey.of(topic_id_partition)]
+        return (await self._roles_known().are_ready(keys, self._deadline()))[0]
 
     async def when_ready(self, partitions: Collection[TopicIdPartition]) -> None:
         """Return once all `partitions` are ready.
@@ -171,20 +223,21 @@ class AsyncRemoteLogMetadataManager:
         Raises:
             NotReady: One was not within the deadline.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._deadline_s
-        waiting = {PartitionKey.of(tip): tip for tip in partitions}
+        named = partitions_of(partitions, "partitions")
+        loop, deadline = asyncio.get_running_loop(), self._deadline()
+        waiting = {PartitionKey.of(tip): tip for tip in named}
         while waiting:
             begun = loop.time()
-            ready = await self._roles_known().are_ready(list(waiting))
+            ready = await self._roles_known().are_ready(list(waiting), deadline)
             items = zip(waiting.items(), ready, strict=True)
             waiting = {key: tip for (key, tip), is_ready in items if not is_ready}
-            if waiting and loop.time() > deadline:
+            if waiting and deadline.left_s < 0:
                 tip = next(iter(waiting.values()))
                 raise NotReady(f"{tip} was not ready within {self._deadline_s:g} s")
             if waiting:
                 # Half of the time at most: those who ask hold up those who get ready.
-                await asyncio.sleep(max(READY_PAUSE_S, loop.time() - begun))
+                pause = max(READY_PAUSE_S, loop.time() - begun)
+                await asyncio.sleep(min(pause, max(0, deadline.left_s)))
 
     # Writes.
 
@@ -195,8 +248,10 @@ class AsyncRemoteLogMetadataManager:
             InvalidArgument: Its state is not COPY_SEGMENT_STARTED.
             InvalidStateTransition: The id is known with other content, or was deleted.
             Fenced: This broker leads the partition no more. NotLeader: it never announced.
+            RetryableError: It did not happen within the deadline, and will not.
             OutcomeUnknown: No answer came within the deadline; it may have happened.
         """
+        metadata = checked(RemoteLogSegmentMetadata, metadata, "metadata")
         if metadata.state != RemoteLogSegmentState.COPY_SEGMENT_STARTED:
             raise InvalidArgument(
                 f"expected COPY_SEGMENT_STARTED to be added, got {metadata.state.name}"
@@ -217,8 +272,9 @@ class AsyncRemoteLogMetadataManager:
             RemoteResourceNotFound: COPY_SEGMENT_FINISHED of an unknown segment. (DELETE_* of
                 one is done already.)
             CustomMetadataSizeLimitExceeded: KIP-917; nothing of it was stored.
-            Fenced, NotLeader, OutcomeUnknown: As for adding.
+            Fenced, RetryableError, OutcomeUnknown: As for adding.
         """
+        update = checked(RemoteLogSegmentMetadataUpdate, update, "update")
         if update.state == RemoteLogSegmentState.COPY_SEGMENT_STARTED:
             raise InvalidArgument("an update to COPY_SEGMENT_STARTED")
         tip = update.topic_id_partition
@@ -230,6 +286,7 @@ class AsyncRemoteLogMetadataManager:
         self, metadata: RemotePartitionDeleteMetadata
     ) -> int:
         """Move the deletion of a whole partition on; the position from which it holds."""
+        metadata = checked(RemotePartitionDeleteMetadata, metadata, "metadata")
         tip = metadata.topic_id_partition
         return await self._write(
             tip, lambda claim, origin: cmd.PutPartitionDelete(claim, origin, metadata)
@@ -239,21 +296,22 @@ class AsyncRemoteLogMetadataManager:
         self, topic_id_partition: TopicIdPartition, records: Collection[cmd.ImportedRecord]
     ) -> int:
         """Take over recorded history (see `announce_import`); repeats are recognised."""
+        given = tuple(checked_items(cmd.ImportedRecord, records, "records"))
         return await self._write(
-            topic_id_partition, lambda claim, _: cmd.ImportRecords(claim, tuple(records))
+            topic_id_partition, lambda claim, _: cmd.ImportRecords(claim, given)
         )
 
     async def _write(
         self, tip: TopicIdPartition, make: Callable[[cmd.Claim, Origin], cmd.Command]
     ) -> int:
-        key = PartitionKey.of(tip)
+        deadline, key = self._deadline(), PartitionKey.of(tip)
         roles = self._roles_known()
         claim = roles.claim_to_lead(key)
         if claim is None:
             raise NotLeader(f"broker {roles.broker_id} has not announced that it leads {tip}")
         command = make(claim, Origin(roles.broker_id, self._ids.request_id()))
         router = self._connected()
-        position: int = await router.change(key, CommandCall(key, command))
+        position: int = await router.change(key, CommandCall(key, command), deadline)
         self.observe(tip, position)
         return position
 
@@ -306,13 +364,14 @@ class AsyncRemoteLogMetadataManager:
     ) -> AsyncIterator[RemoteLogSegmentMetadata]:
         """All segments, or those of `leader_epoch` by start offset, as of one position.
 
-        Fetched page by page as they are wanted.
+        Fetched page by page as they are wanted, each within the deadline.
 
         Raises:
             NotReady: Its host closed the list, or was lost; begin it again. See lookup.
         """
         kind = "list" if leader_epoch is None else "list_epoch"
-        async for page in self._pages(topic_id_partition, Query(kind, leader_epoch or 0)):
+        query = Query(kind, 0 if leader_epoch is None else leader_epoch)
+        async for page in self._pages(topic_id_partition, query):
             for row in page:
                 yield metadata_of(topic_id_partition, row)
 
@@ -320,22 +379,32 @@ class AsyncRemoteLogMetadataManager:
         self, tip: TopicIdPartition, query: Query, role: str | None = None
     ) -> list[bytes]:
         """All rows of a list, as of one position: begun again if its host had to close it."""
-        return await all_rows(lambda: self._pages(tip, query, role))
+        query = checked(Query, query, "query")
+        if query.kind not in LISTS:
+            raise InvalidArgument(f"expected {' or '.join(LISTS)}, got {query.kind!r:.80}")
+        deadline = self._deadline()
+        return await all_rows(lambda: self._pages(tip, query, role, deadline))
 
     def _pages(
-        self, tip: TopicIdPartition, query: Query, role: str | None = None
+        self,
+        tip: TopicIdPartition,
+        query: Query,
+        role: str | None = None,
+        deadline: Deadline | None = None,
     ) -> AsyncIterator[list[bytes]]:
+        """The list's pages; without a `deadline` for all, each page has one of its own."""
         key = PartitionKey.of(tip)
         role = role or self._role(key)
         return pages(
-            lambda: self._ask(tip, query, role),
-            lambda cursor: self._connected().next_page(key, role, cursor),
+            lambda: self._ask(tip, query, role, deadline),
+            lambda cursor: self._connected().next_page(key, role, cursor, deadline),
         )
 
     def observe(self, topic_id_partition: TopicIdPartition, position: int) -> None:
         """Read this partition at `position` or later from here on, wherever that was learnt."""
         key = PartitionKey.of(topic_id_partition)
-        self._seen[key] = max(self._seen.get(key, -1), position)
+        known = checked(Int64, position, "position")
+        self._seen[key] = max(self._seen.get(key, -1), known)
 
     async def ask(
         self, topic_id_partition: TopicIdPartition, role: str, query: Query
@@ -358,21 +427,39 @@ class AsyncRemoteLogMetadataManager:
             raise NotReady("configure the manager first")
         if (position is None) == (time_ms is None):
             raise InvalidArgument("expected a position or a time, and not both")
-        return PartitionHistory(self._settings, topic_id_partition, position, time_ms)
+        return PartitionHistory(
+            self._settings,
+            checked(TopicIdPartition, topic_id_partition, "topic_id_partition"),
+            checked(Count | None, position, "position"),
+            checked(Int64 | None, time_ms, "time_ms"),
+        )
 
     async def _ask(
-        self, tip: TopicIdPartition, query: Query, role: str | None = None
+        self,
+        tip: TopicIdPartition,
+        query: Query,
+        role: str | None = None,
+        deadline: Deadline | None = None,
     ) -> Answered:
-        key = PartitionKey.of(tip)
+        key, deadline = PartitionKey.of(tip), deadline or self._deadline()
+        query = checked(Query, query, "query")
+        if role is not None and checked(Text, role, "role") not in {LEADER, FOLLOWER}:
+            raise InvalidArgument(f"expected {LEADER} or {FOLLOWER} for role, got {role!r:.80}")
         position_min = self._seen.get(key, -1)
-        timeout_ms = int(self._deadline_s * 900)  # The host's reason should arrive in time.
+
+        def make(role: str) -> QueryCall:
+            # The host's reason should arrive in time.
+            return QueryCall(key, role, query, position_min, int(deadline.left_s * 900))
+
         answered: Answered = await self._connected().ask(
-            key,
-            role or self._role(key),
-            lambda role: QueryCall(key, role, query, position_min, timeout_ms),
+            key, role or self._role(key), make, deadline
         )
         self.observe(tip, answered.position)
         return answered
+
+    def _deadline(self) -> Deadline:
+        """The end of a call that enters now."""
+        return Deadline(self._deadline_s)
 
     def _role(self, key: PartitionKey) -> str:
         return self._roles_known().role(key)
@@ -392,3 +479,16 @@ class AsyncRemoteLogMetadataManager:
         if self._router is None:
             raise NotReady("the manager is not configured, or closed")
         return self._router
+
+
+def partitions_of(given: object, name: str) -> list[TopicIdPartition]:
+    """The partitions that a caller named, all of them checked before any is sent."""
+    return checked_items(TopicIdPartition, given, name)
+
+
+async def _found(link: ServiceLink, deadline: Deadline) -> None:
+    try:
+        async with deadline.bound():
+            await link.ready()
+    except TimeoutError:
+        raise NotReady(f"no service was found within {deadline.seconds:g} s") from None

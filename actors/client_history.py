@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tierledger.actors.foreign_errors import documenting
+from tierledger.actors.messages import Query
 from tierledger.events import answers
 from tierledger.events.errors import PartitionDeleted
+from tierledger.events.typed_fields import Int32, checked
 from tierledger.storage.partition_reader import PartitionReader
 from tierledger.storage.point_reads import next_segment_with_txn_index
 
@@ -43,22 +46,25 @@ class PartitionHistory:
         Raises:
             RemoteResourceNotFound: The partition has no log.
             CorruptLog: The log does not verify up to there.
+            NotReady: The store cannot be read now.
         """
         if self._state is None:
-            settings = self._settings
-            connector = settings.connector()
-            backend = await connector.backend(read_only=True)
-            try:
-                keys = connector.key_factory(settings.cluster_id)
-                reader = PartitionReader(
-                    backend, keys, settings.serde(), settings.cluster_id, self._tip
-                )
-                self._state = await reader.state_as_of(
-                    position=self._position, time_ms=self._time_ms
-                )
-            finally:
-                await backend.close()
+            with documenting("the store cannot be read", is_sent=False):
+                self._state = await self._folded()
         return self._state
+
+    async def _folded(self) -> PartitionState:
+        settings = self._settings
+        connector = settings.connector()
+        backend = await connector.backend(read_only=True)
+        try:
+            keys = connector.key_factory(settings.cluster_id)
+            reader = PartitionReader(
+                backend, keys, settings.serde(), settings.cluster_id, self._tip
+            )
+            return await reader.state_as_of(position=self._position, time_ms=self._time_ms)
+        finally:
+            await backend.close()
 
     async def _answering(self) -> PartitionState:
         state = await self.state()
@@ -69,29 +75,33 @@ class PartitionHistory:
     async def remote_log_segment_metadata(
         self, epoch_for_offset: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
-        row = answers.lookup(await self._answering(), epoch_for_offset, offset)
+        asked = checked(Query, Query("lookup", epoch_for_offset, offset), "query")
+        row = answers.lookup(await self._answering(), asked.epoch, asked.offset)
         return None if row is None else answers.metadata_of(self._tip, row)
 
     async def highest_offset_for_epoch(self, leader_epoch: int) -> int | None:
-        return answers.highest_offset_for_epoch(await self._answering(), leader_epoch)
+        epoch = checked(Int32, leader_epoch, "leader_epoch")
+        return answers.highest_offset_for_epoch(await self._answering(), epoch)
 
     async def remote_log_size(self, leader_epoch: int) -> int:
-        return answers.remote_log_size(await self._answering(), leader_epoch)
+        epoch = checked(Int32, leader_epoch, "leader_epoch")
+        return answers.remote_log_size(await self._answering(), epoch)
 
     async def next_segment_with_txn_index(
         self, epoch: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
-        row = next_segment_with_txn_index(await self._answering(), epoch, offset)
+        asked = checked(Query, Query("next_txn", epoch, offset), "query")
+        state = await self._answering()
+        row = next_segment_with_txn_index(state, asked.epoch, asked.offset)
         return None if row is None else answers.metadata_of(self._tip, row)
 
     async def list_remote_log_segments(
         self, leader_epoch: int | None = None
     ) -> AsyncIterator[RemoteLogSegmentMetadata]:
-        snapshot = answers.Snapshot(await self._answering(), leader_epoch)
+        epoch = checked(Int32 | None, leader_epoch, "leader_epoch")
+        snapshot = answers.Snapshot(await self._answering(), epoch)
         rows = (
-            answers.list_all(snapshot)
-            if leader_epoch is None
-            else answers.list_epoch(snapshot, leader_epoch)
+            answers.list_all(snapshot) if epoch is None else answers.list_epoch(snapshot, epoch)
         )
         for row in rows:
             if row is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tierledger.events.errors import NotReady, OutcomeUnknown, RetryableError
+from tierledger.events.errors import RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -29,10 +29,7 @@ async def pages(
         yield page
         if answered.cursor is None:
             return
-        try:
-            answered = await following(answered.cursor)
-        except OutcomeUnknown as error:
-            raise NotReady(f"the list was lost: {error}") from error
+        answered = await following(answered.cursor)
 
 
 async def all_rows(begin: Callable[[], AsyncIterator[list[bytes]]]) -> list[bytes]:

@@ -7,18 +7,26 @@ the slot taken is decided anew. So two of them are a nuisance, never a danger.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from tierledger.actors import coordinator_events as ev
 from tierledger.actors.calls import FOLLOWER, LEADER, CloseCall, PartitionKey, Placement
+from tierledger.actors.coordinator_door import check_item, checked_broker, item_name
 from tierledger.actors.coordinator_formers import restore, restored
-from tierledger.actors.coordinator_state import Entry, Leadership
+from tierledger.actors.coordinator_state import (
+    REGISTRATIONS_KEPT,
+    Entry,
+    Leadership,
+    SetAside,
+)
 from tierledger.actors.messages import Assignment
 from tierledger.actors.refusals import give_back
 from tierledger.events.commands import Claim
 from tierledger.events.errors import Fenced, InvalidArgument
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tierledger.actors.coordinator_events import Announcement, CoordinatorBody
     from tierledger.actors.coordinator_state import CoordinatorState
     from tierledger.events.log_events import Event
@@ -32,9 +40,26 @@ class HostWork(NamedTuple):
     closes: tuple[CloseCall, ...] = ()
 
 
-def register(state: CoordinatorState, broker_id: int) -> list[CoordinatorBody]:
-    """A client of `broker_id` starts; whatever spoke for it before is out of date."""
-    return [ev.ClientRegistered(broker_id, state.incarnations.get(broker_id, 0) + 1)]
+def register(
+    state: CoordinatorState, broker_id: int, request: bytes, after: int
+) -> list[CoordinatorBody]:
+    """A client of `broker_id` starts; what spoke for it before is out of date.
+
+    Nothing for a repeat of `request`, nor if another client has registered since `after` was
+    the broker's incarnation: a request that comes late fences nobody.
+    """
+    newest = state.incarnations.get(broker_id, 0)
+    if after != newest or request in state.registrations.get(broker_id, {}):
+        return []
+    return [ev.ClientRegistered(broker_id, newest + 1, request)]
+
+
+def registered(state: CoordinatorState, broker_id: int, request: bytes) -> ev.Registered:
+    """What a client hears whose registration was decided."""
+    given = state.registrations.get(broker_id, {}).get(request)
+    if given is not None:
+        return ev.Registered(given, is_given=True)
+    return ev.Registered(state.incarnations.get(broker_id, 0), is_given=False)
 
 
 def announce(state: CoordinatorState, given: Announcement) -> list[CoordinatorBody]:
@@ -50,17 +75,17 @@ def announce(state: CoordinatorState, given: Announcement) -> list[CoordinatorBo
             f"broker {given.broker_id} has no incarnation {given.incarnation}, "
             f"the newest is {registered}"
         )
-    last = state.announced.get(given.broker_id, (0, 0))
+    pair = (given.incarnation, given.number)
+    last = max(known.get(given.broker_id, (0, 0)) for known in (state.announced, state.heard))
     if given.incarnation < registered:
         raise Fenced(
             f"broker {given.broker_id} registered anew, as incarnation {registered}; "
             f"incarnation {given.incarnation} speaks for it no more"
         )
-    if (given.incarnation, given.number) < last:
-        raise Fenced(
-            f"broker {given.broker_id} announced {(given.incarnation, given.number)} "
-            f"after {last}"
-        )
+    if pair < last:
+        raise Fenced(f"broker {given.broker_id} announced {pair} after {last}")
+    if pair == last:
+        return []  # The same word once more, perhaps long after it was decided on.
     refused = outranked(state, given)
     leaders = tuple(
         item for item in given.leaders if item not in refused and not _leads(state, given, item)
@@ -81,6 +106,13 @@ def announce(state: CoordinatorState, given: Announcement) -> list[CoordinatorBo
         ),
         *restored(state, given.broker_id, (*followers, *stopped)),
     ]
+
+
+def hear(state: CoordinatorState, given: Announcement) -> list[Claim]:
+    """Note that `given` was decided on, and say what counts; see `in_force`."""
+    last = state.heard.get(given.broker_id, (0, 0))
+    state.heard[given.broker_id] = max(last, (given.incarnation, given.number))
+    return in_force(state, given)
 
 
 def in_force(state: CoordinatorState, given: Announcement) -> list[Claim]:
@@ -174,18 +206,34 @@ def host_lost(
 
 
 def evolve(state: CoordinatorState, event: Event) -> list[HostWork]:
-    """Apply one durable event; what hosts have to be told because of it."""
+    """Apply one durable event; what hosts have to be told because of it.
+
+    What cannot be applied is set aside and shown: it must not keep every coordinator that ever
+    reads this log from starting.
+    """
+    try:
+        return evolve_strictly(state, event)
+    except Exception as error:  # noqa: BLE001 - Whatever the log makes of these rules.
+        kind = type(event.body).__name__
+        what = f"{kind} at position {event.position}"
+        state.set_aside[what] = SetAside(what, repr(error), event.log_time_ms)
+        state.next_position = event.position + 1
+        return []
+
+
+def evolve_strictly(state: CoordinatorState, event: Event) -> list[HostWork]:
+    """The same for an event that is not durable yet: it raises what keeps it from it."""
     body = cast("CoordinatorBody", event.body)
     work: list[HostWork] = []
     match body:
         case ev.ClientRegistered():
-            state.incarnations[body.broker_id] = body.incarnation
+            _registered(state, body)
         case ev.Announced():
-            work = _announced(state, body)
+            work = _announced(state, event, body)
         case ev.LeadersPlaced():
             work = _leaders_placed(state, body)
         case ev.FollowersPlaced():
-            work = _followers_placed(state, body)
+            work = _followers_placed(state, event.position, body)
         case ev.LeaderLost():
             _leader_lost(state, body)
         case ev.LeaderRestored():
@@ -204,11 +252,26 @@ def evolve(state: CoordinatorState, event: Event) -> list[HostWork]:
     return work
 
 
-def _announced(state: CoordinatorState, body: ev.Announced) -> list[HostWork]:
-    claim = Claim(body.broker_id, body.incarnation, body.number)
+def _registered(state: CoordinatorState, body: ev.ClientRegistered) -> None:
+    broker_id = checked_broker(body.broker_id)
+    state.incarnations[broker_id] = body.incarnation
+    for what, one in list(state.set_aside.items()):
+        if one.broker_id == broker_id:
+            del state.set_aside[what]
+    if body.request is not None:
+        known = state.registrations.setdefault(broker_id, {})
+        known[body.request] = body.incarnation
+        while len(known) > REGISTRATIONS_KEPT:
+            del known[next(iter(known))]
+
+
+def _announced(state: CoordinatorState, event: Event, body: ev.Announced) -> list[HostWork]:
+    claim = Claim(checked_broker(body.broker_id), body.incarnation, body.number)
     state.announced[body.broker_id] = (body.incarnation, body.number)
     work: list[HostWork] = []
-    for topic_id, partition, topic, leader_epoch, recorded in body.leaders:
+    for topic_id, partition, topic, leader_epoch, recorded in _carried_out(
+        state, event, body.leaders, leads=True
+    ):
         entry = _entry(state, PartitionKey(topic_id, partition), topic)
         entry.followers.pop(body.broker_id, None)
         if entry.leadership is not None:
@@ -216,7 +279,7 @@ def _announced(state: CoordinatorState, body: ev.Announced) -> list[HostWork]:
         entry.formers.pop(body.broker_id, None)
         entry.leadership = Leadership(claim, leader_epoch, body.import_cluster, recorded, 0)
         state.review(PartitionKey(topic_id, partition), entry)
-    for topic_id, partition, topic in body.followers:
+    for topic_id, partition, topic in _carried_out(state, event, body.followers):
         key = PartitionKey(topic_id, partition)
         entry = _entry(state, key, topic)
         work += _resign(key, entry, body.broker_id)
@@ -225,14 +288,35 @@ def _announced(state: CoordinatorState, body: ev.Announced) -> list[HostWork]:
             placed = _following(key, entry, claim)
             work.append(HostWork(entry.follower_host, (placed,)))
         state.review(key, entry)
-    for topic_id, partition, topic in body.stopped:
+    for topic_id, partition, topic in _carried_out(state, event, body.stopped):
         key = PartitionKey(topic_id, partition)
         entry = _entry(state, key, topic)
+        is_restored = bool(restored(state, body.broker_id, ((topic_id, partition, topic),)))
         work += _resign(key, entry, body.broker_id)
         entry.followers.pop(body.broker_id, None)
-        work += _release(state, key, entry)
+        if not is_restored:  # Else another's claim stands again, as the next event says.
+            work += _release(state, key, entry)
         state.review(key, entry)
     return work
+
+
+def _carried_out(
+    state: CoordinatorState, event: Event, items: tuple[Any, ...], *, leads: bool = False
+) -> Iterator[Any]:
+    """Those `items` that can be carried out; the others are set aside.
+
+    None is among what today's coordinators append; older ones took every value.
+    """
+    for item in items:
+        what = item_name(item)
+        try:
+            check_item(item, leads=leads)
+        except InvalidArgument as error:
+            broker_id = cast("ev.Announced", event.body).broker_id
+            state.set_aside[what] = SetAside(what, str(error), event.log_time_ms, broker_id)
+        else:
+            state.set_aside.pop(what, None)  # A good word on the same partition.
+            yield item
 
 
 def _entry(state: CoordinatorState, key: PartitionKey, topic: str) -> Entry:
@@ -259,22 +343,25 @@ def _release(state: CoordinatorState, key: PartitionKey, entry: Entry) -> list[H
     if entry.is_hosted:
         return []
     work = []
-    for host, role in ((entry.leader_host, LEADER), (entry.follower_host, FOLLOWER)):
+    seats = (
+        (entry.leader_host, LEADER, state.assignment),
+        (entry.follower_host, FOLLOWER, entry.follower_number),
+    )
+    for host, role, number in seats:
         if host is not None:
-            work.append(_released(state, key, entry, host, role))
+            work.append(_released(key, entry, host, role, number))
             state.seat(key, entry, role, None)
     return work
 
 
-def _released(
-    state: CoordinatorState, key: PartitionKey, entry: Entry, host: str, role: str
-) -> HostWork:
-    released = Placement(key, entry.topic, role, None, until=state.assignment)
-    return HostWork(host, (released,))
+def _released(key: PartitionKey, entry: Entry, host: str, role: str, number: int) -> HostWork:
+    """`host` is to release what was placed under `number` or before, and nothing after it."""
+    return HostWork(host, (Placement(key, entry.topic, role, None, until=number),))
 
 
 def _following(key: PartitionKey, entry: Entry, claim: Claim) -> Placement:
-    return Placement(key, entry.topic, FOLLOWER, Assignment(0, claim, topic=entry.topic))
+    assignment = Assignment(entry.follower_number, claim, topic=entry.topic)
+    return Placement(key, entry.topic, FOLLOWER, assignment)
 
 
 def _leading(key: PartitionKey, entry: Entry) -> Placement:
@@ -296,9 +383,9 @@ def _leaders_placed(state: CoordinatorState, body: ev.LeadersPlaced) -> list[Hos
     for topic_id, partition, number in body.partitions:
         state.assignment = max(state.assignment, number)
         key = PartitionKey(topic_id, partition)
-        entry = state.partitions[key]
-        if entry.leadership is None:
-            continue  # Resigned in the same batch.
+        entry = state.partitions.get(key)
+        if entry is None or entry.leadership is None:
+            continue  # Set aside, or resigned in the same batch.
         state.seat(key, entry, LEADER, body.host)
         entry.leadership = entry.leadership._replace(assignment=number)
         state.review(key, entry)
@@ -306,15 +393,20 @@ def _leaders_placed(state: CoordinatorState, body: ev.LeadersPlaced) -> list[Hos
     return [HostWork(body.host, tuple(placements))] if placements else []
 
 
-def _followers_placed(state: CoordinatorState, body: ev.FollowersPlaced) -> list[HostWork]:
+def _followers_placed(
+    state: CoordinatorState, position: int, body: ev.FollowersPlaced
+) -> list[HostWork]:
     placements = []
     work: list[HostWork] = []
     for topic_id, partition in body.partitions:
         key = PartitionKey(topic_id, partition)
-        entry = state.partitions[key]
+        entry = state.partitions.get(key)
+        if entry is None:
+            continue  # Set aside.
         former = entry.follower_host
         if former is not None and former != body.host:
-            work.append(_released(state, key, entry, former, FOLLOWER))
+            work.append(_released(key, entry, former, FOLLOWER, entry.follower_number))
+        entry.follower_number = position
         state.seat(key, entry, FOLLOWER, body.host)
         state.review(key, entry)
         placements += [_following(key, entry, claim) for claim in entry.followers.values()]

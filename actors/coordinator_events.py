@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 from tierledger.events.commands import Claim
 from tierledger.events.event_codec import EventCodec
+from tierledger.events.typed_fields import (
+    INT32_MAX,
+    Count,
+    Id,
+    PartitionNumber,
+    Text,
+    Topic,
+    Within,
+)
 
-Item: TypeAlias = tuple[bytes, int, str]
+BrokerId: TypeAlias = Annotated[int, Within(0, INT32_MAX)]
+LeaderEpoch: TypeAlias = Annotated[int, Within(0, INT32_MAX)]
+
+Item: TypeAlias = tuple[Id, PartitionNumber, Topic]
 """Topic id, partition, topic."""
 
-LeaderItem: TypeAlias = "tuple[bytes, int, str, int | None, int | None]"
+LeaderItem: TypeAlias = tuple[Id, PartitionNumber, Topic, LeaderEpoch | None, Count | None]
 """Topic id, partition, topic, leader epoch if known, recorded time if history is imported."""
 
 
@@ -20,13 +32,13 @@ class Announcement(NamedTuple):
     Newer pairs of incarnation and number replace older ones.
     """
 
-    broker_id: int
-    incarnation: int
-    number: int
+    broker_id: BrokerId
+    incarnation: Count
+    number: Count
     leaders: tuple[LeaderItem, ...]
     followers: tuple[Item, ...]
     stopped: tuple[Item, ...]
-    import_cluster: str | None = None
+    import_cluster: Text | None = None
 
     @property
     def claim(self) -> Claim:
@@ -38,6 +50,8 @@ class ClientRegistered(NamedTuple):
 
     broker_id: int
     incarnation: int
+    request: bytes | None = None
+    """By which a repeat is recognised; none before version 2."""
 
 
 class Announced(NamedTuple):
@@ -136,7 +150,7 @@ CoordinatorBody: TypeAlias = (
 
 COORDINATOR_CODEC = EventCodec(
     (
-        (1, ClientRegistered, 1),
+        (1, ClientRegistered, 2),
         (2, Announced, 1),
         (3, LeadersPlaced, 1),
         (4, FollowersPlaced, 1),
@@ -147,8 +161,20 @@ COORDINATOR_CODEC = EventCodec(
         (9, LeaderRefused, 1),
         (10, LeaderRestored, 1),
     ),
-    {(5, 1): lambda fields: [*fields, fields[0]]},
+    {
+        (1, 1): lambda fields: [*fields, None],
+        (5, 1): lambda fields: [*fields, fields[0]],
+    },
+    is_strict=False,
 )
+
+
+class Registered(NamedTuple):
+    """What became of a registration."""
+
+    incarnation: int
+    """The client's; or the newest of its broker, if it was not given one."""
+    is_given: bool
 
 
 class Route(NamedTuple):

@@ -12,15 +12,21 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
-from tierledger.actors.ports import HostGone
-from tierledger.events.errors import RemoteStorageError, StorageUnavailable
+from tierledger.actors.coordinator_state import SetAside
+from tierledger.actors.ports import HostFailed, HostGone
+from tierledger.events.errors import (
+    OutcomeUnknown,
+    RemoteStorageError,
+    RetryableError,
+    StorageUnavailable,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
-    from tierledger.actors.calls import Placement
+    from tierledger.actors.calls import CloseCall, PartitionKey, Placement
     from tierledger.actors.coordinator import HostWork
-    from tierledger.actors.ports import HostHandle, HostLauncher
+    from tierledger.actors.ports import Clock, HostHandle, HostLauncher
 
 WATCH_INTERVAL_S = 0.2
 """How often each host is asked whether it lives; less often if there are many."""
@@ -33,8 +39,22 @@ PINGS_MISSED = 3
 
 PING_TIMEOUT_S = 0.8
 
+PING_TIMEOUT_MAX_S = 4.0
+PING_PATIENCE = 4.0
+"""A host may take so many times as long as it took of late: where everything is slow, silence
+says less, and a host that is given up for nothing costs the start of another."""
+
+PING_FADES = 0.9
+"""What is left of "of late" at the next answer."""
+
+LATE_S = 0.25
+"""How late a timer of this process may be before its own loop counts as what was too busy."""
+
 LAUNCH_TIMEOUT_S = 30.0
-"""How long a process may take to start and open its store."""
+"""How long a process may take to start and open its store before another node is tried."""
+
+WRITER_LAUNCH_TIMEOUT_S = 120.0
+"""The same for the one that writes for all, which can start on the store's node only."""
 
 LAUNCHES_AT_ONCE = 8
 """Processes that start side by side; more would only make each slower."""
@@ -54,6 +74,11 @@ PLACEMENTS_PER_CALL = 500
 _log = structlog.get_logger("tierledger.coordinator")
 
 
+def patience(took: float) -> float:
+    """How long a host may take to answer that took so long of late (s)."""
+    return min(max(PING_TIMEOUT_S, PING_PATIENCE * took), PING_TIMEOUT_MAX_S)
+
+
 class Running:
     """A process that serves as a host, and what it has still to be told."""
 
@@ -64,6 +89,8 @@ class Running:
         self.handle = handle
         self.untold: deque[HostWork] = deque()
         self.has_work = asyncio.Event()
+        self.set_aside: dict[tuple[PartitionKey, str], SetAside] = {}
+        """What it lives and could not do, by partition and role, until it can."""
         self.since = asyncio.get_running_loop().time()
 
 
@@ -94,11 +121,14 @@ class FleetOwner(Protocol):
 class Fleet:
     """All processes that serve, by host."""
 
-    def __init__(self, launcher: HostLauncher, owner: FleetOwner, writer: str | None) -> None:
+    def __init__(
+        self, launcher: HostLauncher, owner: FleetOwner, writer: str | None, clock: Clock
+    ) -> None:
         """`writer`: the host whose process must have ended before its successor starts."""
         self.running: dict[str, Running] = {}
         self.starting: dict[str, asyncio.Task[None]] = {}
         self.writer = writer
+        self._clock = clock
         self._launcher = launcher
         self._owner = owner
         self._launches = asyncio.Semaphore(LAUNCHES_AT_ONCE)
@@ -106,6 +136,10 @@ class Fleet:
         self._task_numbers = 0
         self._deaths: dict[str, int] = {}
         """Host to how often in a row it was gone soon after its start."""
+
+    def set_aside(self) -> list[SetAside]:
+        """What hosts that live could not do."""
+        return [one for running in self.running.values() for one in running.set_aside.values()]
 
     # Processes.
 
@@ -120,7 +154,7 @@ class Fleet:
                     said = await handle.ping()
             except HostGone:
                 return None
-            except (RemoteStorageError, TimeoutError):
+            except Exception:  # noqa: BLE001 - As below.
                 continue
             if said["process"] != process:
                 return None
@@ -133,14 +167,15 @@ class Fleet:
         Raises:
             RemoteStorageError: It does not start; what is left of it is ended.
         """
+        timeout_s = WRITER_LAUNCH_TIMEOUT_S if name == self.writer else LAUNCH_TIMEOUT_S
         try:
-            async with self._launches, asyncio.timeout(LAUNCH_TIMEOUT_S):
+            async with self._launches, asyncio.timeout(timeout_s):
                 handle = await self._launcher.launch(address)
                 said = await handle.ping()
         except TimeoutError as error:
             self.spawn(self.end(address, None))
             raise StorageUnavailable(
-                f"{address} did not start within {LAUNCH_TIMEOUT_S:g} s"
+                f"{address} did not start within {timeout_s:g} s"
             ) from error
         return Running(name, address, said["process"], handle)
 
@@ -187,10 +222,12 @@ class Fleet:
     ) -> Running | None:
         await self._back_off(name)
         try:
+            address = self._owner.address_for(name, failures)
             if former is not None and name == self.writer:
+                self._launcher.prepare(address)
                 # Two must not write: the store would refuse the second.
                 await self._launcher.end(former.address, former.process)
-            return await self.launch(name, self._owner.address_for(name, failures))
+            return await self.launch(name, address)
         except RemoteStorageError as error:
             _log.warning("a host does not start", host=name, error=str(error))
             return None
@@ -203,19 +240,23 @@ class Fleet:
     # Watching.
 
     async def _watch(self, running: Running) -> None:
-        missed = 0
+        loop = asyncio.get_running_loop()
+        missed, took = 0, 0.0
         while self.running.get(running.name) is running:
+            begun = loop.time()
+            deadline = begun + patience(took)
             try:
-                async with asyncio.timeout(PING_TIMEOUT_S):
+                async with asyncio.timeout_at(deadline):
                     said = await running.handle.ping()
             except HostGone:
                 break
-            except (RemoteStorageError, TimeoutError):
-                missed += 1
+            except Exception:  # noqa: BLE001 - Whatever it is, it is no answer.
+                missed += loop.time() - deadline < LATE_S
                 if missed == PINGS_MISSED:
                     break
             else:
                 missed = 0
+                took = max(loop.time() - begun, took * PING_FADES)
                 await self._owner.heard(running, said)
             await asyncio.sleep(max(WATCH_INTERVAL_S, len(self.running) / PINGS_PER_S))
         if self.running.get(running.name) is running:
@@ -257,9 +298,9 @@ class Fleet:
 
     async def _tell_next(self, running: Running) -> None:
         """Tell it the first piece of work, and the placements behind it that go along."""
-        works = running.untold
+        works, handle = running.untold, running.handle
         if works[0].closes:
-            await running.handle.close_sessions(works[0].closes)
+            await self._told(running, handle.close_sessions, works[0].closes)
             if works:
                 works[0] = works[0]._replace(closes=())
             return
@@ -271,9 +312,43 @@ class Fleet:
             placements += work.placements
             told += 1
         if placements:
-            await running.handle.place(placements)
+            await self._told(running, handle.place, placements)
         for _ in range(min(told, len(works))):
             works.popleft()
+
+    async def _told(
+        self,
+        running: Running,
+        tell: Callable[[Sequence[Any]], Awaitable[None]],
+        items: Sequence[Placement | CloseCall],
+    ) -> None:
+        """Tell it `items`: what the host fails at is set aside, alone, and blocks nothing.
+
+        Raises:
+            RemoteStorageError: It may not have heard; all of it has to be told again.
+        """
+        try:
+            await tell(items)
+        except Exception as error:
+            if _is_unreachable(error):
+                raise
+            if len(items) == 1:
+                self._set_aside(running, items[0], error)
+                return
+            for item in items:
+                await self._told(running, tell, [item])
+        else:
+            for item in items if running.set_aside else ():
+                running.set_aside.pop(_seat(item), None)
+
+    def _set_aside(
+        self, running: Running, item: Placement | CloseCall, error: Exception
+    ) -> None:
+        key, role = _seat(item)
+        what = f"{key.named('?')}, {role} on {running.name}"
+        reason = f"{type(error).__name__}: {error}"
+        running.set_aside[key, role] = SetAside(what, reason, self._clock.now_ms())
+        _log.error("alarm", kind="SetAside", what=what, reason=reason)
 
     # Tasks.
 
@@ -299,3 +374,14 @@ class Fleet:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _is_unreachable(error: Exception) -> bool:
+    """Whether a host may not have heard; else it did, and failed at what it was told."""
+    may_be = isinstance(error, OutcomeUnknown | RetryableError)
+    return may_be and not isinstance(error, HostFailed)
+
+
+def _seat(item: Placement | CloseCall) -> tuple[PartitionKey, str]:
+    """What of which partition a host is told to change."""
+    return item.key, getattr(item, "role", "session to close")

@@ -14,6 +14,7 @@ from tierledger.actors.coordinator_events import COORDINATOR_CODEC
 from tierledger.actors.coordinator_state import CoordinatorState
 from tierledger.events.errors import (
     CorruptLog,
+    DataError,
     OutcomeUnknown,
     RemoteStorageError,
     RetryableError,
@@ -21,6 +22,7 @@ from tierledger.events.errors import (
 from tierledger.events.event_codec import chain, genesis
 from tierledger.events.log_events import Event
 from tierledger.storage.backend import CreateOutcome
+from tierledger.storage.event_log import BatchLog, StoredBatch, stored_events
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,6 +65,7 @@ class CoordinatorLog:
         self._backend = backend
         self._identity = identity
         self._next_batch = 0
+        self._log = BatchLog(backend, keys.coordinator_log(), keys.coordinator_batch)
         self._works: list[HostWork] = []
         self._turn = asyncio.Lock()
         """Reading and appending both fold, and each must fold behind the other."""
@@ -73,50 +76,61 @@ class CoordinatorLog:
         return works
 
     async def read_on(self) -> bool:
-        """Read to the end of the log; whether there was anything new."""
+        """Read to the end of the log; whether there was anything new.
+
+        Raises:
+            CorruptLog: It does not verify: what was decided after that is not known.
+            FormatTooNew: A newer program wrote to it.
+        """
         async with self._turn:
             return await self._read_on()
 
     async def _read_on(self) -> bool:
         known = self._next_batch
-        prefix, key_of = self._keys.coordinator_log(), self._keys.coordinator_batch
         while True:
-            number = self._next_batch
-            after = key_of(number - 1) if number else None
-            found = await self._backend.get_like(prefix, after=after, limit=BATCHES_PER_READ)
-            for expected, (key, value) in enumerate(found, number):
-                if key != key_of(expected):
-                    raise CorruptLog(f"coordinator: expected batch {expected}, got {key}")
-                self._evolve(value)
-                if expected % BATCHES_PER_SLICE == 0:
+            try:
+                page = await self._log.page(self._next_batch, BATCHES_PER_READ)
+            except CorruptLog as error:
+                raise self._damaged(error) from None
+            for batch in page.batches:
+                self._evolve(batch.value)
+                if batch.number % BATCHES_PER_SLICE == 0:
                     await asyncio.sleep(0)
-            if len(found) < BATCHES_PER_READ:
+            if page.is_end:
                 # A list may be behind. Whoever says "nothing new" has to have seen the end.
-                following = await self._backend.get(key_of(self._next_batch))
+                following = await self._backend.get(self._log.key(self._next_batch))
                 if following is None:
                     return self._next_batch > known
                 self._evolve(following)
 
-    def events_of(self, bodies: Sequence[CoordinatorBody], position: int) -> list[Event]:
-        """`bodies` as events from `position` on."""
+    def encoded(
+        self, bodies: Sequence[CoordinatorBody], position: int, previous: bytes
+    ) -> tuple[list[Event], list[bytes]]:
+        """`bodies` as the events that follow the one of hash `previous`, and their bytes."""
         now_ms = self._clock.now_ms()
-        return [
-            Event(position + offset, 0, now_ms, -1, self._identity, body)  # type: ignore[arg-type] # A codec of its own.
-            for offset, body in enumerate(bodies)
-        ]
+        events, stored = [], []
+        for offset, body in enumerate(bodies):
+            event = Event(position + offset, 0, now_ms, -1, self._identity, body)  # type: ignore[arg-type] # A codec of its own.
+            events.append(event)
+            stored.append(COORDINATOR_CODEC.encode(event, previous))
+            previous = chain(stored[-1])
+        return events, stored
 
-    async def append(self, bodies: Sequence[CoordinatorBody]) -> bool:
-        """Make `bodies` durable and fold them; false if another coordinator was first.
+    async def append(self, stored: Sequence[bytes], position: int) -> bool:
+        """Make events durable and fold them; false if they were not decided on all of the log.
 
-        Whatever that one wrote has been read on return: who wrote it may have died before
-        telling anybody.
+        They were decided on the log up to `position`, where they are to stand. Whatever another
+        coordinator wrote there has been read on return: it may have died before telling
+        anybody.
 
         Raises:
             RetryableError: Nothing was kept.
             OutcomeUnknown: It may have been kept; the next append finds out.
         """
         async with self._turn:
-            value = self._encode(bodies)
+            if position != self.state.next_position:
+                return False
+            value = self._serde.serialize("batch", [position, len(stored), list(stored)])
             key = self._keys.coordinator_batch(self._next_batch)
             if not await self._create(key, value):
                 await self._read_on()
@@ -131,7 +145,8 @@ class CoordinatorLog:
         while True:
             try:
                 (outcome,) = await self._backend.create_each([(key, value)])
-                if outcome is CreateOutcome.CREATED or deadline is None:
+                # What stands there may be ours; where others have passed nothing stands.
+                if outcome is not CreateOutcome.EXISTS or deadline is None:
                     return outcome is CreateOutcome.CREATED
                 stored = await self._backend.get(key)
                 if stored is not None:
@@ -149,21 +164,28 @@ class CoordinatorLog:
                 raise
 
     def _evolve(self, value: bytes) -> None:
-        state = self.state
-        first, _, stored = self._serde.deserialize("batch", value)
-        events, state.chain_hash = COORDINATOR_CODEC.decode(
-            stored, state.next_position, state.chain_hash
-        )
-        if first != events[0].position:
-            raise CorruptLog(f"coordinator: batch {self._next_batch} starts at {first}")
+        state, batch = self.state, StoredBatch(self._next_batch, value)
+        try:
+            first, stored = stored_events(self._serde, batch)
+            if first != state.next_position:
+                raise CorruptLog(f"batch {batch.number}: it says that it starts at {first}")
+            events, last = COORDINATOR_CODEC.decode(
+                stored, state.next_position, state.chain_hash
+            )
+            for event in events:
+                self._works += rules.evolve(state, event)
+        except DataError as error:
+            raise self._damaged(error) from None
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            # Checksums and chain are right, but no coordinator decided this.
+            raise self._damaged(CorruptLog(f"cannot be applied ({error!r})")) from error
+        state.chain_hash = last
         self._next_batch += 1
-        for event in events:
-            self._works += rules.evolve(state, event)
 
-    def _encode(self, bodies: Sequence[CoordinatorBody]) -> bytes:
-        position, previous = self.state.next_position, self.state.chain_hash
-        stored = []
-        for event in self.events_of(bodies, position):
-            stored.append(COORDINATOR_CODEC.encode(event, previous))
-            previous = chain(stored[-1])
-        return self._serde.serialize("batch", [position, len(stored), stored])
+    def _damaged(self, error: DataError) -> DataError:
+        """`error`, with where it is and what can be done."""
+        return type(error)(
+            f"the coordinator's log, {self._log.key(self._next_batch)!r}, position "
+            f"{self.state.next_position}: {error}. No service can start from it: restore the "
+            "store from a backup, and see what else `tierledger verify` finds"
+        )

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tierledger.actors.coordinator_state import CoordinatorState
+    from tierledger.actors.coordinator_state import CoordinatorState, SetAside
+
+SET_ASIDE_TOLD = 100
+"""Things set aside of which the reason is told; all are counted."""
 
 
 def coordinator_report(
@@ -15,11 +18,14 @@ def coordinator_report(
     heard_ms: Mapping[str, int],
     now_ms: int,
     starting: Iterable[str] = (),
+    set_aside: Iterable[SetAside] = (),
 ) -> dict[str, Any]:
     """Position, hosts, brokers and placements, as the log says and the watch has heard.
 
-    `starting`: hosts for which a process is being started.
+    `starting`: hosts for which a process is being started. `set_aside`: what cannot be carried
+    out; it is counted, and the first ones are told.
     """
+    aside = sorted(set_aside, key=lambda one: one.since_ms)
     placed = {name: {"leaders": 0, "followers": 0} for name in state.hosts}
     for entry in state.partitions.values():
         if entry.leader_host in placed:
@@ -41,4 +47,6 @@ def coordinator_report(
         },
         "partitions": len(state.partitions),
         "unplaced": len(state.unplaced),
+        "set_aside": len(aside),
+        "set_aside_items": [one._asdict() for one in aside[:SET_ASIDE_TOLD]],
     }

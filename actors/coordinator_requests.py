@@ -6,8 +6,16 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 
+import structlog
+
 from tierledger.actors import coordinator as rules
-from tierledger.events.errors import Overloaded, RemoteStorageError
+from tierledger.events.errors import (
+    OutcomeUnknown,
+    Overloaded,
+    RejectedError,
+    RemoteStorageError,
+)
+from tierledger.events.event_codec import chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +36,9 @@ BODIES_PER_SLICE = 50
 """Requests that are decided before others may run."""
 
 
+_log = structlog.get_logger("tierledger.coordinator")
+
+
 class Request:
     """Something to decide, and who waits for it."""
 
@@ -35,6 +46,8 @@ class Request:
         self.decide = decide
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.refusal: RemoteStorageError | None = None
+        self.is_hopeless = False
+        """Deciding on it failed in a way that nobody foresaw; it is not tried again."""
 
     def settle(self) -> None:
         """Tell who waits."""
@@ -60,6 +73,7 @@ class Requests:
 
         Raises:
             RemoteStorageError: What `decide` raised, at the end of the log.
+            RejectedError: It failed in a way that nobody foresaw; nothing changed.
             Overloaded: Too many wait; nothing was queued.
             OutcomeUnknown: The store did not answer.
         """
@@ -99,28 +113,56 @@ class Requests:
         """
         try:
             while True:
-                bodies = await self._decide(requests)
-                if bodies and await self._log.append(bodies):
+                while (decided := await self._decide(requests)) is None:
+                    pass  # One request less each time.
+                position, stored = decided
+                if stored and await self._log.append(stored, position):
                     break
-                if not bodies and not await self._log.read_on():
+                if not stored and not await self._log.read_on():
                     break
         except RemoteStorageError as error:
-            for request in requests:
-                request.refusal = error
+            _refuse(requests, error)
+        except Exception as error:  # noqa: BLE001 - Who waits is answered, whatever it was.
+            _log.exception("requests to the coordinator were not carried out")
+            _refuse(requests, OutcomeUnknown(f"the coordinator's log: {error!r}"))
 
-    async def _decide(self, requests: list[Request]) -> list[CoordinatorBody]:
-        draft = self._log.state.draft()
-        decided: list[CoordinatorBody] = []
+    async def _decide(self, requests: list[Request]) -> tuple[int, list[bytes]] | None:
+        """What `requests` come to: the position of the first event, and all as bytes.
+
+        None if one of them spoiled the draft on which the others were decided.
+        """
+        state = self._log.state
+        position, draft = state.next_position, state.draft()
+        decided: list[bytes] = []
         for count, request in enumerate(requests, 1):
+            if request.is_hopeless:
+                continue
             request.refusal = None
             try:
                 bodies = request.decide(draft)
+                events, stored = self._log.encoded(
+                    bodies, draft.next_position, draft.chain_hash
+                )
+                for event in events:
+                    rules.evolve_strictly(draft, event)
             except RemoteStorageError as error:
                 request.refusal = error
                 continue
-            for event in self._log.events_of(bodies, draft.next_position):
-                rules.evolve(draft, event)
-            decided += bodies
+            except Exception as error:  # noqa: BLE001
+                # Nobody foresaw it, so it is this request's fault, and ends nothing else.
+                _log.exception("a request to the coordinator cannot be decided on")
+                request.refusal = RejectedError(f"the coordinator cannot do this: {error!r}")
+                request.is_hopeless = True
+                return None
+            if stored:
+                draft.chain_hash = chain(stored[-1])
+            decided += stored
             if count % BODIES_PER_SLICE == 0:
                 await asyncio.sleep(0)
-        return decided
+        return position, decided
+
+
+def _refuse(requests: list[Request], error: RemoteStorageError) -> None:
+    for request in requests:
+        if not request.is_hopeless:
+            request.refusal = error

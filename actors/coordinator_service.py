@@ -17,7 +17,12 @@ import structlog
 from tierledger.actors import coordinator as rules
 from tierledger.actors import coordinator_placement as placement
 from tierledger.actors.calls import PartitionKey
-from tierledger.actors.coordinator_events import Announcement, Route
+from tierledger.actors.coordinator_door import (
+    checked_announcement,
+    checked_broker,
+    checked_key,
+)
+from tierledger.actors.coordinator_events import Announcement, Registered, Route
 from tierledger.actors.coordinator_fleet import BACKOFF_MIN_S, Fleet, Running
 from tierledger.actors.coordinator_log import CoordinatorLog
 from tierledger.actors.coordinator_placement import PARTITIONS_PER_HOST, WRITER
@@ -27,9 +32,7 @@ from tierledger.actors.hosted_backend import HostedBackend
 from tierledger.actors.refusals import Refusal, leader_refused
 from tierledger.events.errors import (
     NotReady,
-    OutcomeUnknown,
     RemoteStorageError,
-    RetryableError,
     StorageUnavailable,
 )
 
@@ -98,7 +101,8 @@ class CoordinatorService:
         self._can_read = backend is not None or reader is not None
         self._log = CoordinatorLog(cluster_id, keys, serde, clock, self._backend, identity)
         self._requests = Requests(self._log)
-        self._fleet = Fleet(launcher, self, WRITER if backend is None else None)
+        writer = WRITER if backend is None else None
+        self._fleet = Fleet(launcher, self, writer, clock)
         self._heard_ms: dict[str, int] = {}
         self._behind: dict[str, tuple[PartitionKey, ...]] = {}
         self._has_room = True
@@ -149,13 +153,23 @@ class CoordinatorService:
 
     # Requests.
 
-    async def register(self, broker_id: int) -> int:
-        """A new incarnation for `broker_id`, greater than all before; durable."""
-        given: list[int] = []
+    async def register(self, broker_id: int, request: bytes, after: int) -> Registered:
+        """A new incarnation for `broker_id`, greater than all before; durable.
+
+        A repeat of `request` gets the same one. It gets none, and hears of the newest, if that
+        is not `after`: whoever asks repeats with that, as long as it still wants to speak.
+
+        Raises:
+            InvalidArgument: The broker's id is none; nothing changed.
+        """
+        checked_broker(broker_id)
+        given: list[Registered] = []
 
         def decide(state: CoordinatorState) -> list[CoordinatorBody]:
-            given[:] = [state.incarnations.get(broker_id, 0) + 1]
-            return rules.register(state, broker_id)
+            bodies = rules.register(state, broker_id, request, after)
+            is_new = Registered(after + 1, is_given=True)
+            given[:] = [is_new if bodies else rules.registered(state, broker_id, request)]
+            return bodies
 
         await self._requests.put(decide)
         return given[0]
@@ -166,23 +180,35 @@ class CoordinatorService:
         The announcement is durable when this returns; hosts hear of it soon after.
 
         Raises:
+            InvalidArgument: An item cannot be carried out, the message names it; nothing
+                changed.
             Fenced: The broker has registered or announced something newer; nothing changed.
             Overloaded: Too much waits; nothing changed.
         """
-        given = Announcement(*announcement)
+        given = checked_announcement(announcement)
         for item in rules.outranked(self._state, given):
             tip = PartitionKey(item[0], item[1]).named(item[2])
             _log.warning("alarm", kind="Fenced", partition=str(tip), broker=given.broker_id)
-        await self._requests.put(lambda state: rules.announce(state, given))
-        return rules.in_force(self._state, given)
+
+        def decide(draft: CoordinatorState) -> list[CoordinatorBody]:
+            bodies = rules.announce(draft, given)
+            rules.hear(draft, given)
+            return bodies
+
+        await self._requests.put(decide)
+        return rules.hear(self._state, given)
 
     async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
-        """Where each partition is served now; a partition with a log is known for ever."""
+        """Where each partition is served now; a partition with a log is known for ever.
+
+        Raises:
+            InvalidArgument: A key is none.
+        """
         routes = []
-        for key in keys:
-            route = self._state.route(PartitionKey(*key))
+        for key in map(checked_key, keys):
+            route = self._state.route(key)
             if not route.known:
-                prefix = self._keys.log(PartitionKey(*key).named(""))
+                prefix = self._keys.log(key.named(""))
                 route = route._replace(
                     known=bool(await self._backend.get_like(prefix, limit=1))
                 )
@@ -197,7 +223,8 @@ class CoordinatorService:
     async def status(self) -> dict[str, Any]:
         """Hosts, partitions and brokers as the coordinator knows them."""
         now_ms, starting = self._clock.now_ms(), list(self._fleet.starting)
-        return coordinator_report(self._state, self._heard_ms, now_ms, starting)
+        aside = [*self._state.set_aside.values(), *self._fleet.set_aside()]
+        return coordinator_report(self._state, self._heard_ms, now_ms, starting, aside)
 
     async def _work(self) -> None:
         while True:
@@ -206,16 +233,19 @@ class CoordinatorService:
             self._tell()
             try:
                 await self._place()
-            except RemoteStorageError as error:
+            except Exception as error:  # noqa: BLE001 - Requests must be answered all the same.
                 # The next ping of any host comes back to it.
-                _log.warning("nothing was placed", error=str(error))
+                _log.warning("nothing was placed", error=repr(error))
             for request in requests:
                 request.settle()
 
     async def _place(self) -> None:
         behind = {key for keys in self._behind.values() for key in keys}
         while bodies := placement.place(self._state, self._partitions_per_host, behind):
-            placed = await self._log.append(bodies)
+            state = self._state
+            position = state.next_position
+            _, stored = self._log.encoded(bodies, position, state.chain_hash)
+            placed = await self._log.append(stored, position)
             self._tell()
             if placed:
                 break
@@ -246,11 +276,11 @@ class CoordinatorService:
         running = await self._find(WRITER)
         if running is None:
             address = self._state.addresses.get(WRITER)
+            following = placement.next_address(self._state, WRITER)
             if address is not None:
+                self._launcher.prepare(following)
                 await self._launcher.end(address, former)
-            running = await self._fleet.launch(
-                WRITER, placement.next_address(self._state, WRITER)
-            )
+            running = await self._fleet.launch(WRITER, following)
         self._fleet.add(running)
         return running
 
@@ -331,7 +361,7 @@ class CoordinatorService:
             return  # As nearly always: known already.
         try:
             await self._requests.put(decide)
-        except (RetryableError, OutcomeUnknown) as error:
+        except RemoteStorageError as error:
             _log.warning("a host's word is not noted yet", error=str(error))
 
     # What the fleet tells.

@@ -20,6 +20,20 @@ Seat = tuple[PartitionKey, str]
 """A partition's leader or follower: what takes up one of a host's places."""
 
 
+REGISTRATIONS_KEPT = 8
+"""Registrations of a broker of which a repeat is recognised; an older one is out of date."""
+
+
+class SetAside(NamedTuple):
+    """Something that cannot be carried out, and since when (ms) that is known."""
+
+    what: str
+    reason: str
+    since_ms: int
+    broker_id: int | None = None
+    """Who said it; once that broker registers anew it is out of date."""
+
+
 class Leadership(NamedTuple):
     """Who leads a partition, as announced."""
 
@@ -36,6 +50,7 @@ class Entry:
 
     __slots__ = (
         "follower_host",
+        "follower_number",
         "followers",
         "formers",
         "leader_host",
@@ -56,6 +71,8 @@ class Entry:
         for the oracle, and one of them may stand again (`coordinator_formers`).
         """
         self.follower_host: str | None = None
+        self.follower_number = 0
+        """Number of the follower's placement: the position that says so in this log."""
 
     @property
     def is_hosted(self) -> bool:
@@ -68,6 +85,7 @@ class Entry:
         copied.followers = dict(self.followers)
         copied.formers = dict(self.formers)
         copied.follower_host = self.follower_host
+        copied.follower_number = self.follower_number
         return copied
 
 
@@ -78,7 +96,14 @@ class CoordinatorState:
         self.next_position = 0
         self.chain_hash = chain_hash
         self.incarnations: dict[int, int] = {}
+        self.registrations: dict[int, dict[bytes, int]] = {}
+        """Broker to its last registrations: request and the incarnation it was given."""
         self.announced: dict[int, tuple[int, int]] = {}
+        self.heard: dict[int, tuple[int, int]] = {}
+        """Not of the log: the newest announcement of each broker that was decided on here, also
+        one that changed nothing."""
+        self.set_aside: dict[str, SetAside] = {}
+        """What stands in the log and cannot be carried out."""
         self.partitions: dict[PartitionKey, Entry] = {}
         self.hosts: dict[str, str] = {}
         """Host to the process that serves under its name."""
@@ -102,7 +127,11 @@ class CoordinatorState:
         draft = CoordinatorState(self.chain_hash)
         draft.next_position = self.next_position
         draft.incarnations = dict(self.incarnations)
+        draft.registrations = {
+            broker: dict(known) for broker, known in self.registrations.items()
+        }
         draft.announced = dict(self.announced)
+        draft.heard = dict(self.heard)
         draft.partitions = _CopiedEntries(self.partitions)
         draft.hosts = dict(self.hosts)
         draft.addresses = dict(self.addresses)

@@ -2,8 +2,8 @@
 
 Rule 1: a follower reads the log, never the leader, so it is right even when its leader is not.
 Rule 2: an answer is given at a position, and never behind the one its caller has seen.
-Rule 3: a follower is ready for an announcement once it has read the log to the end in a read
-that began after the announcement was durable.
+Rule 3: a follower is ready for an announcement once it has found the slot behind what it has
+applied free, in a look that began after the announcement was durable. A list may be behind.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from tierledger.actors import messages as msg
 from tierledger.events.errors import (
+    CorruptLog,
     DataError,
     NotLeader,
     NotReady,
@@ -26,10 +27,15 @@ from tierledger.storage.event_log import decode_batch
 if TYPE_CHECKING:
     from tierledger.events.commands import Claim
     from tierledger.events.partition_state import PartitionState
+    from tierledger.storage.event_log import DecodedBatch
     from tierledger.storage.serde import MetadataSerDe
 
 WAITING_MAX = 1024
 """Reads that may wait for a position; the next is answered `Overloaded` at once."""
+
+
+RETRY_DELAY_MS = 50
+"""Pause before a slot is looked at again that the store did not read."""
 
 
 class Phase(Enum):
@@ -55,19 +61,24 @@ class Follower:
         self._claims: dict[int, Claim] = {}
         self._ready: set[Claim] = set()
         self._awaiting_end: list[Claim] = []
+        self._looking: list[Claim] = []
+        """Those of them that were announced before the look that is under way."""
         self._trouble: RemoteStorageError | None = None
 
-    def handle(self, stimulus: msg.Stimulus) -> list[msg.Effect]:  # noqa: PLR0911 - One case each.
+    def handle(self, stimulus: msg.Stimulus) -> list[msg.Effect]:  # noqa: C901, PLR0911, PLR0912 - One case each.
         """What `stimulus` calls for. Effects are to be carried out in order."""
         match stimulus:
             case msg.StateLoaded():
                 self.state, self.next_batch = stimulus.state, stimulus.next_batch
+                self._reading = False  # It was reading a log that was forgotten, if any.
                 return self._read()
             case msg.LogRead():
                 return self._log_read(stimulus)
             case msg.LoadFailed():
                 self._reading = False
-                return self._quarantine(stimulus.error)
+                return self._quarantine(str(stimulus.error))
+            case msg.StepFailed(cause=cause, story=story):
+                return self._quarantine(cause, story)
             case msg.Assigned():
                 return self._assigned(stimulus)
             case msg.HintArrived():
@@ -81,9 +92,13 @@ class Follower:
                 return [msg.ReplyError(stimulus.reply_to, error)]
             case msg.StopArrived():
                 return self._stop(stimulus)
-            case msg.AppendAnswered() | msg.AppendRefused() | msg.SlotRead():
+            case msg.SlotRead():
+                return self._slot_read(stimulus)
+            case msg.ProbeFailed():
+                return self._look_failed()
+            case msg.AppendAnswered() | msg.AppendRefused():
                 return []
-            case msg.ProbeFailed() | msg.CheckpointDone() | msg.OracleAnswered():
+            case msg.CheckpointDone() | msg.OracleAnswered():
                 return []
             case _:
                 assert_never(stimulus)
@@ -128,23 +143,51 @@ class Follower:
         state = self.state
         if state is None or read.number != self.next_batch or self._trouble is not None:
             return []
-        try:
-            for batch in read.batches:
+        for batch in read.batches:
+            try:
                 decoded = decode_batch(
                     self._serde, batch, state.next_position, state.chain_hash
                 )
-                evolve_all(state, decoded.events, decoded.chain_hash)
-                self.next_batch = batch.number + 1
-        except DataError as error:
-            return self._quarantine(error)
+                self._apply(state, decoded)
+            except DataError as error:
+                return self._quarantine(str(error))
+            self.next_batch = batch.number + 1
         effects = self._serve()
         if (read.batches and not read.is_end) or self._read_again:
             self._read_again = False
             return effects + self._read()
         self.phase = Phase.FOLLOWING
-        self._ready.update(self._awaiting_end)
-        self._awaiting_end.clear()
-        return effects
+        return effects + self._look()
+
+    def _look(self, delay_ms: int = 0) -> list[msg.Effect]:
+        """See whether this is the log's end, if a claim waits for it; one look at a time."""
+        if self._trouble is not None or self._looking or not self._awaiting_end:
+            return []
+        self._looking, self._awaiting_end = self._awaiting_end, []
+        return [msg.ReadSlot(self.next_batch, delay_ms)]
+
+    def _slot_read(self, read: msg.SlotRead) -> list[msg.Effect]:
+        looked, self._looking = self._looking, []
+        if read.number == self.next_batch and read.value is None:
+            in_force = self._claims.values()
+            self._ready.update(claim for claim in looked if claim in in_force)
+            return self._look()
+        self._awaiting_end = looked + self._awaiting_end
+        return self._read()
+
+    def _look_failed(self) -> list[msg.Effect]:
+        self._awaiting_end, self._looking = self._looking + self._awaiting_end, []
+        return self._look(RETRY_DELAY_MS)
+
+    def _apply(self, state: PartitionState, decoded: DecodedBatch) -> None:
+        """Change the state; unless that ends as `evolve` says, it is nobody's to read."""
+        self.state = None
+        try:
+            evolve_all(state, decoded.events, decoded.chain_hash)
+        except CorruptLog:  # Said before the event changes anything.
+            self.state = state
+            raise
+        self.state = state
 
     def _serve(self) -> list[msg.Effect]:
         due = [q for q in self._waiting if q.position_min <= self.position]
@@ -180,14 +223,15 @@ class Follower:
             for query in late
         ]
 
-    def _quarantine(self, error: RemoteStorageError) -> list[msg.Effect]:
-        if self.phase is Phase.GONE:
+    def _quarantine(self, cause: str, story: str = "") -> list[msg.Effect]:
+        if self.phase in {Phase.QUARANTINED, Phase.GONE}:
             return []
         self.phase = Phase.QUARANTINED
-        self._trouble = Quarantined(f"the log is not readable any further: {error}")
+        self._trouble = Quarantined(f"the log is not readable any further: {cause}")
         waiting, self._waiting = self._waiting, []
+        told = f"{cause}; the steps before: {story}" if story else cause
         return [
-            msg.Alarm("quarantined", str(error)),
+            msg.Alarm("quarantined", told),
             *(msg.ReplyError(query.reply_to, self._trouble) for query in waiting),
         ]
 

@@ -28,24 +28,35 @@ from tierledger.actors.calls import (
     QueryCall,
     ReadyCall,
     ResumeCall,
+    refusal_of,
 )
 from tierledger.actors.follower import Follower, Phase
 from tierledger.actors.host_report import HostReport
 from tierledger.actors.leader import Leader
 from tierledger.actors.oracle import NoOracle
 from tierledger.actors.partition_shell import PartitionShell
+from tierledger.actors.placement_order import PlacementOrder
 from tierledger.actors.refusals import Refusal
+from tierledger.actors.released_reads import ReleasedReads
 from tierledger.actors.store_queues import Committer, PendingSlot, Slices, SlotReader
 from tierledger.actors.submissions import Submissions
 from tierledger.events import commands as cmd
-from tierledger.events.errors import InvalidArgument, NotLeader, NotReady, RemoteStorageError
+from tierledger.events.errors import (
+    InvalidArgument,
+    NotLeader,
+    NotReady,
+    Overloaded,
+    RemoteStorageError,
+)
+from tierledger.storage.checkpoint import ROWS_AT_ONCE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from tierledger.actors.ports import Clock, LeaderOracle
     from tierledger.events.decide import Limits
     from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.events.partition_state import PartitionState
     from tierledger.storage.backend import MetadataStorageBackend
     from tierledger.storage.keys import MetadataKeyFactory
     from tierledger.storage.serde import MetadataSerDe
@@ -65,6 +76,7 @@ STORE_METHODS = (
     "get",
     "get_each",
     "get_like",
+    "last_keys",
     "remove_like",
     "execute_atomically",
     "create_each",
@@ -112,6 +124,10 @@ class Host:
         self._reply_ids = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._loads = asyncio.Semaphore(LOADS_AT_ONCE)
+        self._released_reads = ReleasedReads(
+            self._reader, self._loads, self.spawn, self._replies.__contains__, self.reply
+        )
+        self._order = PlacementOrder()
         self._lost: dict[PartitionKey, int] = {}
         """Leaders that ended here and were not assigned anew, with their last assignment."""
         self._refused: dict[PartitionKey, Refusal] = {}
@@ -158,6 +174,9 @@ class Host:
         return await self._submissions.results(calls, futures)
 
     def _dispatch(self, call: Call) -> asyncio.Future[Any]:
+        refusal = refusal_of(call)  # Behind this nobody asks for types.
+        if refusal is not None:
+            return self._settled(refusal)
         match call:
             case CommandCall():
                 return self._command(call)
@@ -182,7 +201,10 @@ class Host:
         shell = self._shells.get((call.key, call.role))
         reply_to, future = self._expect()
         if call.role == STORAGE:
-            self.spawn(self._read_released(call, reply_to))
+            try:
+                self._released_reads.add(call, reply_to)
+            except Overloaded as full:
+                self.reply(reply_to, full)
         elif shell is None:
             error = NotLeader(f"{self.name} has no {call.role} of {_text(call.key)}")
             self.reply(reply_to, error)
@@ -194,14 +216,9 @@ class Host:
             future.add_done_callback(lambda _: timer.cancel())
         return future
 
-    async def _read_released(self, call: QueryCall, reply_to: int) -> None:
-        """Answer for a partition that nobody hosts, by reading its log this once."""
-        reader = Follower(self.serde)
-        shell = PartitionShell(self, call.key.named(""), STORAGE, reader)
-        await shell.load()
-        while reader.phase is Phase.LOADING:  # noqa: ASYNC110 - Machines have no events.
-            await asyncio.sleep(0.001)
-        shell.feed(msg.QueryArrived(reply_to, call.query, call.position_min))
+    def _reader(self, key: PartitionKey) -> PartitionShell:
+        """What reads the log of a partition that nobody hosts, for the calls at hand."""
+        return PartitionShell(self, key.named(""), STORAGE, Follower(self.serde))
 
     def _expire(self, shell: PartitionShell | None, reply_to: int) -> None:
         if shell is not None:
@@ -234,17 +251,13 @@ class Host:
         if future is not None and not future.done():
             future.set_result(value)
 
-    async def reply_when_done(self, reply_to: msg.ReplyTo, work: Awaitable[object]) -> None:
-        """Reply with what `work` comes to."""
-        try:
-            self.reply(reply_to, await work)
-        except RemoteStorageError as error:
-            self.reply(reply_to, error)
-
     # Placements.
 
     async def place(self, placements: Sequence[Placement]) -> None:
-        """Take on, change or release partitions; repeats and older numbers do nothing."""
+        """Take on, change or release partitions; repeats and late words do nothing.
+
+        Raises what one of them leads to, with those before it done.
+        """
         slices = Slices()
         for placement in placements:
             self._place(placement)
@@ -252,13 +265,11 @@ class Host:
 
     def _place(self, placement: Placement) -> None:
         shell = self._shells.get((placement.key, placement.role))
-        if placement.assignment is None:
-            # A late word of another coordinator releases nothing that was placed after it.
-            if shell is not None and shell.assignment <= placement.until:
-                shell.feed(msg.StopArrived(None, self._clock.now_ms()))
+        if self._order.is_late(placement, None if shell is None else shell.assignment):
             return
-        known = shell.assignment if shell is not None and placement.role == LEADER else -1
-        if placement.assignment.number <= known:
+        if placement.assignment is None:
+            assert shell is not None, "a release of nothing is late"
+            shell.feed(msg.StopArrived(None, self._clock.now_ms()))
             return
         if placement.role == LEADER:
             self._refused.pop(placement.key, None)
@@ -306,8 +317,8 @@ class Host:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _log.error("a task of the host failed", host=self.name, exc_info=task.exception())
-            # An unforeseen failure leaves some partition in a state nobody knows: ending the
-            # process hands all of them to a successor that replays their logs.
+            # Of a task that serves all partitions, as the committer does; what one partition
+            # does wrong ends with that partition. A successor replays the logs.
             self._give_up()
 
     def read_slot(self, slot: PendingSlot, delay_ms: int) -> None:
@@ -339,6 +350,8 @@ class Host:
         if shell.role == LEADER and reason not in {msg.STOPPED, msg.REFUSED}:
             self._refused.pop(shell.key, None)
             self._lost[shell.key] = shell.assignment
+        if shell.machine.state is not None and len(shell.machine.state.rows) > ROWS_AT_ONCE:
+            self.spawn(_dismantled(shell.machine.state))
 
     # Standing work.
 
@@ -354,17 +367,14 @@ class Host:
                 await self._poll_some(followers[start : start + POLL_KEYS])
 
     async def _poll_some(self, followers: list[PartitionShell]) -> None:
-        keys = [
-            self.keys.log_batch(shell.topic_id_partition, shell.machine.next_batch)
-            for shell in followers
-        ]
+        logs = [self.keys.log(shell.topic_id_partition) for shell in followers]
         try:
-            found = await self.backend.get_each(keys)
+            found = await self.backend.last_keys(logs)
         except RemoteStorageError:
             return  # The next poll asks again; reads go on from what is here.
         slices = Slices()
-        for shell, value in zip(followers, found, strict=True):
-            if value is not None:
+        for shell, last in zip(followers, found, strict=True):
+            if last is not None and last >= shell.next_slot:
                 shell.feed(msg.HintArrived(shell.machine.position + 1))
                 await slices.breathe()
 
@@ -393,6 +403,12 @@ class Host:
     async def partitions(self) -> list[dict[str, Any]]:
         """Role, phase, position and session of everything that runs here."""
         return await self._report.partitions()
+
+
+async def _dismantled(state: PartitionState) -> None:
+    slices = Slices()
+    for _ in state.dismantle():
+        await slices.breathe()
 
 
 def _text(key: PartitionKey) -> str:

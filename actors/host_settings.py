@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.coordinator_placement import HOSTS_MAX, PARTITIONS_PER_HOST
 from tierledger.events.decide import Limits
 from tierledger.events.errors import InvalidArgument
+from tierledger.events.typed_fields import Int32, Text, checked, shown
 from tierledger.storage.connector import (
     CONNECTOR_SETTING,
     URL_SETTING,
@@ -18,8 +20,6 @@ from tierledger.storage.connector import (
 from tierledger.storage.locate import parse_store_url
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tierledger.storage.connector import MetadataStorageConnector
     from tierledger.storage.serde import MetadataSerDe
 
@@ -79,12 +79,20 @@ def with_absolute_store(settings: ServiceSettings) -> ServiceSettings:
 
 
 def without_prefix(config: Mapping[str, object]) -> dict[str, str]:
-    """A broker's configuration map with `rlmm.config.` stripped; prefixed keys win."""
-    plain = {key: str(value) for key, value in config.items() if not key.startswith(PREFIX)}
+    """A broker's configuration map with `rlmm.config.` stripped; prefixed keys win.
+
+    Raises:
+        InvalidArgument: It is no map of names to what can be written as text.
+    """
+    given = checked(Mapping[Text, Any], config, "config")
+    try:
+        texts = {key: str(value) for key, value in given.items()}
+    except Exception as error:  # A value's own `str` raises what it likes.
+        raise InvalidArgument(f"expected text in config, got {shown(given)}") from error
+    checked(Mapping[Text, Text], texts, "config")
+    plain = {key: text for key, text in texts.items() if not key.startswith(PREFIX)}
     prefixed = {
-        key.removeprefix(PREFIX): str(value)
-        for key, value in config.items()
-        if key.startswith(PREFIX)
+        key.removeprefix(PREFIX): text for key, text in texts.items() if key.startswith(PREFIX)
     }
     return plain | prefixed
 
@@ -124,8 +132,9 @@ def broker_of(config: Mapping[str, str]) -> tuple[int, str]:
         broker_id = int(config["broker.id"])
     except (KeyError, ValueError) as error:
         raise InvalidArgument(
-            f"broker.id: expected a whole number, got {config.get('broker.id')!r}"
+            f"broker.id: expected a whole number, got {shown(config.get('broker.id'))}"
         ) from error
+    checked(Int32, broker_id, "broker.id")
     cluster_id = config.get("cluster.id")
     if not cluster_id:
         raise InvalidArgument(f"cluster.id: expected a cluster's id, got {cluster_id!r}")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from tierledger.events.errors import OutcomeUnknown
+from tierledger.actors.foreign_errors import documenting
+from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
 from tierledger.storage.backend import MetadataStorageBackend
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
     from tierledger.actors.ports import HostHandle
     from tierledger.storage.backend import CreateOutcome, Operation
+
+
+_MOVED = (OutcomeUnknown, NotReady)
+"""What is raised where the host may be another by now."""
 
 
 class HostedBackend(MetadataStorageBackend):
@@ -38,12 +43,13 @@ class HostedBackend(MetadataStorageBackend):
         self._lost = lost
 
     async def _ask(self, method: str, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401
-        host = await self._current()
-        try:
+        with documenting("the host that writes", self._failed):
+            host = await self._current()
             return await host.store(method, arguments, named)
-        except OutcomeUnknown:
+
+    def _failed(self, error: BaseException) -> None:
+        if not isinstance(error, RemoteStorageError) or isinstance(error, _MOVED):
             self._lost()
-            raise
 
     @override
     async def create(self, key: str, value: bytes) -> None:
@@ -76,6 +82,13 @@ class HostedBackend(MetadataStorageBackend):
         found: list[tuple[str, bytes]] = await self._ask(
             "get_like", prefix, after=after, limit=limit
         )
+        return found
+
+    @override
+    async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
+        if self._reader is not None:
+            return await self._reader.last_keys(prefixes)
+        found: list[str | None] = await self._ask("last_keys", list(prefixes))
         return found
 
     @override

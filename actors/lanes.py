@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tierledger.actors.calls import Pending, ResumeCall
 from tierledger.events.errors import OutcomeUnknown, Overloaded, RemoteStorageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tierledger.actors.calls import Call
-    from tierledger.actors.ports import HostHandle
+    from tierledger.actors.deadline import Attempt
 
 IN_FLIGHT_MAX = 2
 """Submissions to one host at a time: one travels while the other is worked on."""
@@ -28,20 +30,31 @@ WAITING_MAX = 20_000
 """Calls that may wait for a host; the next is refused at once."""
 
 
+class SubmittedHost(Protocol):
+    """What a lane leads to: see `HostHandle.submit`; it raises our errors only."""
+
+    async def submit(self, calls: Sequence[Call]) -> list[Any]: ...
+
+
 class Lane:
     """The way to one host."""
 
-    def __init__(self, host: HostHandle) -> None:
+    def __init__(self, host: SubmittedHost) -> None:
         self._host = host
-        self._waiting: deque[tuple[Call, asyncio.Future[Any]]] = deque()
+        self._waiting: deque[tuple[Call, asyncio.Future[Any], Attempt]] = deque()
         self._pending: list[tuple[Call, asyncio.Future[Any]]] = []
         """Calls that are under way there, with the ticket for each result."""
         self._in_flight: dict[int, asyncio.Task[None]] = {}
         self._resuming: asyncio.Task[None] | None = None
         self._count = 0
 
-    async def call(self, call: Call) -> Any:  # noqa: ANN401 - Whatever the call results in.
-        """The result of `call`.
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way or waits."""
+        return not (self._waiting or self._in_flight or self._resuming)
+
+    async def call(self, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401 - Whatever it is.
+        """The result of `call`; `attempt` notes when it is sent.
 
         Raises:
             RemoteStorageError: What the host answered, or `OutcomeUnknown` if it was lost.
@@ -49,7 +62,7 @@ class Lane:
         if len(self._waiting) >= WAITING_MAX:
             raise Overloaded(f"{WAITING_MAX} calls wait for this host; try again later")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.append((call, future))
+        self._waiting.append((call, future, attempt))
         self._send()
         result = await future
         if isinstance(result, BaseException):
@@ -63,9 +76,12 @@ class Lane:
             taken = [waiting for waiting in taken if not waiting[1].done()]
             if not taken:
                 continue  # Their callers gave up before they were sent.
+            for _, _, attempt in taken:
+                attempt.is_sent = True
             self._count += 1
             number = self._count
-            task = asyncio.get_running_loop().create_task(self._submit(taken))
+            sent = [(call, future) for call, future, _ in taken]
+            task = asyncio.get_running_loop().create_task(self._submit(sent))
             self._in_flight[number] = task
             task.add_done_callback(partial(self._sent, number))
 

@@ -22,9 +22,11 @@ from tierledger.actors.leader_checkpoints import Checkpoints
 from tierledger.actors.leader_claim import CLAIMS_MAX, WaitingClaims, is_under, open_command
 from tierledger.events import commands as cmd
 from tierledger.events.errors import (
+    CorruptLog,
     DataError,
     NotLeader,
     NotReady,
+    OutcomeUnknown,
     Overloaded,
     Quarantined,
     RemoteStorageError,
@@ -34,7 +36,10 @@ from tierledger.events.overlay import Overlay
 from tierledger.storage.event_log import decode_batch, encode_batch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tierledger.events.decide import Limits
+    from tierledger.events.log_events import Event
     from tierledger.events.partition_state import PartitionState
     from tierledger.storage.serde import MetadataSerDe
 
@@ -46,6 +51,10 @@ SESSION_COMMANDS = (cmd.OpenSession, cmd.CloseSession)
 
 CHECKPOINT_EVENTS = 1000
 """Events between two checkpoints: 4 ms to replay, 2 ms to plan."""
+
+LOADED_EVENTS = 20_000
+"""The same while a log is read that has no checkpoint: a load that is broken off goes on from
+there, and no checkpoint has to hold a whole log."""
 
 RETRY_DELAY_MS = 50
 """Pause before a slot is read again whose append was not answered."""
@@ -77,6 +86,8 @@ class Leader:
         self._in_flight: InFlight | None = None
         self._probe: list[msg.Effect] | None = None
         self._checkpoints = Checkpoints()
+        self._is_held = False
+        """Whether the log is not read further before a checkpoint is done."""
         self._stop: msg.StopArrived | None = None
         self._trouble: RemoteStorageError | None = None
 
@@ -89,7 +100,9 @@ class Leader:
             case msg.LogRead():
                 return self._log_read(stimulus)
             case msg.LoadFailed():
-                return self._quarantine(stimulus.error)
+                return self._quarantine(str(stimulus.error))
+            case msg.StepFailed(cause=cause, story=story):
+                return self._quarantine(cause, story)
             case msg.Assigned():
                 return self._command(open_command(stimulus))
             case msg.CommandArrived():
@@ -112,7 +125,7 @@ class Leader:
                 return [] if decidable is None else self._command(decidable)
             case msg.CheckpointDone():
                 self._checkpoints.done(stimulus)
-                return self._pump()
+                return self._read_on() if self._is_held else self._pump()
             case msg.StopArrived():
                 return self._stop_arrived(stimulus)
             case msg.HintArrived():
@@ -144,35 +157,57 @@ class Leader:
             return []
         if stimulus.number != self.next_batch:
             return []
-        try:
-            for batch in stimulus.batches:
+        for batch in stimulus.batches:
+            try:
                 decoded = decode_batch(
                     self._serde, batch, state.next_position, state.chain_hash
                 )
-                evolve_all(state, decoded.events, decoded.chain_hash)
-                self.next_batch = batch.number + 1
-                self._checkpoints.applied(len(decoded.events))
-        except DataError as error:
-            return self._quarantine(error)
+                self._apply(state, decoded.events, decoded.chain_hash)
+            except DataError as error:
+                return self._quarantine(str(error))
+            self.next_batch = batch.number + 1
+            self._checkpoints.applied(len(decoded.events))
         if stimulus.batches and not stimulus.is_end:
-            return [msg.ReadLog(self.next_batch)]
+            return self._read_on()
         # Leads nothing yet: the claim is the first command in the inbox. Only a finished
         # deletion is final: it is served without a session, which nobody may open any more.
         self.phase = Phase.LEADING
         self._has_claimed = state.is_finished
         return self._pump()
 
-    def _quarantine(self, error: RemoteStorageError) -> list[msg.Effect]:
-        if self.phase is Phase.GONE:
+    def _read_on(self) -> list[msg.Effect]:
+        """Read further, behind a checkpoint if as much was read as one may hold."""
+        effects = self._checkpoints.due(LOADED_EVENTS, self.next_batch)
+        self._is_held = self._checkpoints.holds_back(LOADED_EVENTS)
+        return effects if self._is_held else [*effects, msg.ReadLog(self.next_batch)]
+
+    def _apply(self, state: PartitionState, events: Sequence[Event], chain_hash: bytes) -> None:
+        """Change the state; unless that ends as `evolve` says, it is nobody's to read."""
+        self.state = None
+        try:
+            evolve_all(state, events, chain_hash)
+        except CorruptLog:  # Said before the event changes anything.
+            self.state = state
+            raise
+        self.state = state
+
+    def _quarantine(self, cause: str, story: str = "") -> list[msg.Effect]:
+        if self.phase in {Phase.QUARANTINED, Phase.GONE}:
             return []
         self.phase = Phase.QUARANTINED
-        self._trouble = Quarantined(f"the partition takes no writes: {error}")
-        effects: list[msg.Effect] = [msg.Alarm("quarantined", str(error))]
+        self._is_held = False
+        self._trouble = Quarantined(f"the partition takes no writes: {cause}")
+        told = f"{cause}; the steps before: {story}" if story else cause
+        effects: list[msg.Effect] = [msg.Alarm("quarantined", told)]
+        if self._in_flight is not None:
+            doubt = OutcomeUnknown(f"it may be stored; the partition failed: {cause}")
+            effects += refusals(self._in_flight.replies, doubt)
+            self._in_flight = None
         effects += self._refuse_all(self._trouble)
         for query in self._queries:
             effects += self._query_in_quarantine(query)
         self._queries = []
-        return effects
+        return effects if self._stop is None else effects + self._leave(msg.STOPPED)
 
     # Calls.
 
@@ -278,6 +313,7 @@ class Leader:
     def _leave(self, reason: str) -> list[msg.Effect]:
         """Refuse whoever still waits, and be gone."""
         self.phase = Phase.GONE
+        self._is_held = False
         error = self._gone_error()
         effects = self._refuse_all(error)
         effects += [msg.ReplyError(query.reply_to, error) for query in self._queries]
@@ -295,6 +331,8 @@ class Leader:
                 return self._stored(flight)
             case msg.AppendOutcome.EXISTS:
                 return [msg.ReadSlot(flight.number)]
+            case msg.AppendOutcome.PASSED:
+                return self._passed(flight)
             case msg.AppendOutcome.UNKNOWN:
                 self._in_flight = flight._replace(is_uncertain=True)
                 return [msg.ReadSlot(flight.number, delay_ms=RETRY_DELAY_MS)]
@@ -304,7 +342,7 @@ class Leader:
     def _stored(self, flight: InFlight) -> list[msg.Effect]:
         assert self.state is not None, "a leader has loaded its log"
         before = self.state.session
-        evolve_all(self.state, flight.events, flight.encoded.chain_hash)
+        self._apply(self.state, flight.events, flight.encoded.chain_hash)
         if self.state.session != before and self._stop is None:
             self._inbox.extend(self._undecided.release())
         self.next_batch = flight.number + 1
@@ -341,6 +379,8 @@ class Leader:
     def _slot_read(self, read: msg.SlotRead) -> list[msg.Effect]:
         flight = self._in_flight
         if flight is not None and read.number == flight.number:
+            if read.is_passed:
+                return self._passed(flight)
             if read.value is None:
                 # Still on its way, or lost: the same content, the same slot.
                 return [msg.Append(flight.number, flight.encoded.value)]
@@ -350,10 +390,10 @@ class Leader:
             if (damage := damage_of(read.number, read.value, self._serde, self.state)) is None:
                 return self._overtaken(read.number)
             self._in_flight = None
-            return unkept(flight.replies, damage) + self._quarantine(damage)
+            return unkept(flight.replies, damage) + self._quarantine(str(damage))
         if self._probe is None or read.number != self.next_batch:
             return []
-        if read.value is not None:
+        if read.value is not None or read.is_passed:
             return self._overtaken(read.number)
         replies, self._probe = self._probe, None
         return self._after_look(replies)
@@ -370,6 +410,15 @@ class Leader:
         if not (self._has_claimed or self._inbox or self._undecided):
             return effects + self._leave(msg.REFUSED)
         return effects + self._pump()
+
+    def _passed(self, flight: InFlight) -> list[msg.Effect]:
+        """Others wrote on behind our slot, and what stood in it is forgotten."""
+        if not flight.is_uncertain:
+            return self._overtaken(flight.number)
+        self._in_flight = None
+        error = OutcomeUnknown(f"batch {flight.number} may have been stored, and is forgotten")
+        self._trouble = NotLeader(f"batch {flight.number} was passed by another leader")
+        return [*unkept(flight.replies, error), *self._leave("fenced")]
 
     def _overtaken(self, number: int) -> list[msg.Effect]:
         """Somebody else wrote the next batch: whatever we would say now may be stale."""

@@ -13,6 +13,7 @@ from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
 from tierledger.events.decide import Rejected, Undecided, decide
 from tierledger.events.errors import DataError, Fenced, NotLeader, NotReady, OutcomeUnknown
+from tierledger.storage.checkpoint import boundary_in
 from tierledger.storage.event_log import StoredBatch, decode_batch
 
 if TYPE_CHECKING:
@@ -132,9 +133,12 @@ def damage_of(
 ) -> OutcomeUnknown | None:
     """What those hear whose batch found `value` in its slot, if that is nobody's batch.
 
-    It may have been theirs, and damaged since. None if another's batch follows `state` there.
+    It may have been theirs, and damaged since. None if another's batch follows `state` there,
+    or the boundary of a log that was forgotten.
     """
     try:
+        if boundary_in(serde, state.topic_id_partition, number, value) is not None:
+            return None
         decode_batch(serde, StoredBatch(number, value), state.next_position, state.chain_hash)
     except DataError as error:
         return OutcomeUnknown(f"it may have been stored, and is damaged now: {error}")

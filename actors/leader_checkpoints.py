@@ -10,8 +10,9 @@ class Checkpoints:
 
     def __init__(self) -> None:
         self.is_writing = False
-        self._is_refused = False
         self._events = 0
+        self._held = 0
+        """Of these, what the one that is being written holds."""
 
     def applied(self, events: int) -> None:
         """So many events were applied."""
@@ -19,13 +20,18 @@ class Checkpoints:
 
     def due(self, events_min: int, next_batch: int) -> list[msg.Effect]:
         """The order to write one, up to `next_batch`, if it would hold enough events."""
-        if self.is_writing or self._is_refused or self._events < events_min:
+        if self.is_writing or self._events < events_min:
             return []
         self.is_writing = True
-        self._events = 0
+        self._events, self._held = 0, self._events
         return [msg.WriteCheckpoint(next_batch)]
 
+    def holds_back(self, events_max: int) -> bool:
+        """Whether one is being written and so many events wait for the next already."""
+        return self.is_writing and self._events >= events_max
+
     def done(self, done: msg.CheckpointDone) -> None:
-        """It was stored; or refused, for good, to a process that may write none."""
+        """It was stored, or not; what was not may be due again at once."""
         self.is_writing = False
-        self._is_refused = not done.stored
+        if done.again:
+            self._events += self._held

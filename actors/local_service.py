@@ -13,7 +13,7 @@ from tierledger.actors.coordinator_service import CoordinatorService
 from tierledger.actors.host import Host
 from tierledger.actors.ports import HostGone
 from tierledger.actors.wall_clock import RandomIds
-from tierledger.events.errors import OutcomeUnknown
+from tierledger.events.errors import NotReady
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
@@ -142,7 +142,7 @@ class LocalService:
             name = self._newest(name)
         found = self._hosts.get(name)
         if found is None:
-            raise OutcomeUnknown(f"{name} is not running")
+            raise NotReady(f"{name} is not running")
         return found
 
     def _newest(self, name: str) -> str:
@@ -159,6 +159,9 @@ class LocalService:
         await self.end(name if "/" in name else self._newest(name), None)
 
     # What the coordinator asks of a launcher.
+
+    def prepare(self, address: str) -> None:
+        """A host here needs no process of its own."""
 
     async def launch(self, address: str) -> LocalHost:
         running = self._hosts.get(address)

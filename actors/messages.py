@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 from tierledger.events.commands import Claim, Command, LeaderVerdict
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.partition_state import PartitionState, Session
+from tierledger.events.typed_fields import Int32, Int64, Text
 from tierledger.storage.event_log import StoredBatch
 
 ReplyTo: TypeAlias = "int | None"
@@ -21,9 +22,9 @@ ReplyTo: TypeAlias = "int | None"
 class Query(NamedTuple):
     """One question of the interface; `kind` is one of `answering.QUERIES`."""
 
-    kind: str
-    epoch: int = 0
-    offset: int = 0
+    kind: Text
+    epoch: Int32 = 0
+    offset: Int64 = 0
 
 
 class Assignment(NamedTuple):
@@ -43,6 +44,8 @@ class AppendOutcome(Enum):
 
     CREATED = "created"
     EXISTS = "exists"
+    PASSED = "passed"
+    """The log goes on behind the slot, which is empty: what stood there was forgotten."""
     UNKNOWN = "unknown"
 
 
@@ -82,6 +85,14 @@ class LoadFailed(NamedTuple):
     """Neither checkpoint nor log could be read."""
 
     error: RemoteStorageError
+
+
+class StepFailed(NamedTuple):
+    """A step of the partition raised what nobody had foreseen."""
+
+    cause: str
+    story: str
+    """The steps before it."""
 
 
 class CommandArrived(NamedTuple):
@@ -125,6 +136,8 @@ class SlotRead(NamedTuple):
 
     number: int
     value: bytes | None
+    is_passed: bool = False
+    """Nothing does, but the log goes on behind it."""
 
 
 class ProbeFailed(NamedTuple):
@@ -144,9 +157,14 @@ class OracleAnswered(NamedTuple):
 
 
 class CheckpointDone(NamedTuple):
-    """The checkpoint stands, or this process may not write any more of them."""
+    """The checkpoint stands, or not.
+
+    `again`: what stands instead holds less of the log, so it is to be replaced now. Otherwise
+    another may be due after as many events as ever: no refusal is for good.
+    """
 
     stored: bool
+    again: bool = False
 
 
 class StopArrived(NamedTuple):
@@ -268,6 +286,7 @@ Stimulus: TypeAlias = (
     | StateLoaded
     | LogRead
     | LoadFailed
+    | StepFailed
     | CommandArrived
     | QueryArrived
     | QueryExpired

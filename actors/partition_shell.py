@@ -6,9 +6,8 @@ No rule of the protocol stands here: what happens next is always the machine's w
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
@@ -17,31 +16,36 @@ from tierledger.actors.answering import answer_now, snapshot_for, walk
 from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.follower import Follower
 from tierledger.actors.leader import Leader
+from tierledger.actors.machine_guard import MachineGuard
 from tierledger.actors.oracle import ORACLE_DEADLINE_S
 from tierledger.actors.store_queues import PendingAppend, PendingSlot
 from tierledger.events.errors import (
-    CorruptCheckpoint,
     DataError,
     OutcomeUnknown,
+    Quarantined,
     RemoteStorageError,
     RetryableError,
 )
-from tierledger.events.event_codec import genesis
-from tierledger.events.partition_state import PartitionState
-from tierledger.storage.backend import AtomicConflict, Remove
-from tierledger.storage.checkpoint import LOAD_ATTEMPTS, CheckpointPlan, CheckpointStore
-from tierledger.storage.event_log import EventLog, StoredBatch
+from tierledger.storage.checkpoint import CheckpointWriter, Standing
+from tierledger.storage.loading import Loading
+from tierledger.storage.partition_reader import LoadedPartition, PartitionReader
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tierledger.actors.calls import Answered
     from tierledger.actors.host import Host
     from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.storage.backend import Operation
+    from tierledger.storage.checkpoint import CheckpointDraft
+    from tierledger.storage.event_log import StoredBatch
+
+T = TypeVar("T")
 
 READ_BATCHES = 64
 """Batches that a log read takes from the store at once."""
 
-FEED_BYTES = 96 * 1024
-"""Bytes of batches that are applied in one step: about 700 events, 3 ms."""
+FEED_BYTES = 48 * 1024
+"""Bytes of batches that are applied in one step: about 350 events, 2 ms."""
 
 RETRY_DELAY_S = 0.1
 """Pause before a store that was away is asked again."""
@@ -65,19 +69,41 @@ class PartitionShell:
         self.role = role
         self.machine = machine
         self.assignment = 0
-        self._log = EventLog(host.backend, host.keys, topic_id_partition)
-        self._checkpoints = CheckpointStore(
-            host.backend, host.keys, host.serde, topic_id_partition
+        self._guard = MachineGuard(machine)
+        self._reader = PartitionReader(
+            host.backend, host.keys, host.serde, host.cluster_id, topic_id_partition
         )
-        self._stored_partition: bytes | None = None
-        self._must_rebuild = False
+        self._checkpoints = self._reader.checkpoints
+        self._writer = CheckpointWriter(self._checkpoints)
         self._ahead: deque[StoredBatch] = deque()
         self._ends_ahead = False
 
     def feed(self, stimulus: msg.Stimulus) -> None:
-        """Let the machine handle `stimulus`, and carry out what it calls for."""
-        for effect in self.machine.handle(stimulus):
-            self._carry_out(effect)
+        """Let the machine handle `stimulus`, and carry out what it calls for; never raises."""
+        self._carry_out_all(self._guard.handle(stimulus))
+
+    def failed(self, error: Exception) -> None:
+        """Something of this partition raised what nobody foresaw; see `MachineGuard`."""
+        tip = str(self.topic_id_partition)
+        _log.error("a step of the partition failed", partition=tip, exc_info=error)
+        self._carry_out_all(self._guard.failed(error))
+
+    def _carry_out_all(self, effects: list[msg.Effect]) -> None:
+        for effect in effects:
+            try:
+                self._carry_out(effect)
+            except Exception as error:  # noqa: BLE001 - A failure of one partition is its own.
+                self.failed(error)
+
+    def _spawn(self, work: Callable[..., Awaitable[None]], *given: Any) -> None:  # noqa: ANN401
+        """Do `work` with what is `given` beside the rest; its failure is this partition's."""
+        self.host.spawn(self._guarded(work, *given))
+
+    async def _guarded(self, work: Callable[..., Awaitable[None]], *given: Any) -> None:  # noqa: ANN401
+        try:
+            await work(*given)
+        except Exception as error:  # noqa: BLE001 - As above.
+            self.failed(error)
 
     def _carry_out(self, effect: msg.Effect) -> None:  # noqa: C901 - One case each.
         host = self.host
@@ -95,11 +121,13 @@ class PartitionShell:
                 key = host.keys.log_batch(self.topic_id_partition, number)
                 host.read_slot(PendingSlot(self, number, key), delay_ms)
             case msg.ReadLog(number=number):
-                host.spawn(self._read_log(number))
+                self._spawn(self._read_log, number)
             case msg.WriteCheckpoint(next_batch=next_batch):
-                host.spawn(self._write_checkpoint(self._plan(next_batch)))
+                state = self.machine.state
+                assert state is not None, "a machine checkpoints a state"
+                self._spawn(self._write_checkpoint, self._writer.freeze(state, next_batch))
             case msg.AskOracle():
-                host.spawn(self._ask_oracle(effect))
+                self._spawn(self._ask_oracle, effect)
             case msg.ClaimRefused():
                 host.refused(self, effect)
             case msg.HeadMoved(position=position):
@@ -110,25 +138,45 @@ class PartitionShell:
                 host.forget(self, reason)
                 host.reply(reply_to, self.machine.position)
 
+    @property
+    def next_slot(self) -> str:
+        """The key of the batch that follows what the machine has read."""
+        return self._reader.log.key(self.machine.next_batch)
+
     # Answers.
 
     def _answer(self, effect: msg.Answer) -> None:
-        state = self.machine.state
-        assert state is not None, "a machine answers from a state"
+        query, work = effect.query, None
         try:
-            answered = answer_now(state, effect.query, stale=effect.stale)
-        except RemoteStorageError as error:
-            self.host.reply(effect.reply_to, error)
-            return
-        if answered is not None:
-            self.host.reply(effect.reply_to, answered)
-            return
-        snapshot = snapshot_for(state, effect.query)
-        if effect.query.kind == "next_txn":
-            work = walk(snapshot, effect.query)
+            state = self.machine.state
+            assert state is not None, "a machine answers from a state"
+            answered = answer_now(state, query, stale=effect.stale)
+            if answered is None:
+                snapshot = snapshot_for(state, query)
+                if query.kind == "next_txn":
+                    work = walk(snapshot, query)
+                else:
+                    work = self.host.lists.first_page(snapshot, query, self.unanswered)
+        except Exception as error:  # noqa: BLE001 - A failure of one partition is its own.
+            self.host.reply(effect.reply_to, self.unanswered(error))
         else:
-            work = self.host.lists.first_page(snapshot, effect.query)
-        self.host.spawn(self.host.reply_when_done(effect.reply_to, work))
+            if work is None:
+                self.host.reply(effect.reply_to, answered)
+            else:
+                self.host.spawn(self._answer_when_done(effect.reply_to, work))
+
+    async def _answer_when_done(self, reply_to: msg.ReplyTo, work: Awaitable[Answered]) -> None:
+        try:
+            self.host.reply(reply_to, await work)
+        except Exception as error:  # noqa: BLE001 - As above.
+            self.host.reply(reply_to, self.unanswered(error))
+
+    def unanswered(self, error: Exception) -> RemoteStorageError:
+        """What a caller hears whose answer ended with `error`."""
+        if isinstance(error, RemoteStorageError):
+            return error
+        self.failed(error)  # What a state cannot answer, it should not decide on either.
+        return Quarantined(f"the answer could not be made: {type(error).__name__}: {error}")
 
     # Disputes.
 
@@ -147,55 +195,42 @@ class PartitionShell:
     # Loading.
 
     async def load(self) -> None:
-        """Read the checkpoint, if there is a good one, and start the machine from it."""
-        try:
-            state, next_batch = await self._loaded()
-        except DataError as error:
-            self.feed(msg.LoadFailed(error))
-        else:
-            self.feed(msg.StateLoaded(state, next_batch))
+        """Start the machine from the checkpoint, or from where the log begins."""
+        await self._guarded(self._load)
 
-    async def _loaded(self) -> tuple[PartitionState, int]:
-        attempts = 0
-        while True:
+    async def _load(self) -> None:
+        loading = Loading(self._reader, tracks_changes=self.role == LEADER)
+        loaded: LoadedPartition | None = None
+        while loaded is None:
             try:
-                return await self._from_checkpoint()
-            except CorruptCheckpoint as error:
-                attempts += 1  # It may only have been renewed while it was read.
-                if attempts == LOAD_ATTEMPTS:
-                    # A cache that does not verify is no cache: the log has everything.
-                    self.host.alarm(self.topic_id_partition, "checkpoint", str(error))
-                    self._must_rebuild = True
-                    return self._blank(), 0
+                await loading.look()
+                loaded = await loading.attempt()
+            except DataError as error:
+                self.feed(msg.LoadFailed(error))
+                return
             except (RetryableError, OutcomeUnknown):
                 await asyncio.sleep(RETRY_DELAY_S)
-
-    async def _from_checkpoint(self) -> tuple[PartitionState, int]:
-        checkpoints = self._checkpoints
-        stored = self._stored_partition = await checkpoints.read_stored()
-        if stored is None:
-            return self._blank(), 0
-        value = checkpoints.parse_partition(stored)
-        leads = self.role == LEADER
-        state = await checkpoints.load(stored, value, tracks_changes=leads)
-        return state, value.next_batch
-
-    def _blank(self) -> PartitionState:
-        tip = self.topic_id_partition
-        origin = genesis(self.host.cluster_id, tip.topic_id, tip.partition)
-        return PartitionState(tip, origin, tracks_changes=self.role == LEADER)
+        self._writer.stored = loading.stored
+        if loading.trouble is not None:
+            self.host.alarm(self.topic_id_partition, "checkpoint", str(loading.trouble))
+            self._writer.is_whole = True
+        self.feed(msg.StateLoaded(*loaded))
 
     async def _read_log(self, number: int) -> None:
         while not self._ahead or self._ahead[0].number != number:
             try:
-                self._ahead = deque(await self._log.read(number, READ_BATCHES))
-                self._ends_ahead = len(self._ahead) < READ_BATCHES
-                break
+                page = await self._reader.read_on(number, READ_BATCHES)
             except DataError as error:
                 self.feed(msg.LoadFailed(error))
                 return
             except RemoteStorageError:
                 await asyncio.sleep(RETRY_DELAY_S)
+                continue
+            if page is None:
+                await self.load()
+                return
+            self._ahead, self._ends_ahead = deque(page.batches), page.is_end
+            break
         batches: list[StoredBatch] = []
         size = 0
         while self._ahead and (not batches or size + len(self._ahead[0].value) <= FEED_BYTES):
@@ -207,59 +242,25 @@ class PartitionShell:
 
     # Checkpoints.
 
-    def _plan(self, next_batch: int) -> CheckpointPlan:
-        """What to store, taken from the state before anything else changes it."""
-        state = self.machine.state
-        assert state is not None, "a machine checkpoints a state"
-        return self._checkpoints.plan(state, next_batch, self._stored_partition)
+    async def _write_checkpoint(self, draft: CheckpointDraft) -> None:
+        writer = self._writer
+        try:
+            plan = await self._insisting(lambda: writer.plan(draft))
+            standing = await self._insisting(lambda: writer.write(plan))
+            if plan.is_finished and standing is Standing.OURS:
+                # Not the state: it may be, and its checkpoint not yet.
+                await self._insisting(self._checkpoints.sweep)
+        except RemoteStorageError as error:
+            self.host.alarm(self.topic_id_partition, "checkpoint", str(error))
+            self.feed(msg.CheckpointDone(stored=False))
+        else:
+            is_ours, is_less = standing is Standing.OURS, standing is Standing.LESS
+            self.feed(msg.CheckpointDone(stored=is_ours, again=is_less))
 
-    async def _write_checkpoint(self, plan: CheckpointPlan) -> None:
+    async def _insisting(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """What `attempt` returns, which is repeated while the store is away."""
         while True:
             try:
-                await self._commit_checkpoint(plan)
+                return await attempt()
             except (OutcomeUnknown, RetryableError):
                 await asyncio.sleep(RETRY_DELAY_S)
-                if self.host.is_closing:
-                    return
-            except RemoteStorageError as error:
-                self.host.alarm(self.topic_id_partition, "checkpoint", str(error))
-                self.feed(msg.CheckpointDone(stored=False))
-                return
-            else:
-                self._stored_partition = plan.partition_value
-                self._must_rebuild = False
-                if plan.is_finished:  # Not the state: it may be, and its checkpoint not yet.
-                    await self._sweep()
-                self.feed(msg.CheckpointDone(stored=True))
-                return
-
-    async def _sweep(self) -> None:
-        """Remove what a deletion that is finished, and checkpointed as such, has left."""
-        with contextlib.suppress(RemoteStorageError):  # Whoever checkpoints next sweeps again.
-            await self._checkpoints.sweep()
-
-    async def _commit_checkpoint(self, plan: CheckpointPlan) -> None:
-        guard, *changes = plan.operations
-        leftovers = await self._leftovers() if self._must_rebuild else []
-        try:
-            await self.host.backend.execute_atomically([guard, *leftovers, *changes])
-        except AtomicConflict:
-            # It is ours if the answer to an earlier attempt was lost.
-            if await self._checkpoints.read_stored() != plan.partition_value:
-                raise
-
-    async def _leftovers(self) -> list[Operation]:
-        """What removes the rest of a checkpoint that did not verify, in the step replacing it.
-
-        The step expects the partition's value that was read then, so whoever was overtaken
-        removes nothing.
-        """
-        keys, tip = self.host.keys, self.topic_id_partition
-        removals: list[Operation] = []
-        after: str | None = None
-        while True:
-            found = await self.host.backend.get_like(keys.state(tip), after=after)
-            removals += [Remove(key) for key, _ in found if key != keys.partition(tip)]
-            if not found:
-                return removals
-            after = found[-1][0]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierledger.actors.calls import Call, CloseCall, PartitionKey, Placement
-    from tierledger.actors.coordinator_events import Announcement, Route
+    from tierledger.actors.coordinator_events import Announcement, Registered, Route
     from tierledger.events.commands import Claim, LeaderVerdict
     from tierledger.events.identifiers import TopicIdPartition
 
@@ -46,11 +46,15 @@ class HostGone(OutcomeUnknown):
     """The process behind a handle has ended; no later call on it will be answered either."""
 
 
+class HostFailed(OutcomeUnknown):
+    """The process lives, and raised what nobody foresaw: some of what was asked may be done."""
+
+
 class HostHandle(Protocol):
     """One process that serves as a host, wherever it runs.
 
-    Every call may raise `OutcomeUnknown` when it is lost, and `HostGone` when it is lost for
-    good.
+    Every call may raise `OutcomeUnknown` when it is lost, `HostGone` when it is lost for good,
+    and `HostFailed` or whatever the host raised; none of the latter reaches a client.
     """
 
     async def submit(self, calls: Sequence[Call]) -> list[Any]:
@@ -87,6 +91,13 @@ class HostLauncher(Protocol):
     serves as `host-3`. Each process has an address of its own.
     """
 
+    def prepare(self, address: str) -> None:
+        """Let a process for `address` begin to start, beside what goes before its launch.
+
+        It opens no store, and serves nothing, before it is launched.
+        """
+        ...
+
     async def launch(self, address: str) -> HostHandle:
         """The process at `address`, or a new one, whose store is open.
 
@@ -114,8 +125,8 @@ class HostLauncher(Protocol):
 class CoordinatorHandle(Protocol):
     """The coordinator, wherever it runs. Every call may raise `OutcomeUnknown`."""
 
-    async def register(self, broker_id: int) -> int:
-        """A new incarnation for `broker_id`, greater than all before."""
+    async def register(self, broker_id: int, request: bytes, after: int) -> Registered:
+        """A new incarnation of a broker, if its newest was `after`; repeats get the same."""
         ...
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
@@ -136,7 +147,7 @@ class CoordinatorHandle(Protocol):
 
 
 class ServiceConnection(Protocol):
-    """A running service as a client sees it."""
+    """A running service, as one who has found it sees it; clients see it through a link."""
 
     @property
     def coordinator(self) -> CoordinatorHandle:
@@ -147,7 +158,7 @@ class ServiceConnection(Protocol):
         """The process at an address (`host-3/7`), or the newest that serves as `host-3`.
 
         Raises:
-            OutcomeUnknown: There is none.
+            NotReady: There is none; nothing was sent.
         """
         ...
 

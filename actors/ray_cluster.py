@@ -7,10 +7,15 @@ everybody else takes it from here.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import signal
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 # A cluster that Ray starts asks for the user's token (in ~/.ray), but a process that joins one
@@ -20,7 +25,11 @@ os.environ.setdefault("RAY_AUTH_MODE", "token")
 # The name speaks of other systems, the effect is the same here. A cluster that is joined was
 # started by others, and listens where they said.
 os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+# Else a call after the cluster has gone would start a cluster of its own.
+os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # A hint nobody here needs.
+# Records of tasks are for a dashboard; leaving a cluster that has died takes 5 s with them.
+os.environ.setdefault("RAY_task_events_report_interval_ms", "0")
 
 import ray
 import ray._private.ray_constants
@@ -31,10 +40,14 @@ import structlog
 from ray._raylet import GcsClient  # type: ignore[attr-defined] # It is compiled.
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from tierledger.events.errors import NotReady
+from tierledger.actors.processes import descendants
+from tierledger.events.errors import InvalidArgument, NotReady
 
 NAMESPACE = "tierledger"
 """Of this process; each service has one of its own for its actors, see `ray_handles`."""
+
+AUTO = "auto"
+"""In place of an address: the cluster of this machine."""
 
 ASK_TIMEOUT_S = 3.0
 """How long a cluster's control store may take to say who it is."""
@@ -44,6 +57,10 @@ LOOPBACK = ("127.0.0.1:", "localhost:", "[::1]:")
 OBJECT_STORE_BYTES = 128 * 1024 * 1024
 """Shared memory of a cluster of our own: our calls are small and travel inline."""
 
+
+T = TypeVar("T")
+
+_joining = threading.Lock()
 
 _log = structlog.get_logger("tierledger.ray")
 
@@ -71,18 +88,55 @@ def start_cluster() -> str:
         logging_level=logging.ERROR,
         object_store_memory=OBJECT_STORE_BYTES,
     )
+    # Ray would ask with SIGTERM first, which none of them hears where this thread does not.
+    node: Any = ray._private.worker._global_node
+    node.kill_all_processes = lambda **_: end_own_cluster()
     address: str = context.address_info["gcs_address"]
     return address
+
+
+def end_own_cluster() -> None:
+    """End the processes of a cluster that this process started, if it has, at once."""
+    node: Any = ray._private.worker._global_node
+    started = {} if node is None else node.all_processes
+    roots = {one.process.pid: one.process for kind in started.values() for one in kind}
+    started.clear()  # None of them has died by itself.
+    family = descendants(roots)
+    for root in roots.values():
+        root.kill()
+    for process in family:
+        process.signal(signal.SIGKILL)
+    for root in roots.values():
+        root.wait()
+
+
+def own_cluster_died() -> bool:
+    """Whether one without which a cluster is none has ended, of those this process started."""
+    node: Any = ray._private.worker._global_node
+    started = {} if node is None else node.all_processes
+    return any(
+        one.process.poll() is not None
+        for kind in ("gcs_server", "raylet")
+        for one in started.get(kind, ())
+    )
 
 
 def join_cluster(address: str) -> str:
     """Join the cluster at `address` (or `auto`); a second call is a no-op. Its address.
 
     Raises:
-        NotReady: It cannot be joined (from here, or by this user).
+        InvalidArgument: That is no address.
+        NotReady: It cannot be joined (from here, or by this user), or nothing answers there.
     """
+    with _joining:
+        return _joined(address)
+
+
+def _joined(address: str) -> str:
     if ray.is_initialized():
         return joined_address()
+    if address != AUTO:
+        _require_cluster(address)
     # Else this process would look for its own node on loopback.
     is_remote = not address.startswith(LOOPBACK)
     ray._private.ray_constants.ENABLE_RAY_CLUSTER = is_remote
@@ -98,10 +152,32 @@ def join_cluster(address: str) -> str:
     return joined_address()
 
 
+def _require_cluster(address: str) -> None:
+    """Ask first: Ray itself waits a minute for one that is not there, and says nothing."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise InvalidArgument(
+            "expected the HOST:PORT of a Ray cluster's head, as `ray start --head` prints it, "
+            f"or {AUTO!r}; got {address!r}"
+        )
+    if cluster_id(address) is None:
+        raise NotReady(
+            f"no Ray cluster answers at {address} within {ASK_TIMEOUT_S:g} s; expected the "
+            "HOST:PORT of its head, as `ray start --head` prints it, and the same token"
+        )
+
+
 def joined_address() -> str:
     """Where others find the cluster that this process is in."""
     address: str = ray.get_runtime_context().gcs_address
     return address
+
+
+async def has_lost_cluster() -> bool:
+    """Whether the cluster that this process is in has ended, so that it may join another."""
+    if not ray.is_initialized():
+        return False
+    return await cluster_at(joined_address()) != own_cluster()
 
 
 def leave_cluster() -> None:
@@ -124,27 +200,52 @@ def own_cluster() -> str:
 
 async def cluster_at(address: str) -> str | None:
     """The id of the Ray cluster at `address`; none if no such answers there in time."""
+    return await beside(lambda: cluster_id(address))
+
+
+def cluster_id(address: str) -> str | None:
+    """The same, for a thread that may wait."""
     found: list[str] = []
-    answered = asyncio.Event()
-    loop = asyncio.get_running_loop()
 
     def ask() -> None:
-        try:
+        # Whoever listens there may be no Ray.
+        with contextlib.suppress(ray.exceptions.RayError, OSError, RuntimeError):
             found.append(GcsClient(address=address).cluster_id.hex())
-        except (ray.exceptions.RayError, OSError, RuntimeError):
-            return  # Whoever listens there is no Ray.
-        finally:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(answered.set)
 
-    # A thread that nobody waits for: against what is not Ray its call takes 40 s.
-    threading.Thread(target=ask, daemon=True).start()
-    try:
-        async with asyncio.timeout(ASK_TIMEOUT_S):
-            await answered.wait()
-    except TimeoutError:
-        return None
+    # A thread that is left behind: against what is not Ray its call takes 40 s.
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(ASK_TIMEOUT_S)
     return found[0] if found else None
+
+
+async def beside(work: Callable[[], T]) -> T:
+    """What `work` returns or raises, done in a thread: Ray blocks for up to a minute.
+
+    Who gives up on it leaves it running; it does not keep the program from ending.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(result)  # type: ignore[arg-type] # Then there is a result.
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = work()
+        except Exception as error:  # noqa: BLE001 - It is raised where it is waited for.
+            failure = error
+        with contextlib.suppress(RuntimeError):  # The loop may be closed by then.
+            loop.call_soon_threadsafe(settle, result, failure)
+
+    threading.Thread(target=run, name="tierledger-ray", daemon=True).start()
+    return await done
 
 
 def on_node(node: str) -> Any:

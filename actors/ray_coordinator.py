@@ -6,7 +6,9 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
+from tierledger.actors.collector import keep_pauses_short
 from tierledger.actors.coordinator_service import CoordinatorService
+from tierledger.actors.processes import process_name
 from tierledger.actors.ray_cluster import on_node, own_node, ray
 from tierledger.actors.ray_handles import namespace_of
 from tierledger.actors.ray_launcher import RayLauncher
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierledger.actors.calls import PartitionKey
-    from tierledger.actors.coordinator_events import Announcement, Route
+    from tierledger.actors.coordinator_events import Announcement, Registered, Route
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.events.commands import Claim
     from tierledger.storage.backend import MetadataStorageBackend
@@ -35,7 +37,7 @@ class CoordinatorShell:
         self._home = home
         self._service: CoordinatorService | None = None
         self._starting = asyncio.Lock()
-        self._process = f"{COORDINATOR}/{RandomIds().request_id().hex()}"
+        self._process = process_name(COORDINATOR, own_node())
 
     async def start(self) -> None:
         """Read the log and start what is missing; a repeat does nothing.
@@ -46,6 +48,7 @@ class CoordinatorShell:
         async with self._starting:
             if self._service is None:
                 self._service = await self._started_service()
+                keep_pauses_short()
 
     async def _started_service(self) -> CoordinatorService:
         settings = self._settings
@@ -79,11 +82,11 @@ class CoordinatorShell:
     # thousand requests wait, and not once the process is frozen.
     @ray.method(concurrency_group=WATCHED)
     async def process(self) -> str:
-        """What this process calls itself, ending with its node and its pid."""
-        return f"{self._process}/{own_node()}/{os.getpid()}"
+        """What this process calls itself."""
+        return self._process
 
-    async def register(self, broker_id: int) -> int:
-        return await self._started().register(broker_id)
+    async def register(self, broker_id: int, request: bytes, after: int) -> Registered:
+        return await self._started().register(broker_id, request, after)
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
         return await self._started().announce(announcement)

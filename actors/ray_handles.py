@@ -7,13 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 from tierledger.actors.host_settings import with_absolute_store
-from tierledger.actors.ports import HostGone
-from tierledger.actors.ray_cluster import actor_names, find_actor, ray
-from tierledger.events.errors import OutcomeUnknown, RemoteStorageError, StorageUnavailable
+from tierledger.actors.ports import HostFailed, HostGone
+from tierledger.actors.ray_cluster import actor_names, beside, find_actor, ray
+from tierledger.events.errors import (
+    NotReady,
+    OutcomeUnknown,
+    RemoteStorageError,
+    StorageUnavailable,
+)
 from tierledger.storage.connector import URL_SETTING, setting
 from tierledger.storage.locate import public_url
 
@@ -21,12 +29,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierledger.actors.calls import Call, CloseCall, PartitionKey, Placement
-    from tierledger.actors.coordinator_events import Announcement, Route
+    from tierledger.actors.coordinator_events import Announcement, Registered, Route
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.events.commands import Claim
 
 CALL_TIMEOUT_S = 60.0
 """Longest wait for one call; callers with a deadline of their own give up earlier."""
+
+START_TIMEOUT_S = 180.0
+"""The same where the call waits for processes to start: a second each, and half a minute on a
+machine that is busy with other work."""
 
 COORDINATOR_TIMEOUT_S = 10.0
 """The same for a request to the coordinator: a frozen one has a successor by then."""
@@ -46,8 +58,8 @@ async def call(
     """The result of one actor call.
 
     Raises:
-        RemoteStorageError: What the actor raised, `HostGone` if it is dead, or
-            `OutcomeUnknown` if it did not answer.
+        RemoteStorageError: What the actor raised, `HostFailed` if that is no error of ours,
+            `HostGone` if it is dead, or `OutcomeUnknown` if it did not answer.
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -58,7 +70,7 @@ async def call(
         cause = error.cause
         if isinstance(cause, RemoteStorageError):
             raise cause from None
-        raise OutcomeUnknown(f"{method} failed: {cause!r}") from error
+        raise HostFailed(f"{method} failed: {cause!r}") from error
     except ray.exceptions.ActorUnavailableError as error:
         raise OutcomeUnknown(f"{method}: the actor cannot be reached") from error
     except ray.exceptions.RayActorError as error:
@@ -73,35 +85,38 @@ class RayHost:
     def __init__(self, actor: Any) -> None:
         self.actor = actor
 
+    async def _call(self, method: str, *arguments: Any) -> Any:
+        return await call(self.actor, method, *arguments)
+
     async def submit(self, calls: Sequence[Call]) -> list[Any]:
         # Ray's own pickling costs twice as much: it looks for functions to take along.
         packed = pickle.dumps(list(calls), pickle.HIGHEST_PROTOCOL)
-        answer = await call(self.actor, "submit", packed)
+        answer = await self._call("submit", packed)
         results: list[Any] = pickle.loads(answer)  # noqa: S301 - Ray unpickles all else.
         return results
 
     async def place(self, placements: Sequence[Placement]) -> None:
-        await call(self.actor, "place", list(placements))
+        await self._call("place", list(placements))
 
     async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
-        await call(self.actor, "close_sessions", list(closes))
+        await self._call("close_sessions", list(closes))
 
     async def store(
         self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]
     ) -> Any:
-        return await call(self.actor, "store", method, list(arguments), dict(named))
+        return await self._call("store", method, list(arguments), dict(named))
 
     async def ping(self) -> dict[str, Any]:
-        said: dict[str, Any] = await call(self.actor, "ping")
+        said: dict[str, Any] = await self._call("ping")
         return said
 
     async def partitions(self) -> list[dict[str, Any]]:
-        said: list[dict[str, Any]] = await call(self.actor, "partitions")
+        said: list[dict[str, Any]] = await self._call("partitions")
         return said
 
     async def close(self) -> None:
         """Drain and stop the host."""
-        await call(self.actor, "close")
+        await self._call("close")
 
 
 def addresses_of(name: str, namespace: str) -> list[str]:
@@ -110,17 +125,29 @@ def addresses_of(name: str, namespace: str) -> list[str]:
     return sorted(found, key=lambda one: int(one.rpartition("/")[2]))
 
 
-def host_at(name: str, namespace: str) -> RayHost:
-    """The process at an address, or the newest that serves as the host `name`.
+class NamedHost(RayHost):
+    """The process at an address, or the newest that serves as a host, found when it is called.
 
-    Raises:
-        OutcomeUnknown: There is none.
+    Every call raises `NotReady` if there is none; nothing was sent then.
     """
-    address = name if "/" in name else (addresses_of(name, namespace) or [name])[-1]
-    actor = find_actor(address, namespace)
-    if actor is None:
-        raise OutcomeUnknown(f"{name} is not running")
-    return RayHost(actor)
+
+    def __init__(self, name: str, namespace: str) -> None:
+        super().__init__(None)
+        self._name = name
+        self._namespace = namespace
+
+    @override
+    async def _call(self, method: str, *arguments: Any) -> Any:
+        if self.actor is None:
+            self.actor = await beside(self._find)
+        if self.actor is None:
+            raise NotReady(f"{self._name} is not running")
+        return await super()._call(method, *arguments)
+
+    def _find(self) -> Any:
+        name, namespace = self._name, self._namespace
+        address = name if "/" in name else (addresses_of(name, namespace) or [name])[-1]
+        return find_actor(address, namespace)
 
 
 class RayCoordinator:
@@ -138,8 +165,10 @@ class RayCoordinator:
         for attempt in (1, 2):
             try:
                 if self._actor is None:
-                    actor = create_coordinator(self._settings, self._home)
-                    await call(actor, "start")
+                    actor = await beside(
+                        partial(create_coordinator, self._settings, self._home)
+                    )
+                    await call(actor, "start", timeout_s=START_TIMEOUT_S)
                     self._actor = actor
                 return await call(
                     self._actor, method, *arguments, timeout_s=COORDINATOR_TIMEOUT_S
@@ -151,9 +180,9 @@ class RayCoordinator:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    async def register(self, broker_id: int) -> int:
-        incarnation: int = await self._call("register", broker_id)
-        return incarnation
+    async def register(self, broker_id: int, request: bytes, after: int) -> Registered:
+        given: Registered = await self._call("register", broker_id, request, after)
+        return given
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
         claims: list[Claim] = await self._call("announce", announcement)
@@ -195,7 +224,7 @@ class WritingHost:
         if self._host is None:
             try:
                 address = (await self._coordinator.hosts()).get(self._name)
-                self._host = None if address is None else host_at(address, self._namespace)
+                self._host = None if address is None else NamedHost(address, self._namespace)
             except OutcomeUnknown as error:
                 raise StorageUnavailable(f"nobody knows who writes: {error}") from error
         if self._host is None:

@@ -7,12 +7,14 @@ import os
 import pickle
 from typing import TYPE_CHECKING, Any
 
+from tierledger.actors.collector import keep_pauses_short
 from tierledger.actors.coordinator_placement import WRITER
 from tierledger.actors.host import Host
 from tierledger.actors.hosted_backend import HostedBackend
+from tierledger.actors.processes import process_name
 from tierledger.actors.ray_cluster import own_node, ray
 from tierledger.actors.ray_handles import WritingHost, namespace_of
-from tierledger.actors.wall_clock import RandomIds, WallClock
+from tierledger.actors.wall_clock import WallClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,6 +43,7 @@ class HostShell:
             if self._host is None:
                 self._host = await self._made()
                 self._host.start()
+                keep_pauses_short()
 
     async def _made(self) -> Host:
         settings = self._settings
@@ -55,9 +58,7 @@ class HostShell:
             backend = HostedBackend(writer.current, reader, writer.forget)
         return Host(
             name,
-            # A pid comes again, in a container at the next start already. Node and pid tell
-            # whoever is on the same node what to end.
-            process=f"{self._address}/{RandomIds().request_id().hex()}/{node}/{os.getpid()}",
+            process=process_name(self._address, node),
             cluster_id=settings.cluster_id,
             backend=backend,
             keys=connector.key_factory(settings.cluster_id),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import signal
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -12,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from tierledger.actors.coordinator_placement import WRITER, emptiest_node
+from tierledger.actors.processes import node_of, process_of
 from tierledger.actors.ray_cluster import find_actor, live_nodes, on_node, own_node, ray
-from tierledger.actors.ray_handles import RayHost, call, namespace_of
+from tierledger.actors.ray_handles import START_TIMEOUT_S, RayHost, call, namespace_of
 from tierledger.actors.ray_host import create_host
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError, StorageUnavailable
 
@@ -41,6 +40,14 @@ class RayLauncher:
         self._failed_on: dict[str, str] = {}
         """Host to the node of its last start, if that came to nothing."""
 
+    def prepare(self, address: str) -> None:
+        """Let the writing host's process begin to start; `launch` lets it open the store.
+
+        Python and Ray take a second for that, and half a minute on a busy machine.
+        """
+        self._nodes[address.rpartition("/")[0]] = self._home
+        create_host(address, self._settings, self._home, on_node(self._home))
+
     async def launch(self, address: str) -> RayHost:
         """The process at `address`, or a new one, whose store is open.
 
@@ -57,7 +64,7 @@ class RayLauncher:
         actor = create_host(address, self._settings, self._home, on_node(node))
         host = _LocatedHost(actor, name, self._nodes)
         try:
-            await call(host.actor, "open")
+            await call(host.actor, "open", timeout_s=START_TIMEOUT_S)
         except (OutcomeUnknown, asyncio.CancelledError):
             # Ray may believe in a node that is gone.
             self._failures[node] += 1
@@ -91,8 +98,8 @@ class RayLauncher:
         """Kill what runs at `address`.
 
         `ray.kill` comes back before the process is gone, and a frozen one outlives it, with
-        the store's lock: so a process on this node is ended by its pid, too. One on another
-        node is left to Ray, which may not reach it: its log fences it.
+        the store's lock: so a process on this node gets a signal, too. One on another node, or
+        whose start is not known, is left to Ray, which may not reach it: its log fences it.
 
         Raises:
             StorageUnavailable: A process on this node does not end.
@@ -115,38 +122,26 @@ class _LocatedHost(RayHost):
     @override
     async def ping(self) -> dict[str, Any]:
         said = await super().ping()
-        self._nodes[self._name] = node_of(said["process"])
+        node = node_of(said["process"])
+        assert node is not None, "it runs on Ray"
+        self._nodes[self._name] = node
         return said
 
 
-def node_of(process: str) -> str:
-    """The Ray node in what a host calls its process."""
-    return process.rsplit("/", 2)[1]
+async def end_process(name: str) -> None:
+    """End the process of this node that calls itself `name`, and return once it is gone.
 
-
-async def end_process(process: str) -> None:
-    """End a process of this node by its pid, and return once it is gone; leave others alone.
+    Others are left alone: one of another node, one that has the pid by now.
 
     Raises:
         StorageUnavailable: It does not end.
     """
-    _, node, pid_text = process.rsplit("/", 2)
-    if node != own_node():
+    process = process_of(name)
+    if process is None or node_of(name) != own_node():
         return
-    pid = int(pid_text)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + END_TIMEOUT_S
-    while _lives(pid):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    while process.signal(signal.SIGKILL):
         if loop.time() > deadline:
-            raise StorageUnavailable(f"{process} does not end")
+            raise StorageUnavailable(f"{name} does not end")
         await asyncio.sleep(END_PAUSE_S)
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True

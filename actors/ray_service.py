@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from typing import TYPE_CHECKING
 
 import structlog
@@ -13,13 +12,13 @@ from tierledger.actors import ray_cluster
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.coordinator_placement import WRITER
 from tierledger.actors.host_settings import with_absolute_store
+from tierledger.actors.processes import this_process
 from tierledger.actors.ray_coordinator import COORDINATOR
 from tierledger.actors.ray_handles import (
+    NamedHost,
     RayCoordinator,
-    RayHost,
     addresses_of,
     call,
-    host_at,
     namespace_of,
 )
 from tierledger.actors.ray_launcher import end_process
@@ -69,22 +68,25 @@ class RayConnection:
         self.coordinator = RayCoordinator(settings, home or ray_cluster.own_node())
         self._namespace = namespace_of(settings)
 
-    def host(self, name: str) -> RayHost:
-        return host_at(name, self._namespace)
+    def host(self, name: str) -> NamedHost:
+        return NamedHost(name, self._namespace)
 
     async def close(self) -> None:
         """The cluster stays joined: a process joins one only."""
 
 
 async def connect(settings: ServiceSettings) -> RayConnection:
-    """The way to the service that runs on the store.
+    """The way to the service that runs on the store. Blocks no loop, whatever Ray does.
 
     Raises:
         NotReady: None runs.
         StoreRefused: There is no such store.
     """
+    if await ray_cluster.has_lost_cluster():
+        # At once: a process that stays in it is ended by Ray after a minute.
+        await ray_cluster.beside(ray_cluster.leave_cluster)
     record = await live_record(settings)
-    ray_cluster.join_cluster(record.address)
+    await ray_cluster.beside(lambda: ray_cluster.join_cluster(record.address))
     if record.cluster not in {None, ray_cluster.own_cluster()}:
         raise NotReady(
             f"another Ray cluster is at {record.address} by now; "
@@ -140,7 +142,7 @@ class RayService:
             connection = RayConnection(self.settings)
             await connection.coordinator.status()
             now_ms = WallClock().now_ms()
-            self.record = record_of(self.settings, address, os.getpid(), now_ms)._replace(
+            self.record = record_of(self.settings, address, this_process(), now_ms)._replace(
                 metrics=self._metrics,
                 node=ray_cluster.own_node(),
                 cluster=ray_cluster.own_cluster(),
@@ -181,14 +183,14 @@ class RayService:
             return False
         ray_cluster.join_cluster(self._address)
         here = (ray_cluster.own_cluster(), ray_cluster.own_node())
-        return (record.cluster, record.node) == here and not _lives(record.pid)
+        return (record.cluster, record.node) == here and not record.is_looked_after
 
     async def _publish(self, record: ServiceRecord | None) -> None:
         """Say in the store where the service is, or that there is none."""
         change: Operation = record_change(self.settings, record)
         connector = self.settings.connector()
         if connector.has_one_writer:
-            writer = host_at(WRITER, self._namespace)
+            writer = NamedHost(WRITER, self._namespace)
             await writer.store("execute_atomically", [[change]], {})
             return
         backend = await connector.backend(read_only=False)
@@ -254,23 +256,13 @@ class RayService:
     async def _close_host(self, address: str) -> None:
         with contextlib.suppress(RemoteStorageError, TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                await host_at(address, self._namespace).close()
+                await NamedHost(address, self._namespace).close()
 
     async def _end_actors(self) -> None:
         names = ray_cluster.actor_names(self._namespace)
         # The coordinator last: a host that misses it would make another.
         for name in sorted(names, key=lambda one: one == COORDINATOR):
             kill_actor(name, self._namespace)
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def kill_actor(name: str, namespace: str) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, ReadyCall
-from tierledger.actors.coordinator_events import Announcement
+from tierledger.actors.coordinator_events import Announcement, Registered
 from tierledger.events.errors import OutcomeUnknown, RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from tierledger.actors.coordinator_events import LeaderItem
+    from tierledger.actors.deadline import Deadline
+    from tierledger.actors.ports import CoordinatorHandle
     from tierledger.actors.router import Router
     from tierledger.events.commands import Claim
     from tierledger.events.identifiers import TopicIdPartition
@@ -25,6 +29,7 @@ class Roles:
         """See `register`."""
         self.broker_id = broker_id
         self._router = router
+        self._link = router.link
         self._incarnation = incarnation
         self._announcements = 0
         self._claims: dict[PartitionKey, tuple[str, Claim]] = {}
@@ -32,10 +37,20 @@ class Roles:
         self._turn = asyncio.Lock()
 
     @classmethod
-    async def register(cls, router: Router, broker_id: int) -> Roles:
-        """A new incarnation of `broker_id`; all before it are out of date."""
-        incarnation = await router.coordinate(lambda one: one.register(broker_id))
-        return cls(router, broker_id, incarnation)
+    async def register(
+        cls, router: Router, broker_id: int, request: bytes, deadline: Deadline
+    ) -> Roles:
+        """A new incarnation of `broker_id`; all before it are out of date.
+
+        `request` is this client's, and the same each time it tries: however late one of its
+        requests arrives, it makes no further incarnation.
+        """
+        given = Registered(0, is_given=False)
+        while not given.is_given:
+            given = await router.coordinate(
+                partial(_register, broker_id, request, given.incarnation), deadline
+            )
+        return cls(router, broker_id, given.incarnation)
 
     def role(self, key: PartitionKey) -> str:
         """Who answers this broker's reads: the leader if that is this broker."""
@@ -52,10 +67,22 @@ class Roles:
         followers: Collection[TopicIdPartition],
         stopped: Collection[TopicIdPartition],
         import_cluster: str | None = None,
+        *,
+        deadline: Deadline,
     ) -> None:
-        """Announce; durable on return. A repeat keeps the claim that is in force."""
-        async with self._turn:
-            await self._announce(leaders, followers, stopped, import_cluster)
+        """Announce; durable on return. A repeat keeps the claim that is in force.
+
+        Raises:
+            RetryableError: The deadline passed, and nothing was sent, or all of it refused.
+            OutcomeUnknown: It passed, and this may have been announced.
+        """
+        await deadline.before_sending(
+            self._turn.acquire(), "the announcement before it had to end"
+        )
+        try:
+            await self._announce(leaders, followers, stopped, import_cluster, deadline)
+        finally:
+            self._turn.release()
 
     async def _announce(
         self,
@@ -63,6 +90,7 @@ class Roles:
         followers: Collection[TopicIdPartition],
         stopped: Collection[TopicIdPartition],
         import_cluster: str | None,
+        deadline: Deadline,
     ) -> None:
         self._announcements += 1
         announcement = Announcement(
@@ -74,7 +102,7 @@ class Roles:
             tuple((bytes(tip.topic_id), tip.partition, tip.topic) for tip in stopped),
             import_cluster,
         )
-        claims = await self._router.coordinate(lambda one: one.announce(announcement))
+        claims = await self._router.coordinate(lambda one: one.announce(announcement), deadline)
         for tip in stopped:
             self._claims.pop(PartitionKey.of(tip), None)
         said = [(PartitionKey(*item[:2]), LEADER) for item in announcement.leaders]
@@ -82,28 +110,38 @@ class Roles:
         for (key, role), claim in zip(said, claims, strict=True):
             self._claims[key] = (role, claim)
 
-    async def are_ready(self, keys: Sequence[PartitionKey]) -> list[bool]:
+    async def are_ready(self, keys: Sequence[PartitionKey], deadline: Deadline) -> list[bool]:
         """Of each: whether its announcement is in force, and the replica asked has caught up.
 
-        One question to the coordinator, and one to each host.
+        One question to the coordinator, and one to each host; who does not answer within the
+        deadline is not ready.
         """
         known = {key: self._claims[key] for key in keys if key in self._claims}
+        ready: set[PartitionKey] = set()
         try:
-            routes = await self._router.connection.coordinator.route([*known]) if known else []
-        except (RetryableError, OutcomeUnknown):
-            return [False] * len(keys)
-        by_host: dict[str, list[ReadyCall]] = {}
-        for (key, (role, claim)), route in zip(known.items(), routes, strict=True):
-            address = route.leader_host if role == LEADER else route.follower_host
-            if address is not None:
-                by_host.setdefault(address, []).append(ReadyCall(key, role, claim))
-        asked = await asyncio.gather(*(self._ready(*one) for one in by_host.items()))
-        ready = {key for keys_ready in asked for key in keys_ready}
+            async with deadline.bound():
+                routes = await self._link.coordinator.route([*known]) if known else []
+                by_host: dict[str, list[ReadyCall]] = {}
+                for (key, (role, claim)), route in zip(known.items(), routes, strict=True):
+                    address = route.leader_host if role == LEADER else route.follower_host
+                    if address is not None:
+                        by_host.setdefault(address, []).append(ReadyCall(key, role, claim))
+                await asyncio.gather(
+                    *(self._ready(address, calls, ready) for address, calls in by_host.items())
+                )
+        except (RetryableError, OutcomeUnknown, TimeoutError):
+            pass
         return [key in ready for key in keys]
 
-    async def _ready(self, address: str, calls: list[ReadyCall]) -> list[PartitionKey]:
-        try:
-            said = await self._router.connection.host(address).submit(calls)
-        except (RetryableError, OutcomeUnknown):
-            return []
-        return [call.key for call, one in zip(calls, said, strict=True) if one is True]
+    async def _ready(
+        self, address: str, calls: list[ReadyCall], ready: set[PartitionKey]
+    ) -> None:
+        with contextlib.suppress(RetryableError, OutcomeUnknown):
+            said = await self._link.host(address).submit(calls)
+            ready.update(call.key for call, one in zip(calls, said, strict=True) if one is True)
+
+
+async def _register(
+    broker_id: int, request: bytes, after: int, coordinator: CoordinatorHandle
+) -> Registered:
+    return await coordinator.register(broker_id, request, after)

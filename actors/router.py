@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
+from zlib import crc32
 
 from tierledger.actors.calls import LEADER, STORAGE, PageCall, PartitionKey
+from tierledger.actors.deadline import Attempt, Deadline
 from tierledger.actors.lanes import Lane
-from tierledger.actors.window import Window
+from tierledger.actors.window import WRITES_MAX, Window
 from tierledger.events.errors import (
     DataError,
     Fenced,
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 
     from tierledger.actors.calls import Answered, Call
     from tierledger.actors.coordinator_events import Route
-    from tierledger.actors.ports import CoordinatorHandle, ServiceConnection
+    from tierledger.actors.ports import CoordinatorHandle
+    from tierledger.actors.service_link import ServiceLink
     from tierledger.events.errors import RemoteStorageError
 
 T = TypeVar("T")
@@ -40,16 +43,25 @@ MAY_YET_HAPPEN = (InvalidStateTransition, RemoteResourceNotFound)
 class Router:
     """Sends calls to whichever host serves a partition in a role."""
 
-    def __init__(self, connection: ServiceConnection, deadline_s: float) -> None:
-        """Give up on a call after `deadline_s` (seconds)."""
-        self.connection = connection
+    def __init__(self, link: ServiceLink, deadline_s: float) -> None:
+        """Calls that come without a deadline get one of `deadline_s` (seconds)."""
+        self.link = link
         self._deadline_s = deadline_s
         self._routes: dict[PartitionKey, Route] = {}
         self._lanes: dict[str, Lane] = {}
+        self._left_lanes: list[Lane] = []
+        """On which calls are under way that may never come back."""
         self._windows: dict[PartitionKey, Window] = {}
+        self._generation = link.generation
         self._is_closed = False
 
-    async def ask(self, key: PartitionKey, role: str, make: Callable[[str], Call]) -> Any:  # noqa: ANN401
+    async def ask(
+        self,
+        key: PartitionKey,
+        role: str,
+        make: Callable[[str], Call],
+        deadline: Deadline | None = None,
+    ) -> Any:  # noqa: ANN401
         """The result of the question that `make` builds for the role that answers.
 
         Raises:
@@ -58,11 +70,13 @@ class Router:
                 change.
         """
         try:
-            return await self._send(key, role, make)
+            return await self._send(key, role, make, self._deadline(deadline))
         except OutcomeUnknown as error:
             raise NotReady(str(error)) from error
 
-    async def change(self, key: PartitionKey, call: Call) -> Any:  # noqa: ANN401
+    async def change(
+        self, key: PartitionKey, call: Call, deadline: Deadline | None = None
+    ) -> Any:  # noqa: ANN401
         """The result of `call`, which the leader of the partition carries out.
 
         Retries what certainly did not happen, and what carries its own repeat protection; for
@@ -70,67 +84,97 @@ class Router:
 
         Raises:
             OutcomeUnknown: The deadline passed, and an attempt before it may have succeeded.
-            RemoteStorageError: The last failure once the deadline has passed, or any that
-                repeating would not change.
+            RetryableError: The deadline passed, and nothing was sent, or all of it refused.
+            RemoteStorageError: What repeating would not change.
         """
+        deadline = self._deadline(deadline)
         window = self._windows.get(key)
         if window is None:
             window = self._windows[key] = Window()
-        number = await window.enter()
+        number: int | None = None
         try:
-            return await self._send(key, LEADER, lambda _: call, MAY_YET_HAPPEN)
+            number = await deadline.before_sending(
+                window.enter(), f"one of the {WRITES_MAX} writes before it had to end"
+            )
+            return await self._send(key, LEADER, lambda _: call, deadline, MAY_YET_HAPPEN)
         finally:
-            window.leave(number)
-            if window.is_idle:
-                self._windows.pop(key, None)
+            if number is not None:
+                window.leave(number)
+            if window.is_idle and self._windows.get(key) is window:
+                del self._windows[key]
+
+    def _deadline(self, given: Deadline | None) -> Deadline:
+        return given or Deadline(self._deadline_s)
 
     async def _send(
         self,
         key: PartitionKey,
         role: str,
         make: Callable[[str], Call],
+        deadline: Deadline,
         open_refusals: tuple[type[RemoteStorageError], ...] = (),
     ) -> Any:  # noqa: ANN401
 
-        async def attempt() -> Any:  # noqa: ANN401
+        async def attempt(one: Attempt) -> Any:  # noqa: ANN401
             name, serving = await self._where(key, role)
-            return await self._lane(name).call(make(serving))
+            return await self._lane(name).call(make(serving), one)
 
         def forget(error: RemoteStorageError) -> None:
             self._routes.pop(key, None)
             if isinstance(error, OutcomeUnknown):
-                self._lanes.clear()
+                self._leave_lanes()
 
-        return await self._persist(attempt, forget, open_refusals)
+        return await self._persist(attempt, forget, deadline, open_refusals)
 
-    async def coordinate(self, ask: Callable[[CoordinatorHandle], Awaitable[T]]) -> T:
+    async def coordinate(
+        self,
+        ask: Callable[[CoordinatorHandle], Awaitable[T]],
+        deadline: Deadline | None = None,
+    ) -> T:
         """What the coordinator answers to `ask`, which is repeated like any call."""
-        return await self._persist(lambda: ask(self.connection.coordinator), lambda _: None)
+
+        async def attempt(one: Attempt) -> T:
+            await self.link.ready()
+            one.is_sent = True
+            return await ask(self.link.coordinator)
+
+        return await self._persist(attempt, lambda _: None, self._deadline(deadline))
 
     async def _persist(
         self,
-        attempt: Callable[[], Awaitable[T]],
+        attempt: Callable[[Attempt], Awaitable[T]],
         failed: Callable[[RemoteStorageError], None],
+        deadline: Deadline,
         open_refusals: tuple[type[RemoteStorageError], ...] = (),
     ) -> T:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._deadline_s
         attempts = 0
+        refusal: RetryableError | None = None
         doubt: OutcomeUnknown | None = None
         while True:
+            one = Attempt()
             try:
-                async with asyncio.timeout_at(deadline):
+                async with deadline.bound():
                     self._refuse_if_closed()
-                    return await attempt()
+                    return await attempt(one)
             except TimeoutError as error:
-                raise OutcomeUnknown(f"no answer within {self._deadline_s:g} s") from error
+                lost = OutcomeUnknown(f"no answer within {deadline.seconds:g} s")
+                failed(lost)
+                if one.is_sent or doubt is not None:
+                    raise (doubt or lost) from error
+                if refusal is not None:
+                    raise refusal from error
+                raise NotReady(
+                    f"not sent within {deadline.seconds:g} s: nobody to send it to"
+                ) from error
             except (RetryableError, OutcomeUnknown) as error:
                 failed(error)
                 if isinstance(error, OutcomeUnknown):
                     doubt = error  # A refusal later on says nothing about this attempt.
+                else:
+                    refusal = error
                 pause = RETRY_PAUSES_S[min(attempts, len(RETRY_PAUSES_S) - 1)]
                 attempts += 1
-                if self._is_closed or loop.time() + pause > deadline:
+                if self._is_closed or pause > deadline.left_s:
                     raise (doubt or error) from None
                 await asyncio.sleep(pause)
             except (Fenced, DataError) as error:
@@ -142,10 +186,23 @@ class Router:
                 # The attempt before may still arrive, when what is refused now is allowed.
                 raise (doubt or error) from None
 
-    async def next_page(self, key: PartitionKey, role: str, cursor: str) -> Answered:
-        """The next page of a list that `role` opened; never retried: one host has the list."""
-        name, _ = await self._where(key, role)
-        page: Answered = await self._lane(name).call(PageCall(cursor))
+    async def next_page(
+        self, key: PartitionKey, role: str, cursor: str, deadline: Deadline | None = None
+    ) -> Answered:
+        """The next page of a list that `role` opened; never retried: one host has the list.
+
+        Raises:
+            NotReady: It was lost, or did not come within the deadline.
+        """
+        deadline = self._deadline(deadline)
+        try:
+            async with deadline.bound():
+                name, _ = await self._where(key, role)
+                page: Answered = await self._lane(name).call(PageCall(cursor), Attempt())
+        except TimeoutError as error:
+            raise NotReady(f"no page within {deadline.seconds:g} s") from error
+        except OutcomeUnknown as error:
+            raise NotReady(f"the list was lost: {error}") from error
         return page
 
     async def _where(self, key: PartitionKey, role: str) -> tuple[str, str]:
@@ -155,9 +212,14 @@ class Router:
             RemoteResourceNotFound: The partition was never announced and has no log.
             NotReady: It is being placed.
         """
+        if self._generation != self.link.generation:
+            # Another connection, perhaps to another service.
+            self._generation = self.link.generation
+            self._routes.clear()
+            self._leave_lanes()
         route = self._routes.get(key)
         if route is None:
-            (route,) = await self.connection.coordinator.route([key])
+            (route,) = await self.link.coordinator.route([key])
             self._routes[key] = route
         if not route.known:
             del self._routes[key]
@@ -171,16 +233,23 @@ class Router:
             return route.leader_host, LEADER  # Nobody follows it: its leader answers as well.
         self._routes.pop(key, None)
         if route.leader is None and role != LEADER:
-            # Released: known, served by nobody; any host can read it from storage.
-            addresses = (await self.connection.coordinator.hosts()).values()
-            for address in addresses:
-                return address, STORAGE
+            # Released: known, served by nobody; any host can read it from storage. All who
+            # ask turn to the same one, which reads it once for all of them.
+            addresses = [*(await self.link.coordinator.hosts()).values()]
+            if addresses:
+                return addresses[crc32(b"%b%d" % key) % len(addresses)], STORAGE
         raise NotReady(f"{key.named('?')} has no {role} at the moment")
+
+    def _leave_lanes(self) -> None:
+        """Let what is under way come to its end, and begin all else on new lanes."""
+        left = [*self._left_lanes, *self._lanes.values()]
+        self._left_lanes = [lane for lane in left if not lane.is_idle]
+        self._lanes.clear()
 
     def _lane(self, name: str) -> Lane:
         lane = self._lanes.get(name)
         if lane is None:
-            lane = self._lanes[name] = Lane(self.connection.host(name))
+            lane = self._lanes[name] = Lane(self.link.host(name))
         return lane
 
     def _refuse_if_closed(self) -> None:
@@ -190,6 +259,6 @@ class Router:
     async def close(self) -> None:
         """Give up on what is under way, and on all that would be tried again."""
         self._is_closed = True
-        for lane in list(self._lanes.values()):
+        for lane in [*self._left_lanes, *self._lanes.values()]:
             await lane.close()
-        await self.connection.close()
+        await self.link.close()

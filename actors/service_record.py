@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from tierledger.actors.host_settings import ServiceSettings
+from tierledger.actors.processes import Process
 from tierledger.events.decide import Limits
-from tierledger.events.errors import NotReady
+from tierledger.events.errors import CorruptCheckpoint, InvalidArgument, NotReady
+from tierledger.events.typed_fields import (
+    Count,
+    Int64,
+    Sized,
+    Text,
+    as_tuples,
+    check_items,
+    kinds_of,
+)
 from tierledger.storage.backend import Put, Remove
 from tierledger.storage.connector import URL_SETTING, setting
 from tierledger.storage.locate import public_url, with_secrets_of
@@ -27,22 +39,34 @@ HTTP2_SETTINGS = b"\x04"
 """The kind of frame with which every server answers, the fourth byte of its header."""
 
 
+SETTINGS: dict[str, Any] = {
+    "storage": tuple[tuple[Text, Text], ...],
+    "custom_metadata_bytes_max": Count,
+    "tombstone_retention_ms": Count,
+    "hosts": Count,
+    "partitions_per_host": Count,
+}
+"""What a record says of settings; older ones nothing of hosts."""
+
+
 class ServiceRecord(NamedTuple):
     """Where the service runs."""
 
-    address: str
+    address: Text
     """Host and port of the Ray cluster's control store."""
-    pid: int
-    started_ms: int
-    settings: list[Any]
+    pid: Count
+    started_ms: Int64
+    settings: Annotated[tuple[Any, ...], Sized(3, len(SETTINGS))]
     """What the service was started with: whoever has to revive a part of it uses these, not
     the settings it was found with."""
-    metrics: str | None = None
+    metrics: Text | None = None
     """Where its metrics are; none if it serves none."""
-    node: str | None = None
+    node: Text | None = None
     """The Ray node on whose machine it was started: there is the store's file, if it is one."""
-    cluster: str | None = None
+    cluster: Text | None = None
     """The id of the Ray cluster; another one may be found at the address later."""
+    process: Text | None = None
+    """Who looks after it, told from who has the pid later; older records do not tell."""
 
     def settings_of(self, found_with: ServiceSettings) -> ServiceSettings:
         """The settings under which this service runs.
@@ -60,6 +84,14 @@ class ServiceRecord(NamedTuple):
         return ServiceSettings(found_with.cluster_id, whole, limits, *placement)
 
     @property
+    def is_looked_after(self) -> bool:
+        """Whether the process that started it still runs, where this is that machine."""
+        if self.process is None:
+            return Process.of(self.pid) is not None
+        process = Process.parse(self.process)
+        return process is not None and process.is_running()
+
+    @property
     def is_live(self) -> bool:
         """Whether something listens there that speaks as a Ray cluster's control store does.
 
@@ -71,25 +103,36 @@ class ServiceRecord(NamedTuple):
             with socket.create_connection((host, int(port)), CONNECT_TIMEOUT_S) as connection:
                 connection.sendall(HTTP2_GREETING)
                 answer = connection.recv(HTTP2_HEADER_BYTES)
-        except OSError:
+        except (OSError, ValueError, OverflowError):  # Also an address that is none.
             return False
         return answer[3:4] == HTTP2_SETTINGS
 
 
-def record_of(settings: ServiceSettings, address: str, pid: int, now_ms: int) -> ServiceRecord:
+def record_of(
+    settings: ServiceSettings, address: str, process: Process, now_ms: int
+) -> ServiceRecord:
     """The record of a service that was just started with `settings`; no password is in it."""
-    storage = [
-        [key, public_url(value) if key.endswith(URL_SETTING) else value]
+    storage = tuple(
+        (key, public_url(value) if key.endswith(URL_SETTING) else value)
         for key, value in sorted(settings.storage.items())
-    ]
+    )
     limits = settings.limits
-    bounds = [limits.custom_metadata_bytes_max, limits.tombstone_retention_ms]
-    known = [storage, *bounds, settings.hosts, settings.partitions_per_host]
-    return ServiceRecord(address, pid, now_ms, known)
+    bounds = (limits.custom_metadata_bytes_max, limits.tombstone_retention_ms)
+    known = (storage, *bounds, settings.hosts, settings.partitions_per_host)
+    return ServiceRecord(address, process.pid, now_ms, known, process=str(process))
+
+
+_REQUIRED = [
+    name for name in ServiceRecord._fields if name not in ServiceRecord._field_defaults
+]
 
 
 async def read_record(settings: ServiceSettings) -> ServiceRecord | None:
-    """The record in the store; none if there is none, or no store yet."""
+    """The record in the store; none if there is none, or no store yet.
+
+    Raises:
+        CorruptCheckpoint: What stands there is no record; the message names the field.
+    """
     connector = settings.connector()
     backend = await connector.backend(read_only=True)
     try:
@@ -98,7 +141,20 @@ async def read_record(settings: ServiceSettings) -> ServiceRecord | None:
         await backend.close()
     if stored is None:
         return None
-    return ServiceRecord(*settings.serde().deserialize("service", stored))
+    return parsed(as_tuples(settings.serde().deserialize("service", stored)))
+
+
+def parsed(fields: tuple[Any, ...]) -> ServiceRecord:
+    """The record of `fields`, as many as there were when it was written."""
+    least, known = len(_REQUIRED), kinds_of(ServiceRecord)
+    count = min(max(len(fields), least), len(known))
+    try:
+        check_items(dict(islice(known.items(), count)), fields)
+        record = ServiceRecord(*fields)
+        check_items(dict(islice(SETTINGS.items(), len(record.settings))), record.settings)
+    except InvalidArgument as error:
+        raise CorruptCheckpoint(f"the service's record: {error}") from error
+    return record
 
 
 async def live_record(settings: ServiceSettings) -> ServiceRecord:
@@ -108,7 +164,7 @@ async def live_record(settings: ServiceSettings) -> ServiceRecord:
         NotReady: None runs; the message says how to start one.
     """
     record = await read_record(settings)
-    if record is None or not record.is_live:
+    if record is None or not await asyncio.to_thread(lambda: record.is_live):
         raise NotReady(
             f"no service runs for cluster {settings.cluster_id!r} on this store; "
             "start one with: tierledger serve"

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tierledger.actors import messages as msg
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError
-from tierledger.storage.backend import CreateOutcome
+from tierledger.storage.backend import folder_of
 
 if TYPE_CHECKING:
-    from tierledger.storage.backend import MetadataStorageBackend
+    from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend
 
 SLICE_S = 0.005
 """Time a loop may feed partitions before it lets others run: half the 10 ms bound."""
@@ -107,8 +107,7 @@ class Committer:
 
 
 def _outcome(outcome: CreateOutcome) -> msg.AppendOutcome:
-    created = outcome is CreateOutcome.CREATED
-    return msg.AppendOutcome.CREATED if created else msg.AppendOutcome.EXISTS
+    return msg.AppendOutcome(outcome.value)
 
 
 class PendingSlot(NamedTuple):
@@ -144,14 +143,29 @@ class SlotReader:
     async def _read(self, slots: list[PendingSlot]) -> None:
         stimuli: list[msg.Stimulus]
         try:
-            values = await self._backend.get_each([slot.key for slot in slots])
-            stimuli = [
-                msg.SlotRead(slot.number, value)
-                for slot, value in zip(slots, values, strict=True)
-            ]
+            stimuli = await self._found(slots)
         except RemoteStorageError as error:
             stimuli = [msg.ProbeFailed(slot.number, error) for slot in slots]
         slices = Slices()
         for slot, stimulus in zip(slots, stimuli, strict=True):
             slot.partition.feed(stimulus)
             await slices.breathe()
+
+    async def _found(self, slots: list[PendingSlot]) -> list[msg.Stimulus]:
+        """What stands in `slots`: as a rule nothing, and they are the ends of their logs."""
+        lasts = await self._backend.last_keys([folder_of(slot.key) or "" for slot in slots])
+        taken = [
+            slot.key
+            for slot, last in zip(slots, lasts, strict=True)
+            if (last or "") >= slot.key
+        ]
+        values = await self._backend.get_each(taken) if taken else []
+        by_key = dict(zip(taken, values, strict=True))
+        return [
+            msg.SlotRead(
+                slot.number,
+                value := by_key.get(slot.key),
+                is_passed=slot.key in by_key and value is None,
+            )
+            for slot in slots
+        ]

@@ -46,8 +46,9 @@ async def connect_through_store(settings: ServiceSettings) -> ServiceConnection:
 class RemoteLogMetadataManager:
     """Stores and fetches remote log segment metadata, with strong consistency.
 
-    May be used from several threads at a time. Every call ends within the deadline; after
-    `close` it fails at once with `NotReady`. A `with` block closes it.
+    May be used from several threads at a time. Every call ends within the deadline, only
+    `as_of` takes what reading the log takes; after `close` each fails at once with `NotReady`.
+    A `with` block closes it.
     """
 
     def __init__(
@@ -170,7 +171,7 @@ class RemoteLogMetadataManager:
         They have all been read on return; what fails, fails here and not in the iteration.
         """
         kind = "list" if leader_epoch is None else "list_epoch"
-        query = Query(kind, leader_epoch or 0)
+        query = Query(kind, 0 if leader_epoch is None else leader_epoch)
         rows = self._ask(self._manager.rows(topic_id_partition, query))
         return (metadata_of(topic_id_partition, row) for row in rows)
 

@@ -33,14 +33,17 @@ from tierledger.benchmarks import (
     spark_retention,
     spark_scan,
     spark_tables,
+    steps,
     tier_index_cache,
     tier_read,
     tier_requests,
     tier_retention,
+    tier_scrub,
     world,
 )
 from tierledger.benchmarks.report import json_line, table, verdict
 from tierledger.benchmarks.scale import QUICK, Bench, Scale
+from tierledger.cli.complete_file import complete_file
 from tierledger.cli.log_setup import log_to_stderr
 
 if TYPE_CHECKING:
@@ -56,6 +59,7 @@ PARTS: dict[str, Callable[[Bench], Awaitable[list[Figure]]]] = {
     "cold-start": cold_start.measure,
     "cli-lookup": cli_lookup.measure,
     "neighbour": neighbour.measure,
+    "steps": steps.measure,
     "service": service.measure,
     "ray": ray_calls.measure,
     "followers": ray_followers.measure,
@@ -71,6 +75,7 @@ PARTS: dict[str, Callable[[Bench], Awaitable[list[Figure]]]] = {
     "tier-read": tier_read.measure,
     "tier-requests": tier_requests.measure,
     "tier-retention": tier_retention.measure,
+    "tier-scrub": tier_scrub.measure,
 }
 """In this order, whichever are asked for: the service takes the partition over for good."""
 
@@ -91,7 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         console.print(table(figures))
         console.print(summary(figures, time.monotonic() - begun), highlight=False)
         if options.json is not None:
-            options.json.write_text("".join(f"{json_line(figure)}\n" for figure in figures))
+            with complete_file(options.json, overwrite=True) as file:
+                file.writelines(f"{json_line(figure)}\n".encode() for figure in figures)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -25,6 +25,7 @@ class Scale:
 
     Attributes:
         segments: Segments of the large partition.
+        rows: Segments of the partition whose longest step on a loop is looked for.
         small: Segments of the partition it is compared with.
         medium: Segments of the one that checkpoints are compared with.
         replayed: Segments whose life cycle is replayed.
@@ -53,6 +54,7 @@ class Scale:
     """
 
     segments: int = 1_000_000
+    rows: int = 600_000
     small: int = 1_000
     medium: int = 10_000
     replayed: int = 50_000
@@ -82,6 +84,7 @@ class Scale:
 
 QUICK = Scale(
     segments=100_000,
+    rows=200_000,
     replayed=10_000,
     lookups=50_000,
     repetitions=3,

@@ -83,6 +83,6 @@ def _write_segment(folder: Path, base: int, batch: bytearray, batches: int) -> N
             log.write(batch)
             since += len(batch)
     (folder / f"{base:020}.index").write_bytes(bytes(index))
-    last = batches * RECORDS_PER_BATCH - 1
-    entry = struct.pack(">qi", START_MS, last) if batches else b""
+    # All batches have the same time, and the first one reaches it.
+    entry = struct.pack(">qi", START_MS, RECORDS_PER_BATCH - 1) if batches else b""
     (folder / f"{base:020}.timeindex").write_bytes(entry)

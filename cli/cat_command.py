@@ -14,10 +14,12 @@ import typer
 from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions, found_partition, opened_catalog
 from tierledger.cli.options import (
+    OFFSET_MAX,
     ClusterOption,
     PartitionArgument,
     StoreOption,
     TopicArgument,
+    number_or_time,
 )
 from tierledger.cli.output import print_note
 from tierledger.events.errors import InvalidArgument, StoreRefused
@@ -50,19 +52,27 @@ TierOption = Annotated[
     ),
 ]
 FromOffsetOption = Annotated[
-    int | None, typer.Option(min=0, help="The first offset; else the earliest in the tier.")
-]
-FromTimestampOption = Annotated[
     int | None,
     typer.Option(
-        metavar="MS", help="Begin with the first record of this time (ms since 1970) or later."
+        min=0, max=OFFSET_MAX, help="The first offset; else the earliest in the tier."
+    ),
+]
+FromTimestampOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MS|TIME",
+        help="Begin with the first record of this time or later: ms since 1970 (N or ms:N), or "
+        "ISO 8601, UTC unless said.",
     ),
 ]
 ToOffsetOption = Annotated[
-    int | None, typer.Option(min=0, help="Stop before this offset; else at the tier's end.")
+    int | None,
+    typer.Option(
+        min=0, max=OFFSET_MAX, help="Stop before this offset; else at the tier's end."
+    ),
 ]
 MaxRecordsOption = Annotated[
-    int | None, typer.Option(min=0, help="Stop after so many records.")
+    int | None, typer.Option(min=0, max=OFFSET_MAX, help="Stop after so many records.")
 ]
 IsolationOption = Annotated[
     str,
@@ -106,6 +116,11 @@ class Wanted(NamedTuple):
         """
         if self.from_offset is not None and self.from_timestamp is not None:
             raise InvalidArgument("expected --from-offset or --from-timestamp, got both")
+        if self.to_offset is not None and self.to_offset < (self.from_offset or 0):
+            raise InvalidArgument(
+                f"--to-offset: expected --from-offset, which is {self.from_offset}, or more, "
+                f"got {self.to_offset}"
+            )
         if self.isolation not in ISOLATIONS:
             raise InvalidArgument(
                 f"--isolation: expected {' or '.join(ISOLATIONS)}, got {self.isolation!r}"
@@ -133,7 +148,11 @@ def cat(
     cluster: ClusterOption = None,
 ) -> None:
     """Print a partition's records from the remote tier, without any broker."""
-    wanted = Wanted(from_offset, from_timestamp, to_offset, max_records, isolation, format)
+    since_ms = None
+    if from_timestamp is not None:
+        number, time_ms = number_or_time(from_timestamp, "--from-timestamp", "ms")
+        since_ms = number if time_ms is None else time_ms
+    wanted = Wanted(from_offset, since_ms, to_offset, max_records, isolation, format)
     wanted.check()
     log_to_stderr()
     options = StoreOptions(store, cluster)
@@ -159,6 +178,9 @@ async def _cat(
             start = wanted.from_offset
             if wanted.from_timestamp is not None:
                 start = await reader.from_timestamp(wanted.from_timestamp)
+                end = OFFSET_MAX if wanted.to_offset is None else wanted.to_offset
+                if start is not None and start > end:
+                    print_note(f"the records of that time begin at {start}, behind --to-offset")
             if wanted.format == RAW:
                 batches = reader.batches(start, isolation, wanted.to_offset)
                 await _write(batches, lambda batch: batch.data, None)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.options import JsonOption
 from tierledger.cli.output import print_json, print_note, print_pairs, print_table
 from tierledger.cli.violation_output import print_violations, violation_as_json
@@ -48,7 +49,7 @@ def check_history(
     else:
         _print(record, judgement)
     if judgement.violations:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.FOUND)
 
 
 def _print(record: Record, judgement: Judgement) -> None:
@@ -94,7 +95,7 @@ def _checkers(seen: Observations) -> dict[str, str]:
     """Each checker that was asked, by the name of what it finds, and what that would be."""
     from tierledger.simulation import checkers, checkers_fold
     from tierledger.simulation.checkers_healing import liveness, lockout
-    from tierledger.simulation.checkers_model import unlike_model
+    from tierledger.simulation.checkers_model import hollow_write, unlike_model, wrong_answer
     from tierledger.simulation.checkers_nodes import feed_gap, two_leaders
     from tierledger.simulation.checkers_refusals import wrong_refusal
 
@@ -102,8 +103,8 @@ def _checkers(seen: Observations) -> dict[str, str]:
         checkers.assumptions,
         *checkers.OF_CALLS_AND_LOG,
         wrong_refusal,
-        checkers_fold.wrong_answer,
-        checkers_fold.hollow_write,
+        wrong_answer,
+        hollow_write,
         checkers_fold.checkpoint_is_fold,
         checkers_fold.lifecycle,
         unlike_model,

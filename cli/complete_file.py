@@ -1,52 +1,219 @@
-"""Files that appear under their names when they are complete, and not before."""
+"""How every command writes the files that its user names: one way for all of them.
+
+A regular file gets its name, and becomes durable, when it is complete; it replaces another
+only if that was asked for. A link is followed. What is no regular file, which `-`, devices,
+pipes and /dev/fd/N are, is written through. Where a file goes to standard output, what the
+command says goes to standard error.
+"""
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
+import stat
+import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO, cast
+from pathlib import Path
+from secrets import token_hex
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 from tierledger.events.errors import InvalidArgument
+from tierledger.tiering.durable_files import flush_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+STANDARD_OUTPUT = "-"
+
+LINKS_MAX = 40
+"""Links that are followed one by one, as the kernel does."""
+
+_STDOUT = 1
+
+UNFINISHED = ".unfinished"
+"""How names of files end that are being written; where one was killed it stays."""
+
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+"""What a file system says that has no hard links."""
+
+
+class _Given:
+    """Standard output, while a file is written to it and the command speaks elsewhere."""
+
+    stdout: TextIO | None = None
 
 
 @contextmanager
-def complete_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that gets its name, and becomes durable, when the block ends well.
-
-    Raises:
-        InvalidArgument: It cannot be written.
-    """
-    unfinished = path.with_name(path.name + ".unfinished")
+def command_output() -> Iterator[None]:
+    """One command's run: when it ends, standard output is what it was."""
+    before = sys.stdout
     try:
-        try:
-            with unfinished.open("wb") as file:
-                if path.suffix == ".gz":
-                    # Without name and time: one store gives one file, byte for byte.
-                    with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
-                        yield cast("BinaryIO", packed)
-                else:
-                    yield file
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
-    except OSError as error:
-        raise InvalidArgument(f"cannot write {path}: {error.strerror or error}") from error
+        yield
+    finally:
+        sys.stdout, _Given.stdout = before, None
 
 
-def require_place(path: Path) -> None:
-    """Refuse a file that surely cannot be written, before the work that is to fill it.
+def require_place(*paths: Path | None, overwrite: bool = False) -> None:
+    """Refuse files that surely cannot be written, before the work that is to fill them.
+
+    If one is standard output, what the command prints from here on goes to standard error.
 
     Raises:
-        InvalidArgument: Its folder is none, or it is a folder itself.
+        InvalidArgument: One is there already, is a folder, has none, may not be written, or
+            two are the same.
     """
-    if not path.parent.is_dir():
-        raise InvalidArgument(f"cannot write {path}: {path.parent} is no folder")
-    if path.is_dir():
+    places: list[object] = []
+    for path in paths:
+        if path is None:
+            continue
+        place = _required(path, overwrite=overwrite)
+        if place in places:
+            raise InvalidArgument(f"cannot write {path} twice: expected different files")
+        places.append(place)
+    if _STDOUT in places and _Given.stdout is None:
+        _Given.stdout, sys.stdout = sys.stdout, sys.stderr
+
+
+@contextmanager
+def complete_file(path: Path, *, overwrite: bool = False) -> Iterator[BinaryIO]:
+    """A file to write, which is all there when the block ends well; named *.gz it is gzipped.
+
+    A regular file has its name only then, and is durable. If the block fails nothing is left.
+
+    Raises:
+        InvalidArgument: As `require_place` says, also if somebody made it meanwhile.
+        OSError: The system did not take it; it names the file.
+    """
+    require_place(path, overwrite=overwrite)
+    try:
+        with _opened(path, overwrite=overwrite) as file:
+            if path.suffix == ".gz":
+                # Without name and time: one store gives one file, byte for byte.
+                with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+                    yield cast("BinaryIO", packed)
+            else:
+                yield file
+            file.flush()
+    except OSError as error:
+        if error.filename is None or str(error.filename).endswith(UNFINISHED):
+            raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+        raise
+
+
+@contextmanager
+def _opened(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
+    place = _required(path, overwrite=overwrite)
+    if place == _STDOUT:
+        assert _Given.stdout is not None, "its place was required"
+        yield _Given.stdout.buffer
+    elif isinstance(place, int):
+        with os.fdopen(os.dup(place), "wb") as file:
+            yield file
+    elif _is_written_through(place):
+        with place.open("wb") as file:
+            yield file
+    else:
+        with _replacing(place, overwrite=overwrite) as file:
+            yield file
+
+
+@contextmanager
+def _replacing(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
+    """A new file that becomes `path`; two that are written at once are two files."""
+    unfinished = path.with_name(f".tierledger-{token_hex(8)}{UNFINISHED}")
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            if overwrite and path.exists():
+                os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
+        if overwrite:
+            unfinished.replace(path)
+        else:
+            _name(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    flush_folder(path.parent)
+
+
+def _name(unfinished: Path, path: Path) -> None:
+    """Give a file its name, if no other has it."""
+    try:
+        path.hardlink_to(unfinished)  # Unlike a rename, it replaces nothing.
+    except FileExistsError:
+        raise _is_there(path) from None
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        unfinished.rename(path)
+
+
+def _required(path: Path, *, overwrite: bool) -> Path | int:
+    """Where `path` leads, which can be written: a path, or a descriptor of this process."""
+    try:
+        descriptor = _descriptor_of(path)
+        if descriptor is not None:
+            os.fstat(descriptor)
+            return descriptor
+        if _is_written_through(path):
+            places = [path]
+        else:
+            place = Path(os.path.realpath(path))
+            _check(path, place, overwrite=overwrite)
+            places = [place, place.parent]
+        for one in places:
+            if one.exists() and not os.access(one, os.W_OK):
+                raise InvalidArgument(f"cannot write {path}: {one} is not yours to write")
+    except OSError as error:
+        raise InvalidArgument(f"cannot write {path}: {error.strerror}") from error
+    except UnicodeError as error:
+        raise InvalidArgument(f"cannot write {str(path)!r}: no file has that name") from error
+    return places[0]
+
+
+def _is_written_through(path: Path) -> bool:
+    """Whether it is there, and neither a regular file nor a folder."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def _check(path: Path, place: Path, *, overwrite: bool) -> None:
+    """Refuse a regular file that is not to be made, or replaced, at `place`."""
+    if place.is_dir():
         raise InvalidArgument(f"cannot write {path}: it is a folder")
+    if not place.parent.is_dir():
+        raise InvalidArgument(f"cannot write {path}: {place.parent} is no folder")
+    if place.exists() and not overwrite:
+        raise _is_there(path)
+
+
+def _is_there(path: Path) -> InvalidArgument:
+    return InvalidArgument(
+        f"cannot write {path}: it is there already (--overwrite replaces it)"
+    )
+
+
+def _descriptor_of(path: Path) -> int | None:
+    """The descriptor of this process that `path` is a name of: `-`, /dev/stdout, /dev/fd/3.
+
+    It is not opened by that name: of a file that would forget how far it has been written, and
+    a socket cannot be opened.
+    """
+    if "\0" in str(path):
+        raise InvalidArgument(f"cannot write {str(path)!r}: no file has that name")
+    if str(path) == STANDARD_OUTPUT:
+        return _STDOUT
+    folders = {"/dev/fd", f"/proc/{os.getpid()}/fd"}
+    for _ in range(LINKS_MAX):
+        if path.name.isdecimal() and os.path.realpath(path.parent) in folders:
+            return int(path.name)
+        if not path.is_symlink():
+            return None
+        path = path.parent / path.readlink()
+    return None

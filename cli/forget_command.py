@@ -39,8 +39,8 @@ def forget(
 ) -> None:
     """Remove the log of a partition without segments that nobody leads; its history is gone.
 
-    The store must not be in use by a service. What stays is where the log ended, so that the
-    partition could still go on from there.
+    A service may run on a PostgreSQL store meanwhile; a SQLite file has one writer. What stays
+    is where the log ended, so that the partition could still go on from there.
     """
     asyncio.run(_forget(StoreOptions(store, cluster), (topic, partition), yes, json))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tierledger.actors.calls import STORAGE, PartitionKey, QueryCall
 from tierledger.actors.messages import Query
 from tierledger.actors.router import Router
+from tierledger.actors.service_link import ServiceLink
 from tierledger.actors.service_record import live_record
 from tierledger.cli.opened_store import found_partition, opened_catalog
 from tierledger.cli.output import print_note
@@ -92,7 +93,7 @@ async def _asking(
     await live_record(settings)
     from tierledger.actors.ray_service import connect
 
-    router = Router(await connect(settings), DEADLINE_S)
+    router = Router(ServiceLink(lambda: connect(settings)), DEADLINE_S)
     try:
         yield _Place(router, PartitionKey.of(tip), role)
     finally:

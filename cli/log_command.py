@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from tierledger.cli.opened_store import StoreOptions, found_partition, opened_catalog
+from tierledger.cli.opened_store import StoreOptions, ask, found_partition, opened_catalog
 from tierledger.cli.options import (
+    OFFSET_MAX,
     ClusterOption,
     JsonOption,
     PartitionArgument,
@@ -17,6 +18,7 @@ from tierledger.cli.options import (
 )
 from tierledger.cli.output import escaped, print_json, time_text
 from tierledger.events import log_events as log
+from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 
@@ -28,8 +30,12 @@ def register(app: typer.Typer) -> None:
 def show_log(
     topic: TopicArgument,
     partition: PartitionArgument,
-    start: Annotated[int, typer.Option(min=0, help="The first position to show.")] = 0,
-    limit: Annotated[int | None, typer.Option(min=1, help="The most events to show.")] = None,
+    start: Annotated[
+        int, typer.Option(min=0, max=OFFSET_MAX, help="The first position to show.")
+    ] = 0,
+    limit: Annotated[
+        int | None, typer.Option(min=1, max=OFFSET_MAX, help="The most events to show.")
+    ] = None,
     store: StoreOption = None,
     cluster: ClusterOption = None,
     json: JsonOption = False,
@@ -58,14 +64,18 @@ async def _show(
 ) -> None:
     start, limit = part
     async with opened_catalog(options) as catalog:
-        tip = await found_partition(catalog, *where)
-        async for event in catalog.reader(tip).events(start):
+        reader = catalog.reader(await found_partition(catalog, *where))
+        event = None
+        async for event in reader.events(start):
             if json:
                 print_json(plain_event(event))
             else:
                 print(_line(event))
             if limit is not None and event.position - start + 1 >= limit:
                 break
+        if event is None:
+            last = await ask(reader, None, lambda state: state.next_position - 1)
+            raise InvalidArgument(f"--start: expected a position up to {last}, got {start}")
 
 
 def _line(event: log.Event) -> str:

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.opened_store import StoreOptions, ask, found_partition, opened_catalog
 from tierledger.cli.options import (
+    EPOCH_MAX,
+    OFFSET_MAX,
     AsOf,
     AsOfOption,
     ClusterOption,
@@ -36,8 +39,8 @@ def register(app: typer.Typer) -> None:
 def lookup(
     topic: TopicArgument,
     partition: PartitionArgument,
-    epoch: Annotated[int, typer.Argument(help="The leader epoch.")],
-    offset: Annotated[int, typer.Argument(help="The offset.")],
+    epoch: Annotated[int, typer.Argument(min=0, max=EPOCH_MAX, help="The leader epoch.")],
+    offset: Annotated[int, typer.Argument(min=0, max=OFFSET_MAX, help="The offset.")],
     store: StoreOption = None,
     cluster: ClusterOption = None,
     as_of: AsOfOption = None,
@@ -61,7 +64,7 @@ def lookup(
         print_json(None)
     else:
         print("no segment")
-    raise typer.Exit(1)
+    raise typer.Exit(ExitStatus.FOUND)
 
 
 async def _lookup(

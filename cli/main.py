@@ -1,14 +1,17 @@
 """The `tierledger` command. Commands live in modules of their own, registered here.
 
-Exit codes: 0 well; 1 the answer is "no" (damage found, no such segment); 2 the question was
-wrong or could not be answered; 3 answered, but for what is damaged. An error of ours is one
-line on stderr.
+How a command ends is decided here alone: an error of ours is one line on stderr, and what the
+status says is in `exit_status`.
 """
 
 from __future__ import annotations
 
+import select
+import signal
 import sys
-from typing import Any
+import traceback
+from importlib.metadata import version
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -23,6 +26,7 @@ from tierledger.cli import (
     lookup_command,
     partition_commands,
     replay_command,
+    scrub_command,
     segments_command,
     serve_command,
     simulate_command,
@@ -30,10 +34,11 @@ from tierledger.cli import (
     status_command,
     verify_command,
 )
+from tierledger.cli.complete_file import command_output
+from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.output import print_error
+from tierledger.cli.usage_errors import say_in_own_words
 from tierledger.events.errors import RemoteStorageError
-
-EXIT_ERROR = 2
 
 
 class OneLineErrors(TyperGroup):
@@ -45,14 +50,61 @@ class OneLineErrors(TyperGroup):
     @override
     def invoke(self, ctx: Any) -> Any:
         try:
-            answer = super().invoke(ctx)
-            sys.stdout.flush()  # Now, while what it cannot take can still be told.
-        except BrokenPipeError:
-            raise  # Who reads has enough; Click ends the process in silence.
+            with command_output():
+                return super().invoke(ctx)
+        except typer.BadParameter as error:
+            say_in_own_words(error)
+            raise
         except (RemoteStorageError, OSError) as error:
+            if isinstance(error, BrokenPipeError) and _nobody_reads():
+                raise
             print_error(error)
-            raise typer.Exit(EXIT_ERROR) from error
-        return answer
+            raise typer.Exit(ExitStatus.of(error)) from error
+
+    @override
+    def main(self, *args: Any, **extra: Any) -> Any:
+        try:
+            try:
+                return super().main(*args, **extra)
+            finally:
+                sys.stdout.flush()  # Now, while what it cannot take can still be told.
+        except SystemExit as end:
+            _end_otherwise(end)
+            raise
+        except BrokenPipeError:
+            _end_by_closed_pipe()
+        except OSError as error:
+            print_error(error)
+            sys.exit(ExitStatus.FAILED)
+        except Exception:  # noqa: BLE001 - A mistake of ours; Python's status says "found".
+            traceback.print_exc()
+            sys.exit(ExitStatus.FAILED)
+
+
+def _end_otherwise(end: SystemExit) -> None:
+    """Where Click says no more than that something was wrong."""
+    why = end.__context__
+    if isinstance(why, BrokenPipeError):
+        _end_by_closed_pipe()
+    if isinstance(why, typer.Abort) and why.__context__ is not None:
+        # At a question: Ctrl-C, or nobody was there to answer it.
+        interrupted = isinstance(why.__context__, KeyboardInterrupt)
+        end.code = ExitStatus.INTERRUPTED if interrupted else ExitStatus.FAILED
+
+
+def _nobody_reads() -> bool:
+    """Whether it was our output that broke, not a connection to something."""
+    looked = select.poll()
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is not None:
+            looked.register(stream, 0)
+    return any(event & select.POLLERR for _, event in looked.poll(0))
+
+
+def _end_by_closed_pipe() -> None:
+    """Who reads has enough: end as `cat` and `grep` do, in silence."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.raise_signal(signal.SIGPIPE)
 
 
 app = typer.Typer(
@@ -60,10 +112,29 @@ app = typer.Typer(
     name="tierledger",
     help="Remote log metadata of Kafka's tiered storage: what is where, since when, and why.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"tierledger {version('tierledger')}")
+        raise typer.Exit
+
+
+@app.callback(help=app.info.help)
+def options(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Options of the program itself."""
+
 
 for commands in (
     partition_commands,
@@ -72,6 +143,7 @@ for commands in (
     log_command,
     cat_command,
     verify_command,
+    scrub_command,
     export_command,
     spark_command,
     forget_command,
@@ -87,10 +159,13 @@ for commands in (
 def main() -> None:
     """Run the command line."""
     if not __debug__:
-        sys.exit("tierledger checks itself with assertions; run Python without -O")
+        print(
+            "tierledger checks itself with assertions; run Python without -O", file=sys.stderr
+        )
+        sys.exit(ExitStatus.FAILED)
     if sys.stdout is None:
         print_error(OSError("standard output is closed"))
-        sys.exit(EXIT_ERROR)
+        sys.exit(ExitStatus.FAILED)
     app()
 
 

@@ -42,6 +42,11 @@ METRICS = (
     Metric("tierledger_coordinator_position", (), "Last position of the coordinator's log."),
     Metric("tierledger_known_partitions", (), "Partitions that the coordinator knows."),
     Metric(
+        "tierledger_set_aside_items",
+        (),
+        "Things that cannot be carried out; `tierledger status` tells why.",
+    ),
+    Metric(
         "tierledger_broker_incarnation",
         ("broker",),
         "Number of the broker's last registration.",
@@ -70,7 +75,11 @@ METRICS = (
     Metric("tierledger_led_events", (), "Events in the logs of led partitions."),
     Metric("tierledger_open_sessions", (), "Partitions whose log has an open session."),
     Metric("tierledger_disputes", (), "Disputed sessions in the logs of served partitions."),
-    Metric("tierledger_quarantined_partitions", (), "Partitions whose log does not verify."),
+    Metric(
+        "tierledger_quarantined_partitions",
+        (),
+        "Partitions whose log does not verify, or one of whose steps failed.",
+    ),
     Metric(
         "tierledger_troubled_partitions",
         ("trouble",),
@@ -148,6 +157,7 @@ def _of_coordinator(status: ServiceStatus) -> dict[str, Iterable[Sample]]:
     return {
         "tierledger_coordinator_up": [((), said is not None)],
         "tierledger_coordinator_position": [] if said is None else [((), said["position"])],
+        "tierledger_set_aside_items": [] if said is None else [((), said["set_aside"])],
         "tierledger_known_partitions": [] if said is None else [((), said["partitions"])],
         "tierledger_broker_incarnation": [
             ((str(broker),), known["incarnation"]) for broker, known in status.brokers.items()

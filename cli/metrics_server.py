@@ -8,20 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import socket
+import threading
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer, _SilentHandler
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from tierledger.cli.metrics import SERIES_PARTITIONS_MAX, families
+from tierledger.cli.output import error_text, shortened
 from tierledger.cli.status_reading import read_service
 from tierledger.cli.status_report import status_of
 from tierledger.events.errors import InvalidArgument, NotReady
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+    from collections.abc import (
+        AsyncIterator,
+        Callable,
+        Coroutine,
+        Iterable,
+        Iterator,
+        Mapping,
+    )
+    from wsgiref.types import StartResponse, WSGIEnvironment
 
     from prometheus_client.core import Metric
 
@@ -34,6 +47,10 @@ CACHED_S = 1.0
 
 SCRAPE_TIMEOUT_S = 9.5
 """Longest answer: 2 s for the coordinator, 7 s for the slowest host; Prometheus waits 10 s."""
+
+
+PATH = "/metrics"
+"""The one page that there is."""
 
 
 class ServiceCollector(Collector):
@@ -108,13 +125,16 @@ class ServedMetrics:
         registry.register(self._collector)
         host, port = options.host, options.port
         try:
-            self._server, self._thread = start_http_server(port, host, registry)
-        except OSError as error:
+            self._server = _listening(host, port, registry)
+        except (OSError, UnicodeError) as error:
             raise InvalidArgument(
-                f"metrics cannot be served on {host}:{port}: {error}"
+                f"metrics cannot be served on {shortened(host)}, port {port}: "
+                f"{error_text(error)}"
             ) from error
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
         named = f"[{host}]" if ":" in host else host
-        self.address = f"http://{named}:{self._server.server_port}/metrics"
+        self.address = f"http://{named}:{self._server.server_port}{PATH}"
 
     async def _read(self, known_hosts: Mapping[str, str]) -> Reading:
         return await read_service(await asyncio.shield(self._connection), known_hosts)
@@ -132,6 +152,29 @@ class ServedMetrics:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def _listening(host: str, port: int, registry: CollectorRegistry) -> WSGIServer:
+    """A server of the metrics at `PATH` and of nothing else.
+
+    Raises:
+        OSError: Nobody can listen there.
+    """
+    exposed = make_wsgi_app(registry)
+
+    def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        if environ["PATH_INFO"] != PATH:
+            start("404 Not Found", [("Content-Type", "text/plain")])
+            return [f"there is nothing here; the metrics are at {PATH}\n".encode()]
+        found: Iterable[bytes] = exposed(environ, start)
+        return found
+
+    family, _, _, _, _ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+
+    class Server(ThreadingWSGIServer):
+        address_family: int = family
+
+    return make_server(host, port, answer, Server, _SilentHandler)
 
 
 class NoMetrics:

@@ -48,7 +48,10 @@ async def opened_catalog(
     backend = await connector.backend(read_only=read_only)
     try:
         cluster = await _cluster(backend, cluster_setting(options.cluster))
-        yield Catalog(backend, connector.key_factory(cluster), serde, cluster)
+        catalog = Catalog(backend, connector.key_factory(cluster), serde, cluster)
+        yield catalog
+        for key in catalog.strays:
+            print_note(f"{key!r} is no key of a partition; it is left aside")
     finally:
         await backend.close()
 
@@ -68,6 +71,19 @@ async def found_topic(catalog: Catalog, topic: str) -> FoundTopic:
 async def found_partition(catalog: Catalog, topic: str, partition: int) -> TopicIdPartition:
     """That partition; unknown topics and unknown partitions are different errors."""
     return await catalog.partition(await found_topic(catalog, topic), partition)
+
+
+async def chosen_partitions(
+    catalog: Catalog, topic: str | None, partition: int | None
+) -> list[TopicIdPartition]:
+    """All partitions, or those of a topic, or one of them; as the catalog has them."""
+    if topic is None:
+        return [entry.topic_id_partition async for entry in catalog.partitions()]
+    if partition is not None:
+        return [await found_partition(catalog, topic, partition)]
+    found = await found_topic(catalog, topic)
+    entries = catalog.partitions(found.topic_id)
+    return [entry.topic_id_partition async for entry in entries]
 
 
 async def ask(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, NamedTuple
 
 import typer
 
+from tierledger.cli.output import MS_MAX, shortened
 from tierledger.events.errors import InvalidArgument
 
 StoreOption = Annotated[
@@ -32,7 +34,8 @@ AsOfOption = Annotated[
     typer.Option(
         "--as-of",
         metavar="POSITION|TIME",
-        help="As it was after a position of the log, or at a time (ISO 8601; UTC unless said).",
+        help="As it was after a position of the log (N or position:N), or at a time (ISO 8601; "
+        "UTC unless said).",
     ),
 ]
 FromOption = Annotated[
@@ -43,13 +46,31 @@ FromOption = Annotated[
         help="Who answers: the store itself (nothing needs to run), or the service on it.",
     ),
 ]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace what is there already.")
+]
 TopicArgument = Annotated[str, typer.Argument(help="A topic's name or id.")]
-PartitionArgument = Annotated[int, typer.Argument(help="A partition's number.")]
+PARTITION_MAX = 2**31 - 1
+EPOCH_MAX = 2**31 - 1
+OFFSET_MAX = 2**63 - 1
+"""Kafka's, as are the others; positions go as far."""
+
+PartitionArgument = Annotated[
+    int, typer.Argument(min=0, max=PARTITION_MAX, help="A partition's number.")
+]
+PartitionIfAnyArgument = Annotated[
+    int | None, typer.Argument(min=0, max=PARTITION_MAX, help="Only this partition.")
+]
 
 FROM_STORE = "store"
 FROM_SERVICE = ("leader", "follower")
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+A_TIME = "a time like 2026-01-31T12:00:00Z"
+
+DIGITS_MAX = len(str(OFFSET_MAX))
+"""Of a number in an option."""
 
 
 class AsOf(NamedTuple):
@@ -59,25 +80,70 @@ class AsOf(NamedTuple):
     time_ms: int | None = None
 
 
+def whole_number(text: str, what: str, low: int = 0, high: int = OFFSET_MAX) -> int:
+    """The number that `text` is; `what` is what an error calls it.
+
+    Raises:
+        InvalidArgument: It is none, or not within `low` and `high`.
+    """
+    digits = text.removeprefix("-")
+    is_number = digits.isascii() and digits.isdigit()
+    # Longer ones are refused by Python itself, in words of its own.
+    if not is_number or len(digits) > DIGITS_MAX or not low <= int(text) <= high:
+        raise InvalidArgument(
+            f"{what}: expected a whole number from {low} to {high}, got {shortened(text)}"
+        )
+    return int(text)
+
+
+def parse_time_ms(text: str, what: str, expected: str = A_TIME) -> int:
+    """The time that `text` says in ISO 8601, in ms since 1970; UTC unless it says another.
+
+    Raises:
+        InvalidArgument: It is no time, or none from 1970 to 9999; it says what was `expected`.
+    """
+    refused = InvalidArgument(f"{what}: expected {expected}, got {shortened(text)}")
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise refused from None
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=UTC)
+    time_ms = (at - EPOCH) // timedelta(milliseconds=1)
+    if not 0 <= time_ms <= MS_MAX:
+        raise refused
+    return time_ms
+
+
+def number_or_time(text: str, what: str, unit: str) -> tuple[int | None, int | None]:
+    """The number or the time in ms since 1970 that `text` is: `N`, `UNIT:N` or ISO 8601.
+
+    Raises:
+        InvalidArgument: It is neither, or might be both.
+    """
+    if text.startswith(f"{unit}:"):
+        return whole_number(text.removeprefix(f"{unit}:"), what), None
+    if not (text.isascii() and text.isdigit()):
+        expected = f"a number (N or {unit}:N) or {A_TIME}"
+        return None, parse_time_ms(text, what, expected)
+    if len(text) == len("YYYYMMDD"):
+        day = None
+        with suppress(ValueError):
+            day = date.fromisoformat(text)
+        if day is not None:
+            raise InvalidArgument(
+                f"{what}: {text} may be a number or a date; expected {unit}:{text} or {day}"
+            )
+    return whole_number(text, what), None
+
+
 def parse_as_of(text: str | None) -> AsOf | None:
     """The point that `text` names; none for none.
 
     Raises:
-        InvalidArgument: It is neither digits nor a time.
+        InvalidArgument: It is neither a position nor a time, or might be both.
     """
-    if text is None:
-        return None
-    if text.isascii() and text.isdigit():
-        return AsOf(position=int(text))
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidArgument(
-            f"expected a position (digits) or a time like 2026-01-31T12:00:00Z, got {text!r}"
-        ) from None
-    if at.tzinfo is None:
-        at = at.replace(tzinfo=UTC)
-    return AsOf(time_ms=(at - EPOCH) // timedelta(milliseconds=1))
+    return None if text is None else AsOf(*number_or_time(text, "--as-of", "position"))
 
 
 def live_role(source: str, as_of: AsOf | None) -> str | None:

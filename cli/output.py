@@ -7,6 +7,7 @@ move the cursor or forge a line.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -23,6 +24,11 @@ PLAIN_WIDTH = 10_000
 STYLED_ROWS_MAX = 2000
 """Rows of a table that rich may set: it takes 0.2 ms for each, and all of them at once."""
 
+_ERRNO = re.compile(r"\[Errno -?\d+\] ")
+
+SHOWN_MAX = 80
+"""Characters of a value that an error shows."""
+
 MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999; nothing later can be written as a date."""
 
@@ -33,6 +39,16 @@ def escaped(text: str) -> str:
         return text
     return "".join(
         one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+    )
+
+
+def shortened(value: object) -> str:
+    """What somebody gave, as Python writes it, cut where it becomes too long for a line."""
+    text = repr(value)
+    return (
+        text
+        if len(text) <= SHOWN_MAX
+        else f"{text[:SHOWN_MAX]}… ({len(str(value))} characters)"
     )
 
 
@@ -96,12 +112,25 @@ def styled_table(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> T
 
 def print_note(message: str) -> None:
     """Something to know about the result, which does not change it."""
-    print(f"note: {escaped(message)}", file=sys.stderr)
+    print(f"note: {escaped(_without_numbers(message))}", file=sys.stderr)
+
+
+def error_text(error: BaseException) -> str:
+    """What an error says, in a user's words: of the system's, which file and why."""
+    if isinstance(error, OSError) and error.strerror:
+        named = f"{error.filename}: " if error.filename is not None else ""
+        return f"{named}{error.strerror}"
+    return str(error) or f"{type(error).__name__} without a word"
 
 
 def print_error(error: Exception) -> None:
-    """One line: what kind of error, and what it says."""
-    print(f"error: {type(error).__name__}: {escaped(str(error))}", file=sys.stderr)
+    """What went wrong, in one line on standard error."""
+    print(f"error: {escaped(_without_numbers(error_text(error)))}", file=sys.stderr)
+
+
+def _without_numbers(message: str) -> str:
+    """`message` without the numbers that the system's errors begin with, however deep."""
+    return _ERRNO.sub("", message)
 
 
 def time_text(time_ms: int) -> str:

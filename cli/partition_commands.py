@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.opened_store import (
     StoreOptions,
     ask,
@@ -19,6 +20,7 @@ from tierledger.cli.options import (
     AsOfOption,
     ClusterOption,
     JsonOption,
+    PartitionIfAnyArgument,
     StoreOption,
     TopicArgument,
     parse_as_of,
@@ -98,12 +100,12 @@ def list_partitions(
         raise InvalidArgument("a position is one partition's: give a time, or describe one")
     damaged = asyncio.run(_list(StoreOptions(store, cluster), when, json, everything))
     if damaged:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.FOUND)
 
 
 def describe(
     topic: TopicArgument,
-    partition: Annotated[int | None, typer.Argument(help="Only this partition.")] = None,
+    partition: PartitionIfAnyArgument = None,
     store: StoreOption = None,
     cluster: ClusterOption = None,
     as_of: AsOfOption = None,
@@ -129,7 +131,7 @@ async def _list(
     options: StoreOptions, as_of: AsOf | None, json: bool, everything: bool
 ) -> bool:
     """Print the list; whether something in it is damaged."""
-    shown: list[tuple[TopicIdPartition, Summary]] = []
+    shown: list[tuple[TopicIdPartition, Summary | DataError]] = []
     damaged = False
     async with opened_catalog(options) as catalog:
         async for entry in catalog.partitions():
@@ -143,6 +145,7 @@ async def _list(
             except DataError as error:
                 damaged = True
                 print_note(f"{tip} cannot be read: {error}")
+                shown.append((tip, error))
                 continue
             if everything or not summary.is_hidden:
                 shown.append((tip, summary))
@@ -151,25 +154,28 @@ async def _list(
     return damaged
 
 
-def _print_list(shown: list[tuple[TopicIdPartition, Summary]], json: bool) -> None:
+def _print_list(shown: list[tuple[TopicIdPartition, Summary | DataError]], json: bool) -> None:
     if json:
-        for tip, summary in shown:
-            print_json({**_identity(tip), **summary.plain()})
+        for tip, found in shown:
+            damaged = {"damaged": str(found)}
+            print_json(
+                {
+                    **_identity(tip),
+                    **(damaged if isinstance(found, DataError) else found.plain()),
+                }
+            )
         return
     columns = ("topic", "id", "partition", "copying", "finished", "deleting", "bytes")
     print_table(
         (*columns, "leader", "position"),
-        [
-            (
-                *_identity(tip).values(),
-                *summary.counts,
-                sum(summary.sizes),
-                summary.leader,
-                summary.position,
-            )
-            for tip, summary in shown
-        ],
+        [(*_identity(tip).values(), *_cells(found)) for tip, found in shown],
     )
+
+
+def _cells(found: Summary | DataError) -> tuple[object, ...]:
+    if isinstance(found, DataError):
+        return (*("?",) * 4, "DAMAGED", "?")
+    return (*found.counts, sum(found.sizes), found.leader, found.position)
 
 
 async def _describe(

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from tierledger.cli.complete_file import complete_file, require_place
+from tierledger.cli.complete_file import STANDARD_OUTPUT, complete_file, require_place
+from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions
-from tierledger.cli.options import ClusterOption, StoreOption
-from tierledger.cli.output import print_json, print_note, print_pairs, progress
+from tierledger.cli.options import ClusterOption, OverwriteOption, StoreOption
+from tierledger.cli.output import error_text, print_json, print_note, print_pairs, progress
 from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -77,6 +78,16 @@ ReportOption = Annotated[
 ]
 
 
+class Written(NamedTuple):
+    """What is written of a replay, and how."""
+
+    answers: dict[str, Path]
+    """By the source that gives them."""
+    report: Path | None
+    overwrite: bool
+    json: bool
+
+
 def replay_command(
     traces: TracesArgument,
     store: StoreOption = None,
@@ -92,6 +103,7 @@ def replay_command(
     source: SourceOption = None,
     check: CheckOption = False,
     report: ReportOption = None,
+    overwrite: OverwriteOption = False,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Send recorded metadata through live leaders into a store, and ask what came of it.
@@ -105,18 +117,18 @@ def replay_command(
     sources = _sources(source, wanted=check or answer is not None)
     if answer is not None and (out is None or len(traces) > 1 or check):
         raise InvalidArgument("--answer takes one trace, --out, and no --check")
-    for written in (out, report):
-        if written is not None:
-            require_place(written)
+    answers = {} if out is None else _answer_files(out, sources)
+    require_place(*answers.values(), report, overwrite=overwrite)
     loaded = [(path, load_trace(path, origin=origin, allow_gaps=allow_gaps)) for path in traces]
     questions = [_questions(path, answer, check=check) for path in traces]
     options = ReplayOptions(strict=strict, churn=churn, seed=seed, sources=sources)
     log_to_stderr()
+    written = Written(answers, report, overwrite, json)
     failed = asyncio.run(
-        _run(StoreOptions(store, cluster), hosts, loaded, questions, options, out, report, json)
+        _run(StoreOptions(store, cluster), hosts, loaded, questions, options, written)
     )
     if failed:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.FOUND)
 
 
 def _sources(given: list[str] | None, *, wanted: bool) -> tuple[str, ...]:
@@ -148,9 +160,7 @@ async def _run(
     loaded: Sequence[tuple[Path, LoadedTrace]],
     questions: Sequence[list[Question]],
     options: ReplayOptions,
-    out: Path | None,
-    report: Path | None,
-    json: bool,
+    written: Written,
 ) -> bool:
     from tierledger.cli.replay_run import replay
     from tierledger.cli.service_settings import service_settings
@@ -169,31 +179,36 @@ async def _run(
                 )
             with progress(f"replaying {path.name}", trace.record_count) as advance:
                 result = await replay(service, trace, asked, options, advance)
-            _write_answers(out, result)
-            reports = result.check(path) if asked and out is None else {}
-            _print_result(path, result, reports, json=json)
+            _write_answers(written, result)
+            reports = result.check(path) if asked and not written.answers else {}
+            _print_result(path, result, reports, json=written.json)
             failed = failed or any(not one.passed for one in reports.values())
             failed = failed or (options.strict and bool(result.refusals or result.refused))
-        if report is not None:
+        if written.report is not None:
             page = await _page(service, [trace for _, trace in loaded])
-            with complete_file(report) as file:
+            with complete_file(written.report, overwrite=written.overwrite) as file:
                 file.write(page.encode())
-            print_note(f"report written to {report}")
+            print_note(f"report written to {written.report}")
     finally:
         await service.close()
     return failed
 
 
-def _write_answers(out: Path | None, result: ReplayResult) -> None:
+def _answer_files(out: Path, sources: Sequence[str]) -> dict[str, Path]:
+    """Where the answers of each source go: one file each, named after it."""
+    if len(sources) == 1:
+        return {sources[0]: out}
+    if str(out) == STANDARD_OUTPUT:
+        raise InvalidArgument(f"--out {out}: expected --from with one source, got several")
+    return {source: out.with_suffix(f".{source}{out.suffix}") for source in sources}
+
+
+def _write_answers(written: Written, result: ReplayResult) -> None:
     from tierledger.cli.answers import answer_line
 
-    if out is None:
-        return
-    for source, answered in result.answered.items():
-        many = len(result.answered) > 1
-        path = out.with_suffix(f".{source}{out.suffix}") if many else out
-        with complete_file(path) as file:
-            for one in answered:
+    for source, path in written.answers.items():
+        with complete_file(path, overwrite=written.overwrite) as file:
+            for one in result.answered[source]:
                 assert one.outcome is not None, "every question got an outcome"
                 file.write(f"{answer_line(one.question, one.outcome)}\n".encode())
 
@@ -227,7 +242,7 @@ def _print_result(
         print_note(f"refused: {at}: {refused.reason}")
     for item, error in result.refusals[:REFUSALS_SHOWN]:
         at = f"metadata partition {item.metadata_partition}, offset {item.offset}"
-        print_note(f"refused: {at}: {type(error).__name__}: {error}")
+        print_note(f"refused: {at}: {error_text(error)}")
     for source, one in reports.items():
         for finding in one.findings[:FINDINGS_SHOWN]:
             print_note(f"{source}: {finding.verdict}: {finding.why}: {finding.question.fields}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tierledger.events.commands import ImportedRecord
     from tierledger.events.identifiers import TopicIdPartition
 
-OBSERVER = -1
+OBSERVER = 2**31 - 1
 """The broker id under which a replay follows all partitions, to ask questions."""
 
 STAND_IN = 1_000_000

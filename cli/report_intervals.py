@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -30,23 +29,6 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
         else:
             union.append((start, end))
     return union
-
-
-def gaps(union: list[Range]) -> list[Range]:
-    """What lies between the ranges of a `merged` union."""
-    return [(before[1] + 1, after[0] - 1) for before, after in pairwise(union)]
-
-
-def overlaps(ranges: Iterable[Range]) -> list[Range]:
-    """What at least two of `ranges` hold, merged."""
-    twice: list[Range] = []
-    reach: int | None = None
-    for start, end in sorted(ranges):
-        # Whatever else reaches into this range ends before the furthest that does.
-        if reach is not None and start <= reach:
-            twice.append((start, min(end, reach)))
-        reach = end if reach is None else max(reach, end)
-    return merged(twice)
 
 
 def length(ranges: Iterable[Range]) -> int:

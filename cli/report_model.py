@@ -1,7 +1,8 @@
 """What the report shows of a partition: its log, folded, with every segment's life beside it.
 
-Rule: what is served, superseded or recovered is read off the placements that `evolve` gave, by
-the definition of a lookup; the report has no opinion of its own.
+Rule: holes and overlaps are those of `spark coverage`; what is served, superseded or recovered
+is read off the placements that `evolve` gave, by the definition of a lookup. The report has no
+opinion of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from tierledger.cli.report_intervals import Claim, Range, gaps, length, merged, overlaps, owned
+from tierledger.cli.report_intervals import Claim, Range, length, merged, owned
 from tierledger.cli.report_timeline import Timeline, TimelineBuilder
 from tierledger.events import log_events as log
 from tierledger.events.evolve import evolve
@@ -27,11 +28,13 @@ from tierledger.events.segment_rows import (
     end_in_epoch,
     unpack_row,
 )
+from tierledger.pipeline.coverage_rules import CoverageKind, coverage_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.pipeline.coverage_rules import CoverageRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One leader epoch: its parts, and what its finished ones leave out or hold twice."""
+    """One leader epoch: its parts, and what of the log is missing there or held twice."""
 
     epoch: int
     parts: list[Part]
@@ -97,8 +100,8 @@ class Picture:
     """One partition, ready to be drawn.
 
     Attributes:
-        coverage: Offsets that finished segments hold, whatever their epoch.
-        holes: Ranges within an epoch, or between epochs, that no finished segment holds.
+        coverage: Offsets of the log that finished segments hold.
+        holes: Those that none holds, though some hold offsets before and behind.
         deleted: Offsets that deleted segments held.
         last_broker: Who leads, or led last; none before the first session, or of an import.
     """
@@ -179,9 +182,8 @@ def picture_of(history: PartitionHistory) -> Picture:
         evolve(state, event)
         lives.note(event)
         timeline.note(event)
-    lanes, segments = _lanes(state, lives)
-    coverage = _union(lanes, {Kind.SERVED, Kind.RECOVERED, Kind.SUPERSEDED})
-    epoch_holes = [hole for lane in lanes for hole in lane.holes]
+    found = list(coverage_of(state))
+    lanes, segments = _lanes(state, lives, found)
     delete, session = state.delete, state.session
     led = session is not None and session.import_cluster is None
     return Picture(
@@ -189,9 +191,14 @@ def picture_of(history: PartitionHistory) -> Picture:
         topic=timeline.topic or history.topic_id_partition.topic,
         segments=segments,
         lanes=lanes,
-        coverage=coverage,
-        holes=merged([*gaps(coverage), *epoch_holes]),
-        deleted=_union(lanes, {Kind.DELETED}),
+        coverage=merged(_ranges(found, CoverageKind.COVERED)),
+        holes=_ranges(found, CoverageKind.HOLE),
+        deleted=merged(
+            (one.start, one.end)
+            for lane in lanes
+            for one in lane.parts
+            if one.kind is Kind.DELETED
+        ),
         timeline=timeline.timeline(),
         events=len(history.events),
         dropped=dict(state.dropped),
@@ -242,17 +249,13 @@ class _Lives:
         self.past.append(segment)
 
 
-def _union(lanes: Iterable[Lane], kinds: set[Kind]) -> list[Range]:
-    return merged(
-        (one.start, one.end) for lane in lanes for one in lane.parts if one.kind in kinds
-    )
+def _ranges(found: Iterable[CoverageRow], kind: CoverageKind) -> list[Range]:
+    return [(one.start_offset, one.end_offset) for one in found if one.kind is kind]
 
 
-def _is_finished(part: Part) -> bool:
-    return part.kind in (Kind.SERVED, Kind.RECOVERED, Kind.SUPERSEDED)
-
-
-def _lanes(state: PartitionState, lives: _Lives) -> tuple[list[Lane], list[Segment]]:
+def _lanes(
+    state: PartitionState, lives: _Lives, found: Sequence[CoverageRow]
+) -> tuple[list[Lane], list[Segment]]:
     segments = [*lives.current.values(), *lives.past]
     rows: dict[int, Row] = {}
     for at, segment_id in enumerate(lives.current):
@@ -264,7 +267,10 @@ def _lanes(state: PartitionState, lives: _Lives) -> tuple[list[Lane], list[Segme
     for at, segment in enumerate(segments):
         for epoch, start, end in _stretches(segment.added):
             by_epoch[epoch].append((start, end, at))
-    lanes = [_lane(epoch, by_epoch[epoch], rows) for epoch in sorted(by_epoch)]
+    lanes = [
+        _lane(epoch, by_epoch[epoch], rows, [one for one in found if one.leader_epoch == epoch])
+        for epoch in sorted(by_epoch)
+    ]
     _name_kinds(segments, lanes)
     return lanes, segments
 
@@ -278,11 +284,16 @@ def _stretches(added: log.SegmentAdded) -> Iterable[tuple[int, int, int]]:
             yield given[at], given[at + 1], end
 
 
-def _lane(epoch: int, stretches: list[tuple[int, int, int]], rows: dict[int, Row]) -> Lane:
+def _lane(
+    epoch: int,
+    stretches: list[tuple[int, int, int]],
+    rows: dict[int, Row],
+    found: Sequence[CoverageRow],
+) -> Lane:
     kinds = _kinds(epoch, stretches, rows)
     parts = [Part(start, end, kinds[at], at) for start, end, at in sorted(stretches)]
-    finished = [(part.start, part.end) for part in parts if _is_finished(part)]
-    return Lane(epoch, parts, gaps(merged(finished)), overlaps(finished))
+    holes, overlaps = (_ranges(found, k) for k in (CoverageKind.HOLE, CoverageKind.OVERLAP))
+    return Lane(epoch, parts, holes, overlaps)
 
 
 def _kinds(

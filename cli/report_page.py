@@ -41,8 +41,8 @@ COLUMNS: tuple[tuple[str, str], ...] = (
     ("size", "Bytes of all segments that are not deleted"),
     ("sessions", "Leaderships, imports among them"),
     ("disputes", "Changes of leader that nobody could decide"),
-    ("holes", "Ranges of offsets between finished segments that none of them holds"),
-    ("overlaps", "Ranges of offsets that several finished segments of one epoch hold"),
+    ("holes", "Ranges of the log that no finished segment holds, between some that do"),
+    ("overlaps", "Ranges of the log that several finished segments hold"),
     ("dropped", "Imported records without effect, as in Kafka's own manager"),
     ("events", "Length of the log"),
 )

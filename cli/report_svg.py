@@ -90,10 +90,10 @@ def _grid(height: int) -> list[str]:
 
 
 def coverage_row(picture: Picture, axis: Range) -> str:
-    """What finished segments hold over all epochs, and what they do not."""
+    """What finished segments hold of the log over all epochs, and what they do not."""
     body = [*_grid(12), *_holes(picture.holes, axis, 2, 8, picture.deleted)]
     for (start, end), count in thinned(picture.coverage, axis, COLUMNS):
-        tip = f"offsets {start} to {end}: held by finished segments"
+        tip = f"offsets {start} to {end}: of the log, held by finished segments"
         tip += f", with {count - 1} holes too small to draw" if count > 1 else ""
         body.append(f'<rect class="c" {place(start, end, axis)} y="3" height="6" {_tip(tip)}/>')
     note = many(len(picture.holes), "hole") if picture.coverage else "nothing finished"
@@ -149,7 +149,8 @@ def _holes(
 ) -> Iterable[str]:
     for (start, end), count in thinned(holes, axis, COLUMNS):
         missing = many(length([(start, end)]), "offset")
-        tip = f"{_times(count, 'hole')}offsets {start} to {end}, no finished segment; {missing}"
+        tip = f"{_times(count, 'hole')}offsets {start} to {end}, no finished segment of the log"
+        tip += f"; {missing}"
         once = common([(start, end)], deleted)
         tip += f", {count_text(once)} of them once in segments that are deleted" if once else ""
         where = f'{place(start, end, axis)} y="{y}" height="{height}"'

@@ -14,6 +14,7 @@ from tierledger.cli.opened_store import (
     whole_state,
 )
 from tierledger.cli.options import (
+    EPOCH_MAX,
     AsOf,
     AsOfOption,
     ClusterOption,
@@ -44,7 +45,8 @@ def segments(
     topic: TopicArgument,
     partition: PartitionArgument,
     epoch: Annotated[
-        int | None, typer.Option(help="Only this leader epoch's, in Kafka's order.")
+        int | None,
+        typer.Option(min=0, max=EPOCH_MAX, help="Only this leader epoch's, in Kafka's order."),
     ] = None,
     store: StoreOption = None,
     cluster: ClusterOption = None,

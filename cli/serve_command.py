@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
+import threading
 from dataclasses import replace
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
+from typing_extensions import override
 
+from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.cli.options import ClusterOption, StoreOption
-from tierledger.cli.output import print_note
+from tierledger.cli.output import print_error, print_note
+from tierledger.events.errors import StorageUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+STOPS = {signal.SIGINT, signal.SIGTERM}
+
+LOOK_S = 0.2
+"""Between two looks for a signal."""
+
+START_GRACE_S = 5.0
+"""How long a start that is cancelled may take to undo what it has done."""
+
+SILENCES = 2
+"""Times in a row that a Ray cluster may not answer before it counts as gone."""
 
 LimitOption = Annotated[
     int,
@@ -112,7 +132,109 @@ def serve_command(
     if metrics_port is not None:
         metrics = MetricsOptions(metrics_host, metrics_port, metrics_partitions)
     placement = PlacementOptions(hosts, partitions_per_host, address)
-    asyncio.run(_serve(StoreOptions(store, cluster), limit, placement, metrics))
+    options = StoreOptions(store, cluster)
+    _until_stopped(_Serving(lambda until: _serve(options, limit, placement, metrics, until)))
+
+
+class _Serving(threading.Thread):
+    """The service in a thread of its own, since what is asked of Ray may block for a minute."""
+
+    def __init__(self, serve: Callable[[_Serving], Awaitable[None]]) -> None:
+        super().__init__(daemon=True)
+        self.begun = threading.Event()
+        self.address: str | None = None
+        """Of the Ray cluster, once everything has started there."""
+        self.error: BaseException | None = None
+        self._serve = serve
+        self._told = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @override
+    def run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except BaseException as error:  # noqa: BLE001 - Raised where it is waited for.
+            self.error = error
+
+    async def _main(self) -> None:
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        self.begun.set()
+        await self._serve(self)
+
+    async def told_to_stop(self, address: str) -> None:
+        """Return when the service at `address`, which has started, is to end."""
+        self.address = address
+        await self._told.wait()
+
+    def stop(self) -> None:
+        """Let the service end, or cancel its start; from any thread."""
+        assert self._loop is not None, "it has begun"
+        assert self._task is not None, "it has begun"
+        how = self._task.cancel if self.address is None else self._told.set
+        self._loop.call_soon_threadsafe(how)
+
+
+def _until_stopped(serving: _Serving) -> None:
+    """Serve until a signal; then end in order, or at once if Ray is gone.
+
+    What Ray starts hears none of these signals: it would be gone before it is drained.
+
+    Raises:
+        StorageUnavailable: Ray is gone, and nobody has told the service to end.
+        RemoteStorageError: It cannot start.
+    """
+    from tierledger.actors import ray_cluster
+
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+    try:
+        serving.start()
+        serving.begun.wait()
+        while serving.is_alive() and not signal.sigpending() & STOPS:
+            serving.join(LOOK_S)
+            died = serving.address is not None and ray_cluster.own_cluster_died()
+            if died and not signal.sigpending() & STOPS:
+                print_error(StorageUnavailable("the Ray cluster of this service has ended"))
+                _leave_at_once(ExitStatus.FAILED)
+        if serving.is_alive():
+            signal.sigwait(STOPS)
+            serving.stop()
+            lost = threading.Event()
+            threading.Thread(target=_watch, args=(serving.address, lost), daemon=True).start()
+            while serving.is_alive():
+                if lost.wait(LOOK_S) and serving.is_alive():
+                    what = "Ray is gone" if serving.address else "Ray is still starting"
+                    print_note(f"{what}: nothing was drained; the logs have everything")
+                    _leave_at_once(ExitStatus.WELL)
+    finally:
+        while signal.sigpending() & STOPS:
+            signal.sigwait(STOPS)  # Said once more.
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
+    if not isinstance(serving.error, asyncio.CancelledError | None):
+        raise serving.error
+
+
+def _watch(address: str | None, lost: threading.Event) -> None:
+    """Tell when the cluster is gone; without an address, when it has had its time to start."""
+    from tierledger.actors import ray_cluster
+
+    if address is None:
+        lost.wait(START_GRACE_S)
+    else:
+        silences = 0
+        while silences < SILENCES and not ray_cluster.own_cluster_died():
+            silences = 0 if ray_cluster.cluster_id(address) else silences + 1
+            lost.wait(LOOK_S)
+    lost.set()
+
+
+def _leave_at_once(status: int) -> NoReturn:
+    """End this process and what it has started, while a thread of it is held up by Ray."""
+    from tierledger.actors import ray_cluster
+
+    ray_cluster.end_own_cluster()
+    sys.stdout.flush()
+    os._exit(status)
 
 
 async def _serve(
@@ -120,6 +242,7 @@ async def _serve(
     limit: int,
     placement: PlacementOptions,
     metrics: MetricsOptions | None,
+    serving: _Serving,
 ) -> None:
     from tierledger.actors.ray_service import RayConnection, RayService
     from tierledger.cli.metrics_server import metrics_served
@@ -132,21 +255,16 @@ async def _serve(
         hosts=placement.hosts,
         partitions_per_host=placement.partitions_per_host,
     )
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
     async with metrics_served(metrics) as served:
         service = RayService(settings, served.address, placement.address)
         record = await service.start()
-        # After the start: Ray sets handlers of its own while it starts.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stopped.set)
         served.connect(RayConnection(service.settings))
         store = public_url(settings.storage["metadata.storage.url"])
         where = f"at {record.address}, pid {record.pid}"
         print(f"serving cluster {settings.cluster_id} from {store} {where}", flush=True)
         if served.address is not None:
             print(f"metrics at {served.address}", flush=True)
-        await stopped.wait()
+        await serving.told_to_stop(record.address)
     # Nobody may look for a coordinator any more: whoever misses it starts another.
     print_note("stopping: draining partitions")
     await service.close()

@@ -15,9 +15,13 @@ from tierledger.cli import (
     simulate_mutants_command,
     simulate_replay_command,
 )
+from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.options import JsonOption
 from tierledger.cli.output import print_json, print_note, print_pairs, progress
 from tierledger.cli.simulation_options import (
+    MINUTES_MAX,
+    MINUTES_MIN,
+    SEED_MAX,
     JobsOption,
     WorldOption,
     checked_world,
@@ -75,10 +79,15 @@ def run(
             help=f"Which seeds to run. [default: {SEEDS}, or all that --minutes has room for]",
         ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Run this one alone.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=SEED_MAX, help="Run this one alone.")
+    ] = None,
     jobs: JobsOption = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0.0, help="Begin no more seeds after this time.")
+        float | None,
+        typer.Option(
+            min=MINUTES_MIN, max=MINUTES_MAX, help="Begin no more seeds after this time."
+        ),
     ] = None,
     world: WorldOption = "machines",
     require_marks: Annotated[
@@ -115,7 +124,7 @@ def run(
             shown = _reductions(campaign, workers) if is_shrunk else []
             well = _report(campaign, shown, require_marks=require_marks, json=json)
     if not well:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.FOUND)
 
 
 def _chosen(seeds: str | None, seed: int | None, minutes: float | None) -> Iterable[int]:

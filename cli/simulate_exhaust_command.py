@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.options import JsonOption
 from tierledger.cli.output import print_json, progress
 from tierledger.cli.simulation_options import JobsOption, cores
@@ -16,6 +17,9 @@ from tierledger.cli.violation_output import violation_as_json
 if TYPE_CHECKING:
     from tierledger.simulation.machines.exhaust_script import Bounds
     from tierledger.simulation.mutants import Mutant
+
+BOUND_MAX = 100
+"""Of anything that is tried: with a few dozen it would take longer than anybody waits."""
 
 SHARES = 1000
 """Steps of the progress bar."""
@@ -26,11 +30,19 @@ def register(app: typer.Typer) -> None:
 
 
 def exhaust(
-    delays: Annotated[int, typer.Option(min=0, help="Deliveries that may be late.")] = 2,
-    crashes: Annotated[int, typer.Option(min=0, help="Processes that may crash.")] = 1,
-    appends: Annotated[int, typer.Option(min=0, help="Writes that are made.")] = 3,
-    changes: Annotated[int, typer.Option(min=0, help="Times another broker leads.")] = 2,
-    reads: Annotated[int, typer.Option(min=0, help="Reads that are made, up to 2.")] = 0,
+    delays: Annotated[
+        int, typer.Option(min=0, max=BOUND_MAX, help="Deliveries that may be late.")
+    ] = 2,
+    crashes: Annotated[
+        int, typer.Option(min=0, max=BOUND_MAX, help="Processes that may crash.")
+    ] = 1,
+    appends: Annotated[
+        int, typer.Option(min=0, max=BOUND_MAX, help="Writes that are made.")
+    ] = 3,
+    changes: Annotated[
+        int, typer.Option(min=0, max=BOUND_MAX, help="Times another broker leads.")
+    ] = 2,
+    reads: Annotated[int, typer.Option(min=0, max=2, help="Reads that are made.")] = 0,
     mutant: Annotated[
         str | None, typer.Option(metavar="NAME", help="Plant this mistake first, as `M08`.")
     ] = None,
@@ -56,7 +68,7 @@ def exhaust(
     else:
         well = _explore(bounds, planted, cores(jobs), json=json)
     if not well:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.FOUND)
 
 
 def _explore(bounds: Bounds, mutant: Mutant | None, jobs: int, *, json: bool) -> bool:

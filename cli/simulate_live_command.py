@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tierledger.cli.complete_file import require_place
-from tierledger.cli.options import JsonOption
+from tierledger.cli.complete_file import complete_file, require_place
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.options import JsonOption, OverwriteOption
 from tierledger.cli.output import print_json, print_note, print_pairs, print_table
+from tierledger.cli.simulation_options import MINUTES_MAX, MINUTES_MIN
 from tierledger.cli.violation_output import print_violations, violation_as_json
 
 if TYPE_CHECKING:
@@ -35,7 +37,9 @@ def register(app: typer.Typer) -> None:
     app.command("live")(live)
 
 
-MinutesOption = Annotated[float, typer.Option(min=0.0, help="How long faults strike.")]
+MinutesOption = Annotated[
+    float, typer.Option(min=MINUTES_MIN, max=MINUTES_MAX, help="How long faults strike.")
+]
 StoreOption = Annotated[
     str,
     typer.Option(
@@ -44,14 +48,16 @@ StoreOption = Annotated[
     ),
 ]
 HostsOption = Annotated[int, typer.Option(min=1, max=1000, help="Host processes.")]
-NodesOption = Annotated[int, typer.Option(min=2, help="Nodes of the Ray cluster.")]
-BrokersOption = Annotated[int, typer.Option(min=1, help="Brokers at work.")]
-PartitionsOption = Annotated[int, typer.Option(min=1, help="Partitions they work on.")]
-RateOption = Annotated[float, typer.Option(min=1.0, help="Calls per second, about.")]
+NodesOption = Annotated[int, typer.Option(min=2, max=100, help="Nodes of the Ray cluster.")]
+BrokersOption = Annotated[int, typer.Option(min=1, max=1000, help="Brokers at work.")]
+PartitionsOption = Annotated[
+    int, typer.Option(min=1, max=100_000, help="Partitions they work on.")
+]
+RateOption = Annotated[float, typer.Option(min=1.0, max=1e6, help="Calls per second, about.")]
 ChangeEveryOption = Annotated[
     float,
     typer.Option(
-        "--change-every", min=0.1, help="Mean time between two elections, in seconds."
+        "--change-every", min=0.1, max=1e6, help="Mean time between two elections, in seconds."
     ),
 ]
 FaultOption = Annotated[
@@ -79,6 +85,7 @@ def live(
     fault: FaultOption = None,
     seed: SeedOption = None,
     history: HistoryOption = None,
+    overwrite: OverwriteOption = False,
     json: JsonOption = False,
 ) -> None:
     """Run brokers on a real service whose processes are killed and frozen, and check it.
@@ -88,24 +95,24 @@ def live(
     """
     from tierledger.simulation.live.chaos import Storm
     from tierledger.simulation.live.run import LivePlan
-    from tierledger.simulation.record_file import write_record
+    from tierledger.simulation.record_file import record_as_lines
 
-    if history is not None:
-        require_place(history)
+    require_place(history, overwrite=overwrite)
     seed = int(time.time()) % SEEDS if seed is None else seed
     plan = LivePlan(seed, brokers, partitions, rate, change_every)
     storm = Storm(plan, minutes, store, hosts, nodes, tuple(fault or ()))
     verdict, record = _outcome_of(storm)
     if verdict.violations and history is None:
-        history = Path(tempfile.gettempdir()) / f"tierledger-live-{seed}.jsonl"
+        history = Path(tempfile.mkdtemp(prefix="tierledger-live-")) / f"seed-{seed}.jsonl"
     if history is not None:
-        write_record(history, record)
+        with complete_file(history, overwrite=overwrite) as file:
+            file.writelines(record_as_lines(record))
     if json:
         print_json(_as_json(verdict, history))
     else:
         _print(verdict, history)
     if verdict.violations:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.FOUND)
 
 
 def _outcome_of(storm: Storm) -> Outcome:
@@ -121,7 +128,7 @@ def _outcome_of(storm: Storm) -> Outcome:
             return storm_on(storm, telling)
         except asyncio.CancelledError:  # SIGTERM; all that was started has ended.
             print_note("it was told to stop, so nothing was checked")
-            raise typer.Exit(2) from None
+            raise typer.Exit(ExitStatus.TERMINATED) from None
 
 
 class _Shown:

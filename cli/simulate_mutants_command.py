@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.options import JsonOption
 from tierledger.cli.output import print_json, print_note, print_pairs, print_table, progress
 from tierledger.cli.simulation_options import JobsOption, cores, seeds_of
@@ -22,6 +23,7 @@ BAR = 24
 
 def register(app: typer.Typer) -> None:
     app.command("mutants")(mutants)
+    app.command("slips")(slips)
     app.command("coverage")(coverage)
 
 
@@ -62,7 +64,7 @@ def mutants(
                 on_mutants(1)
     (_print_mutants_as_json if json else _print_mutants)(found, control, most)
     if control or any(one.caught_at is None for one in found):
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.FOUND)
 
 
 def _wanted(only: str | None) -> list[Mutant]:
@@ -135,6 +137,51 @@ def _print_mutants_as_json(found: list[Hunt], control: list[Outcome], seeds: int
     print_json({"mutant": None, "seeds": seeds, "failed": [one.seed for one in control]})
 
 
+def slips(
+    seeds: Annotated[
+        str, typer.Option(metavar="COUNT|FIRST:END", help="Seeds to look in, until it shows.")
+    ] = "20000",
+    only: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="These alone, as S05,S17.")
+    ] = None,
+    jobs: JobsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Plant small mistakes as they are made, one by one, and see what finds each, and when.
+
+    Any checker may. Prints how many were found, and how many in a minute of one core.
+    """
+    from tierledger.simulation.campaign import Workers, hunt, mutant_named
+    from tierledger.simulation.slips import SLIPS
+
+    wanted = SLIPS if only is None else [mutant_named(one) for one in only.split(",")]
+    chosen = seeds_of(seeds)
+    with Workers(cores(jobs)) as workers, progress("slips", len(wanted)) as on_slips:
+        found = []
+        for slip in wanted:
+            found.append(hunt(slip, chosen, workers=workers))
+            on_slips(1)
+    (_print_mutants_as_json if json else _print_slips)(found, [], len(chosen))
+
+
+def _print_slips(found: list[Hunt], _control: list[Outcome], seeds: int) -> None:
+    rows = [
+        (
+            one.mutant.name,
+            "NOT FOUND" if one.caught_at is None else f"seed {one.caught_at}",
+            f"{one.cpu_s:.1f} s",
+            ", ".join(sorted(one.checkers)),
+            one.mutant.mistake,
+        )
+        for one in found
+    ]
+    _print_lines([("slip", "found at", "time", "found by", "mistake"), *rows])
+    caught = sum(one.caught > 0 for one in found)
+    a_minute = 60 * caught / max(1e-9, sum(one.cpu_s for one in found))
+    print(f"{caught} of {len(found)} found within {seeds} seeds")
+    print(f"{a_minute:.1f} per minute of one core")
+
+
 def coverage(
     seeds: Annotated[
         str, typer.Option(metavar="COUNT|FIRST:END", help="Which seeds to run.")
@@ -142,7 +189,10 @@ def coverage(
     jobs: JobsOption = None,
     json: JsonOption = False,
 ) -> None:
-    """In how many seeds each rare situation came about; exit 1 if one never did."""
+    """In how many seeds each rare situation came about, and how often; exit 1 if one never did.
+
+    Of numbers "one in" counts the seeds that have any.
+    """
     from tierledger.simulation.campaign import Workers
     from tierledger.simulation.campaign_summary import Summary
 
@@ -152,8 +202,8 @@ def coverage(
             summary.add(one)
             on_seeds(1)
     (_print_coverage_as_json if json else _print_coverage)(summary)
-    if summary.unseen_marks or summary.failed:
-        raise typer.Exit(1)
+    if summary.unseen_marks or summary.never_counted or summary.failed:
+        raise typer.Exit(ExitStatus.FOUND)
 
 
 def _print_coverage(summary: Summary) -> None:
@@ -165,6 +215,11 @@ def _print_coverage(summary: Summary) -> None:
         for seen in (summary.marks[mark],)
     ]
     print_table(("group", "situation", "seeds", "one in", "seeds, logarithmic"), rows)
+    counted = [
+        (name, f"{count:,}", _one_in(summary.seeds, summary.counted[name]))
+        for name, count in summary.counts.items()
+    ]
+    print_table(("what", "how much", "one in"), counted)
     for failed in summary.failed:
         print_note(f"seed {failed.seed} failed: {failed.violations[0].message}")
     print_pairs([("never seen", ", ".join(summary.unseen_marks) or "none")])
@@ -191,7 +246,10 @@ def _print_coverage_as_json(summary: Summary) -> None:
         {
             "seeds": summary.seeds,
             "marks": {mark: summary.marks[mark] for mark in MARKS},
+            "counts": dict(summary.counts),
+            "seeds_with": dict(summary.counted),
             "never": summary.unseen_marks,
+            "none": summary.never_counted,
             "failed": [one.seed for one in summary.failed],
         }
     )

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from tierledger.cli.complete_file import complete_file, require_place
-from tierledger.cli.options import JsonOption
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.options import JsonOption, OverwriteOption
 from tierledger.cli.output import print_json, print_note, print_pairs
 from tierledger.cli.simulation_options import (
+    SEED_MAX,
     KeepOption,
     MutantOption,
     ShapeOption,
@@ -22,12 +24,16 @@ from tierledger.cli.violation_output import print_violations, violation_as_json
 from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tierledger.simulation.machines.scenario import Scenario
     from tierledger.simulation.machines.verdict import Verdict
     from tierledger.simulation.service.verdict import Verdict as ServiceVerdict
     from tierledger.simulation.timeline import Timeline
 
-SeedOption = Annotated[int, typer.Option(min=0, help="The seed to run.", show_default=False)]
+SeedOption = Annotated[
+    int, typer.Option(min=0, max=SEED_MAX, help="The seed to run.", show_default=False)
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -60,6 +66,18 @@ class Asked(NamedTuple):
         return scenario_of(self.seed, self.keep, self.words)
 
 
+class Files(NamedTuple):
+    """What else is written of a run."""
+
+    history: Path | None
+    trace: Path | None
+    overwrite: bool
+
+    def write(self, path: Path, lines: Iterable[bytes]) -> None:
+        with complete_file(path, overwrite=self.overwrite) as file:
+            file.writelines(lines)
+
+
 def _asked(seed: int, mutant: str | None, keep: str | None, shape: str | None) -> Asked:
     from tierledger.simulation.machines.shape import numbers_of
 
@@ -79,6 +97,7 @@ def replay(
     trace: Annotated[
         Path | None, typer.Option(help="Write every step of the run here, as text.")
     ] = None,
+    overwrite: OverwriteOption = False,
     json: JsonOption = False,
 ) -> None:
     """Run one seed again, all of it or some of its decisions, and tell what is found.
@@ -89,35 +108,33 @@ def replay(
     from tierledger.simulation.campaign import SERVICE
 
     checked_world(world)
-    for path in (history, trace):
-        if path is not None:
-            require_place(path)
+    require_place(history, trace, overwrite=overwrite)
+    files = Files(history, trace, overwrite)
     asked = _asked(seed, mutant, keep, shape)
     if world == SERVICE:
         if not asked.is_whole:
             raise InvalidArgument("--keep and --shape are for --world machines alone")
-        verdict: Verdict | ServiceVerdict = _service_again(asked, history, trace)
+        verdict: Verdict | ServiceVerdict = _service_again(asked, files)
     else:
-        verdict = _again(asked, history, trace)
+        verdict = _again(asked, files)
     (_print_as_json if json else _print)(verdict)
     if verdict.violations:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.FOUND)
 
 
-def _again(asked: Asked, history: Path | None, trace: Path | None) -> Verdict:
+def _again(asked: Asked, files: Files) -> Verdict:
     from tierledger.simulation.campaign import judged, watched
     from tierledger.simulation.explain_text import text
     from tierledger.simulation.machines.record_of import record_of
-    from tierledger.simulation.record_file import write_record
+    from tierledger.simulation.record_file import record_as_lines
 
     scenario = asked.scenario()
     verdict = judged(scenario, asked.mutant)
-    if history is not None:
-        write_record(history, record_of(watched(scenario, asked.mutant), asked.command))
-    if trace is not None:
-        shown = text(_timeline(asked, scenario, verdict))
-        with complete_file(trace) as file:
-            file.write(shown.encode())
+    if files.history is not None:
+        record = record_of(watched(scenario, asked.mutant), asked.command)
+        files.write(files.history, record_as_lines(record))
+    if files.trace is not None:
+        files.write(files.trace, [text(_timeline(asked, scenario, verdict)).encode()])
     return verdict
 
 
@@ -134,28 +151,23 @@ def _timeline(asked: Asked, scenario: Scenario, verdict: Verdict) -> Timeline:
         watched(scenario, asked.mutant),
         title=f"seed {asked.seed}{mistake}: {found}{decisions}",
         command=asked.command,
-        violations=[
-            f"{one.checker}: {'' if one.key is None else f'partition {one.key.partition}: '}"
-            f"{one.message}"
-            for one in verdict.violations
-        ],
+        violations=verdict.violations,
     )
 
 
-def _service_again(asked: Asked, history: Path | None, trace: Path | None) -> ServiceVerdict:
+def _service_again(asked: Asked, files: Files) -> ServiceVerdict:
     from tierledger.simulation.campaign import with_mistake
-    from tierledger.simulation.history import write_history
+    from tierledger.simulation.history import history_as_lines
     from tierledger.simulation.service.plan import drawn
     from tierledger.simulation.service.verdict import ran, verdict_of
 
     with with_mistake(asked.mutant):
-        world = ran(drawn(asked.seed), keeps_lines=trace is not None)
+        world = ran(drawn(asked.seed), keeps_lines=files.trace is not None)
         verdict = verdict_of(world)
-    if trace is not None:
-        with complete_file(trace) as file:
-            file.writelines(f"{line}\n".encode() for line in world.trace.lines or ())
-    if history is not None:
-        write_history(history, world.recorder.history())
+    if files.trace is not None:
+        files.write(files.trace, (f"{line}\n".encode() for line in world.trace.lines or ()))
+    if files.history is not None:
+        files.write(files.history, history_as_lines(world.recorder.history()))
     return verdict
 
 
@@ -193,6 +205,7 @@ def explain(
     no_shrink: Annotated[
         bool, typer.Option("--no-shrink", help="Show a failing seed whole.")
     ] = False,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Draw one run as a page: who led, what was sent, what struck, what was found.
 
@@ -201,7 +214,7 @@ def explain(
     from tierledger.simulation.campaign import judged
     from tierledger.simulation.explain_page import page
 
-    require_place(out)
+    require_place(out, overwrite=overwrite)
     asked = _asked(seed, mutant, keep, shape)
     scenario = asked.scenario()
     verdict = judged(scenario, mutant)
@@ -210,7 +223,7 @@ def explain(
         scenario = asked.scenario()
         verdict = judged(scenario, mutant)
     shown = page(_timeline(asked, scenario, verdict))
-    with complete_file(out) as file:
+    with complete_file(out, overwrite=overwrite) as file:
         file.write(shown.encode())
     print_violations(verdict.violations)
     print_note(f"again: {asked.command}")

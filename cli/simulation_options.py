@@ -7,10 +7,21 @@ from typing import Annotated
 
 import typer
 
+from tierledger.cli.options import whole_number
+from tierledger.cli.output import shortened
 from tierledger.events.errors import InvalidArgument
 
+MINUTES_MIN = 0.01
+"""In less, nothing can go wrong."""
+
+MINUTES_MAX = 525_600.0
+"""A year."""
+
+SEED_MAX = 2**63 - 1
+
 JobsOption = Annotated[
-    int | None, typer.Option(min=1, help="Processes to run in. [default: one per core]")
+    int | None,
+    typer.Option(min=1, max=1024, help="Processes to run in. [default: one per core]"),
 ]
 MutantOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Plant this mistake first, as `M05`.")
@@ -60,10 +71,11 @@ def seeds_of(text: str) -> range:
         InvalidArgument: It stands for none.
     """
     first, colon, end = text.rpartition(":")
-    ends = [first, end] if colon else ["0", end]
-    if not all(one.isascii() and one.isdigit() for one in ends) or int(ends[0]) >= int(ends[1]):
-        raise InvalidArgument(f"expected seeds like 200 or 100:200, got {text!r}")
-    return range(int(ends[0]), int(ends[1]))
+    what = "--seeds, like 200 or 100:200"
+    seeds = range(whole_number(first, what) if colon else 0, whole_number(end, what))
+    if not seeds:
+        raise InvalidArgument(f"{what}: expected at least one, got {shortened(text)}")
+    return seeds
 
 
 def words_of(text: str | None) -> list[str]:

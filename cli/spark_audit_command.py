@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tierledger.cli.options import ClusterOption, JsonOption, StoreOption
+from tierledger.cli.options import (
+    ClusterOption,
+    JsonOption,
+    OverwriteOption,
+    StoreOption,
+)
 from tierledger.cli.output import progress, time_text
 from tierledger.cli.spark_job import (
     FormatOption,
     Job,
     MasterOption,
     OutIfAnyOption,
-    OverwriteOption,
     PageOption,
     end,
     session_of,

@@ -14,22 +14,22 @@ from tierledger.cli import (
     spark_retention_command,
     spark_stuck_command,
 )
+from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.options import (
     EPOCH,
     AsOfOption,
     ClusterOption,
     JsonOption,
+    OverwriteOption,
     StoreOption,
     parse_as_of,
 )
 from tierledger.cli.output import escaped, print_json
 from tierledger.cli.spark_job import (
-    EXIT_DAMAGED,
     FormatOption,
     Job,
     MasterOption,
     OutOption,
-    OverwriteOption,
     PartitionOption,
     TopicOption,
     report_damage,
@@ -135,7 +135,7 @@ def _write(job: Job) -> None:
         print(f"{rows} rows in {escaped(str(job.out))}")
     report_damage(damaged)
     if damaged:
-        raise typer.Exit(EXIT_DAMAGED)
+        raise typer.Exit(ExitStatus.PARTLY)
 
 
 def _write_folded(

@@ -8,6 +8,7 @@ from tierledger.cli.options import (
     AsOfOption,
     ClusterOption,
     JsonOption,
+    OverwriteOption,
     StoreOption,
     parse_as_of,
 )
@@ -17,7 +18,6 @@ from tierledger.cli.spark_job import (
     Job,
     MasterOption,
     OutIfAnyOption,
-    OverwriteOption,
     PageOption,
     PartitionOption,
     TopicOption,
@@ -96,7 +96,8 @@ def coverage(
 
 def _run(job: Job) -> None:
     # Spark is imported only here: the other commands start without it.
-    from tierledger.pipeline.job_coverage import COVERAGE, FINDINGS
+    from tierledger.pipeline.coverage_rules import FINDINGS
+    from tierledger.pipeline.job_coverage import COVERAGE
 
     plan = job.planned(COVERAGE)
     with session_of(job) as session:
@@ -158,7 +159,7 @@ def _offsets(frame: DataFrame) -> Any:  # noqa: ANN401 - Spark's columns.
 def _totals(frame: DataFrame) -> dict[str, Totals]:
     from pyspark.sql import functions as sql
 
-    from tierledger.pipeline.job_coverage import CoverageKind
+    from tierledger.pipeline.coverage_rules import CoverageKind
 
     by_kind = frame.groupBy("kind").agg(
         sql.count(sql.lit(1)),
@@ -173,7 +174,7 @@ def _worst(frame: DataFrame) -> list[list[object]]:
     """Findings to print: holes before orphans, the longest first."""
     from pyspark.sql import functions as sql
 
-    from tierledger.pipeline.job_coverage import FINDINGS
+    from tierledger.pipeline.coverage_rules import FINDINGS
 
     findings = frame.where(frame["kind"].isin([str(kind) for kind in FINDINGS]))
     some = findings.orderBy(

@@ -6,14 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tierledger.cli.options import ClusterOption, JsonOption, StoreOption
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.options import (
+    ClusterOption,
+    JsonOption,
+    OverwriteOption,
+    StoreOption,
+)
 from tierledger.cli.output import print_json, print_note, print_pairs
 from tierledger.cli.spark_job import (
     FormatOption,
     Job,
     MasterOption,
     OutIfAnyOption,
-    OverwriteOption,
     kept,
     session_of,
     shown,
@@ -22,9 +27,6 @@ from tierledger.cli.spark_job import (
 
 if TYPE_CHECKING:
     from tierledger.pipeline.import_task import Outcome
-
-EXIT_REFUSED = 3
-"""Imported, but for partitions or records that were refused."""
 
 NAMED_MAX = 20
 """Records that are named when they are refused; `--out` names more, and all are counted."""
@@ -126,7 +128,7 @@ def _report(job: Job, found: list[Outcome]) -> None:
         print_pairs(facts.items())
     _note(found, troubled)
     if troubled or refused:
-        raise typer.Exit(EXIT_REFUSED)
+        raise typer.Exit(ExitStatus.PARTLY)
 
 
 def _note(found: list[Outcome], troubled: list[Outcome]) -> None:

@@ -1,14 +1,12 @@
 """What the commands under `spark` share: options, a session, files, and how they end.
 
 A job is checked, planned, run in `session_of`, and its files appear when they are complete.
-`end` says what came of it: status 0, 1 (something was found), or 3 (logs are damaged and were
-left out, whatever else was found); an error is status 2, as everywhere.
+`end` says what came of it; logs that were left out count for more than what was found.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 import threading
 from contextlib import contextmanager
@@ -20,6 +18,8 @@ import typer
 
 from tierledger.cli.complete_file import complete_file
 from tierledger.cli.complete_file import require_place as require_file
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.options import PARTITION_MAX
 from tierledger.cli.output import (
     print_json,
     print_note,
@@ -29,8 +29,7 @@ from tierledger.cli.output import (
     time_text,
 )
 from tierledger.cli.settings import cluster_setting, store_config
-from tierledger.events import errors
-from tierledger.events.errors import InvalidArgument, RemoteStorageError
+from tierledger.events.errors import InvalidArgument
 from tierledger.storage.locate import default_store_url
 
 if TYPE_CHECKING:
@@ -47,20 +46,11 @@ if TYPE_CHECKING:
 
 FORMAT_NAMES = ("parquet", "csv", "json")
 
-EXIT_FOUND = 1
-"""The job looks for something that should not be, and found it."""
-
-EXIT_DAMAGED = 3
-"""The job is done, without the logs that are damaged."""
-
 POLL_S = 0.2
 """Seconds between two looks at how far Spark is."""
 
 SHOWN_MAX = 20
 """Findings that are printed; the rest is counted, and in the table and on the page."""
-
-OURS = re.compile(r"tierledger\.events\.errors\.(\w+): ([^\n]*)")
-"""An error of ours in what Spark tells of a task."""
 
 OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")]
 OutIfAnyOption = Annotated[
@@ -82,7 +72,10 @@ TopicOption = Annotated[
     typer.Option("--topic", help="Only topics of that name, or the one with that id."),
 ]
 PartitionOption = Annotated[
-    int | None, typer.Option("--partition", min=0, help="Only partitions of that number.")
+    int | None,
+    typer.Option(
+        "--partition", min=0, max=PARTITION_MAX, help="Only partitions of that number."
+    ),
 ]
 MasterOption = Annotated[
     str | None,
@@ -91,9 +84,6 @@ MasterOption = Annotated[
         metavar="URL",
         help="Where Spark runs; else local[*], all cores of this machine.",
     ),
-]
-OverwriteOption = Annotated[
-    bool, typer.Option("--overwrite", help="Replace a table that is there.")
 ]
 
 
@@ -124,8 +114,7 @@ class Job:
         if self.format not in FORMAT_NAMES:
             expected = ", ".join(FORMAT_NAMES)
             raise InvalidArgument(f"--format: expected one of {expected}; got {self.format!r}")
-        if self.page is not None:
-            require_file(self.page)
+        require_file(self.page, overwrite=self.overwrite)
         if self.out is not None:
             from tierledger.pipeline.table_files import require_place
 
@@ -175,29 +164,14 @@ class Job:
 def session_of(job: Job) -> Iterator[SparkSession]:
     """Spark while the block lasts; what goes wrong in it is one of our errors, in one line.
 
-    A session that this process has already is used, and left.
-
     Raises:
         InvalidArgument: Java or pandas is missing, or of a version that does not work.
         RemoteStorageError: A task failed; its class is the one that the task raised.
     """
-    from tierledger.pipeline.session import check_java, check_pandas, spark_session
+    from tierledger.pipeline.session import own_session
 
-    check_java()
-    check_pandas()
-    from pyspark import SparkContext
-
-    # Not `SparkSession.getActiveSession`, which is that of one of Java's threads.
-    is_ours = SparkContext._active_spark_context is None
-    session = spark_session(f"tierledger {job.name}", job.master)
-    try:
-        if is_ours:
-            session.sparkContext.setLogLevel("OFF")  # What goes wrong is told in one line.
-        with _plain_errors():
-            yield session
-    finally:
-        if is_ours:
-            session.stop()
+    with own_session(f"tierledger {job.name}", job.master) as session:
+        yield session
 
 
 @contextmanager
@@ -239,7 +213,7 @@ def write_page(job: Job, html: str) -> None:
         InvalidArgument: It cannot be written.
     """
     assert job.page is not None, "asked to draw nowhere"
-    with complete_file(job.page) as file:
+    with complete_file(job.page, overwrite=job.overwrite) as file:
         file.write(html.encode())
 
 
@@ -310,9 +284,9 @@ def end(
         print_note(f"{left} more are not shown here; --out and --page have them")
     report_damage(damaged)
     if damaged:
-        raise typer.Exit(EXIT_DAMAGED)
+        raise typer.Exit(ExitStatus.PARTLY)
     if found:
-        raise typer.Exit(EXIT_FOUND)
+        raise typer.Exit(ExitStatus.FOUND)
 
 
 def as_of_fact(job: Job) -> dict[str, str]:
@@ -327,19 +301,3 @@ def report_damage(damaged: Sequence[DamagedLog]) -> None:
     """Name the logs that were left out, on standard error."""
     for one in damaged:
         print_note(f"{one.name} is left out from position {one.position} on: {one.message}")
-
-
-@contextmanager
-def _plain_errors() -> Iterator[None]:
-    """An error of ours that ended a task, out of what Spark tells of it."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except (PySparkException, Py4JError) as error:
-        said = str(error)
-        for name, message in OURS.findall(said):
-            raise getattr(errors, name, RemoteStorageError)(message) from error
-        (first, *_) = said.strip().splitlines() or [type(error).__name__]
-        raise RemoteStorageError(f"Spark: {first}") from error

@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tierledger.cli.options import ClusterOption, JsonOption, StoreOption
-from tierledger.cli.output import time_text
+from tierledger.cli.options import (
+    ClusterOption,
+    JsonOption,
+    OverwriteOption,
+    StoreOption,
+    whole_number,
+)
+from tierledger.cli.output import shortened, time_text
 from tierledger.cli.spark_job import (
     FormatOption,
     Job,
     MasterOption,
     OutIfAnyOption,
-    OverwriteOption,
     PageOption,
     PartitionOption,
     TopicOption,
@@ -38,8 +43,6 @@ if TYPE_CHECKING:
 
 SETTINGS = ("retention.ms", "retention.bytes")
 """What a what-if is about; one that is not given keeps everything."""
-
-VALUE_MAX = (1 << 63) - 1
 
 COLUMNS = ("topic", "partitions", "segments", "bytes", "segments after", "bytes after")
 
@@ -127,15 +130,14 @@ def parse_what_if(given: Sequence[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for one in (part for text in given for part in text.split(",")):
         name, _, value = one.strip().partition("=")
-        is_number = value.isascii() and value.removeprefix("-").isdigit()
-        if name not in SETTINGS or not is_number or not -1 <= int(value) <= VALUE_MAX:
+        if name not in SETTINGS:
             raise InvalidArgument(
                 "--what-if: expected retention.ms=N or retention.bytes=N with N from -1, "
-                f"got {one!r}"
+                f"got {shortened(one)}"
             )
         if name in found:
             raise InvalidArgument(f"--what-if: expected {name} once, got it twice")
-        found[name] = int(value)
+        found[name] = whole_number(value, f"--what-if {name}", -1)
     return {name: found.get(name, -1) for name in SETTINGS}
 
 

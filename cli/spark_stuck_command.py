@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from tierledger.cli.options import AsOf, ClusterOption, JsonOption, StoreOption
+from tierledger.cli.options import (
+    AsOf,
+    ClusterOption,
+    JsonOption,
+    OverwriteOption,
+    StoreOption,
+)
 from tierledger.cli.output import time_text
 from tierledger.cli.report_text import span_text
 from tierledger.cli.spark_job import (
@@ -14,7 +20,6 @@ from tierledger.cli.spark_job import (
     Job,
     MasterOption,
     OutIfAnyOption,
-    OverwriteOption,
     PageOption,
     PartitionOption,
     TopicOption,

@@ -6,7 +6,8 @@ import re
 from typing import Final
 
 from tierledger.actors.wall_clock import WallClock
-from tierledger.cli.options import parse_as_of
+from tierledger.cli.options import parse_time_ms
+from tierledger.cli.output import shortened
 from tierledger.events.errors import InvalidArgument
 
 UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -24,7 +25,8 @@ def duration_ms(text: str, option: str) -> int:
     found = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h|d)", text)
     if found is None:
         raise InvalidArgument(
-            f"{option}: expected a number with {', '.join(UNITS_MS)}, like 90m; got {text!r}"
+            f"{option}: expected a number with {', '.join(UNITS_MS)}, like 90m; "
+            f"got {shortened(text)}"
         )
     return int(found[1]) * UNITS_MS[found[2]]
 
@@ -35,14 +37,7 @@ def stated_time_ms(text: str | None, option: str) -> int | None:
     Raises:
         InvalidArgument: It is no time.
     """
-    point = parse_as_of(text)
-    if point is None:
-        return None
-    if point.time_ms is None:
-        raise InvalidArgument(
-            f"{option}: expected a time like 2026-01-31T12:00:00Z, got {text!r}"
-        )
-    return point.time_ms
+    return None if text is None else parse_time_ms(text, option)
 
 
 def clock_ms() -> int:

@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions
-from tierledger.cli.options import ClusterOption, JsonOption, StoreOption
-from tierledger.cli.output import print_json, print_pairs
+from tierledger.cli.options import (
+    PARTITION_MAX,
+    ClusterOption,
+    JsonOption,
+    StoreOption,
+    whole_number,
+)
+from tierledger.cli.output import print_json, print_pairs, shortened
 from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -22,6 +29,7 @@ LIMIT = 20
 """Partitions that are shown unless more are asked for: a screen."""
 
 INTERVAL_S = 2.0
+DAY_S = 86_400.0
 
 COUNT_MAX = 10_000
 """Partitions of a store that are counted without a service: half a second."""
@@ -57,25 +65,36 @@ def status_command(
         str | None, typer.Option("--host", help="Only this host, and what it serves.")
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", min=0, help="How many partitions are shown, worst first.")
+        int,
+        typer.Option(
+            "--limit", min=0, max=COUNT_MAX, help="How many partitions are shown, worst first."
+        ),
     ] = LIMIT,
     everything: Annotated[bool, typer.Option("--all", help="Show all partitions.")] = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Look again and again; Ctrl-C ends it.")
     ] = False,
     interval: Annotated[
-        float, typer.Option("--interval", min=0.1, help="Seconds between two looks.")
+        float, typer.Option("--interval", min=0.1, max=DAY_S, help="Seconds between two looks.")
     ] = INTERVAL_S,
     json: JsonOption = False,
 ) -> None:
     """Show the service on a store: its hosts, what they lead and follow, and what is not well.
 
-    JSON has all partitions, whatever the limit. Exit status 1: no service runs there; with
-    --watch it is 0 when you end it.
+    JSON has all partitions, whatever the limit. Exit status 1: no service runs there, or it has
+    set something aside that it cannot do; with --watch it is 0 when you end it.
     """
     log_to_stderr()
-    if partition is not None and not partition.rpartition("-")[2].isdecimal():
-        raise InvalidArgument(f"--partition: expected TOPIC-NUMBER, got {partition!r}")
+    if partition is not None:
+        topic, dash, number = partition.rpartition("-")
+        try:
+            partition = f"{topic}{dash}{whole_number(number, 'NUMBER', high=PARTITION_MAX)}"
+        except InvalidArgument:
+            dash = ""
+        if not dash:
+            raise InvalidArgument(
+                f"--partition: expected TOPIC-NUMBER, got {shortened(partition)}"
+            )
     shown = None if everything else limit
     options = StatusOptions(StoreOptions(store, cluster), partition, host, shown, json)
     if watch:
@@ -83,13 +102,13 @@ def status_command(
 
         watch_status(options, interval)
     elif not asyncio.run(_status(options)):
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.FOUND)
 
 
 async def _status(options: StatusOptions) -> bool:
     look = await take_look(options)
     print_look(options, look)
-    return look.service is not None
+    return look.service is not None and not look.service[1].has_set_aside
 
 
 async def take_look(options: StatusOptions, former: Look | None = None) -> Look:

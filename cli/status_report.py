@@ -12,12 +12,20 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.processes import node_of
+from tierledger.events.errors import RemoteResourceNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 LAG_NOTED_EVENTS = 1000
 """Events behind its leader from which a follower is in trouble: less is a poll's work."""
+
+NAMED_MAX = 10
+"""Names that an error lists of what there is."""
+
+COORDINATOR_FIELDS = ("position", "partitions", "unplaced", "set_aside", "set_aside_items")
+"""What is told of the coordinator beside its hosts and brokers."""
 
 QUARANTINED = "quarantined"
 HOST_SILENT = "host silent"
@@ -173,6 +181,11 @@ class ServiceStatus(NamedTuple):
     hosts: list[HostStatus]
     partitions: list[PartitionStatus]
 
+    @property
+    def has_set_aside(self) -> bool:
+        """Whether something cannot be carried out, and a person has to look."""
+        return self.coordinator is not None and bool(self.coordinator["set_aside"])
+
     def plain(self) -> dict[str, Any]:
         """The same as JSON has it."""
         return {
@@ -184,7 +197,11 @@ class ServiceStatus(NamedTuple):
         }
 
     def narrowed(self, partition: str | None, host: str | None) -> ServiceStatus:
-        """Only what has to do with that partition (TOPIC-NUMBER) and that host."""
+        """Only what has to do with that partition (TOPIC-NUMBER) and that host.
+
+        Raises:
+            RemoteResourceNotFound: The service serves no such partition, or has no such host.
+        """
         found = self
         if partition is not None:
             topic, _, number = partition.rpartition("-")
@@ -193,8 +210,12 @@ class ServiceStatus(NamedTuple):
                 for one in self.partitions
                 if topic in (one.topic, one.topic_id) and str(one.partition) == number
             ]
+            served = [f"{one.topic}-{one.partition}" for one in self.partitions]
+            _require(wanted, "serves no partition", partition, served)
             found = found._replace(partitions=wanted)
         if host is not None:
+            known = [one.name for one in self.hosts]
+            _require(host in known, "has no host", host, known)
             here = [one for one in found.partitions if host in one.hosts]
             hosts = [one for one in found.hosts if one.name == host]
             found = found._replace(partitions=here, hosts=hosts)
@@ -223,6 +244,13 @@ class ServiceStatus(NamedTuple):
         }
 
 
+def _require(found: object, what: str, name: str, known: Sequence[str]) -> None:
+    if not found:
+        more = f" and {len(known) - NAMED_MAX} more" if len(known) > NAMED_MAX else ""
+        listed = f"{', '.join(known[:NAMED_MAX])}{more}" if known else "none"
+        raise RemoteResourceNotFound(f"the service {what} {name!r}; there are {listed}")
+
+
 def status_of(reading: Reading) -> ServiceStatus:
     """Put together what was said."""
     coordinator = reading.coordinator
@@ -236,7 +264,7 @@ def status_of(reading: Reading) -> ServiceStatus:
     return ServiceStatus(
         None
         if coordinator is None
-        else {name: coordinator[name] for name in ("position", "partitions", "unplaced")},
+        else {name: coordinator[name] for name in COORDINATOR_FIELDS},
         {broker: dict(said) for broker, said in sorted(brokers.items())},
         [
             _host(name, host, coordinator or {})
@@ -267,7 +295,7 @@ def _host(name: str, host: HostReading, coordinator: Mapping[str, Any]) -> HostS
         host.said is not None,
         process,
         said.get("pid"),
-        _node_of(process),
+        node_of(process or ""),
         said.get("leaders"),
         said.get("followers"),
         said.get("commits"),
@@ -278,12 +306,6 @@ def _host(name: str, host: HostReading, coordinator: Mapping[str, Any]) -> HostS
         coordinator.get("heard_ms_ago", {}).get(name),
         host.silence,
     )
-
-
-def _node_of(process: str | None) -> str | None:
-    """The node in what a process on Ray calls itself: NAME/GENERATION/ID/NODE/PID."""
-    parts = (process or "").split("/")
-    return parts[3] if len(parts) == 5 else None
 
 
 def _partition(

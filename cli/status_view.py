@@ -42,6 +42,8 @@ PARTITION_COLUMNS = (
 )
 
 
+SET_ASIDE_COLUMNS = ("set aside", "since", "reason")
+
 NODE_SHOWN = 8
 """Digits of a node's id that tell it from the others; JSON has all 56."""
 
@@ -78,7 +80,9 @@ def page_of(identity: ServiceIdentity, status: ServiceStatus, limit: int | None)
     """The page about a service, with at most `limit` partitions."""
     shown = status.partitions[:limit]
     brokers = [_broker_row(broker, said) for broker, said in status.brokers.items()]
+    aside = [] if status.coordinator is None else status.coordinator["set_aside_items"]
     tables = [
+        Table(SET_ASIDE_COLUMNS, [_set_aside_row(one) for one in aside[:limit]]),
         _without_empty(HOST_COLUMNS, [_host_row(one) for one in status.hosts]),
         _without_empty(PARTITION_COLUMNS, [_partition_row(one) for one in shown]),
         _without_empty(BROKER_COLUMNS, brokers[:limit]),
@@ -138,6 +142,8 @@ def _total_pairs(status: ServiceStatus) -> list[tuple[str, object]]:
     bad = [f"{name} {count}" for name, count in totals["troubles"].items() if count]
     if unplaced := status.coordinator["unplaced"]:
         bad.append(f"without a host {unplaced}")
+    if aside := status.coordinator["set_aside"]:
+        bad.append(f"set aside {aside}")
     if silent := totals["hosts_silent"]:
         lost = totals["leaders_on_silent_hosts"]
         bad.append(f"silent hosts {silent} (with {lost} leaders)")
@@ -178,6 +184,10 @@ def _count_on(one: HostStatus, role: str) -> object:
     if running is None and one.placed is not None:
         return f"({one.placed[role]})"
     return running
+
+
+def _set_aside_row(one: Mapping[str, Any]) -> tuple[object, ...]:
+    return one["what"], time_text(one["since_ms"]), one["reason"]
 
 
 def _broker_row(broker: int, said: dict[str, Any]) -> tuple[object, ...]:

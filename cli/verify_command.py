@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tierledger.cli.opened_store import (
-    StoreOptions,
-    found_partition,
-    found_topic,
-    opened_catalog,
+from tierledger.actors.coordinator_log import CoordinatorLog
+from tierledger.actors.wall_clock import WallClock
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.opened_store import StoreOptions, chosen_partitions, opened_catalog
+from tierledger.cli.options import (
+    ClusterOption,
+    JsonOption,
+    PartitionIfAnyArgument,
+    StoreOption,
 )
-from tierledger.cli.options import ClusterOption, JsonOption, StoreOption
 from tierledger.cli.output import escaped, print_json, print_note, progress
+from tierledger.events.errors import DataError
+from tierledger.storage.catalog import stray_keys
 from tierledger.storage.verification import VerificationReport, verify
 
 if TYPE_CHECKING:
-    from tierledger.events.identifiers import TopicIdPartition
     from tierledger.storage.catalog import Catalog
 
 
@@ -28,18 +32,19 @@ def register(app: typer.Typer) -> None:
 
 def verify_store(
     topic: Annotated[str | None, typer.Argument(help="Only this topic.")] = None,
-    partition: Annotated[int | None, typer.Argument(help="Only this partition.")] = None,
+    partition: PartitionIfAnyArgument = None,
     store: StoreOption = None,
     cluster: ClusterOption = None,
     json: JsonOption = False,
 ) -> None:
     """Verify logs and checkpoints: checksums, chains, order, and that the two agree.
 
-    Exit 1 if anything is wrong. One bad partition never hides another.
+    Also the coordinator's log and that no key is a stranger's, unless a topic is named. Exit 1
+    if anything is wrong. One bad partition never hides another.
     """
     options = StoreOptions(store, cluster)
     if not asyncio.run(_verify(options, topic, partition, json)):
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.FOUND)
 
 
 async def _verify(
@@ -47,27 +52,64 @@ async def _verify(
 ) -> bool:
     passed, reports = True, 0
     async with opened_catalog(options) as catalog:
-        partitions = await _partitions(catalog, topic, partition)
+        partitions = await chosen_partitions(catalog, topic, partition)
         with progress("events verified") as on_events:
             for tip in partitions:
                 report = await verify(catalog.reader(tip), on_events)
                 passed, reports = passed and report.passed, reports + 1
                 _print_report(report, json)
+        if topic is None:
+            passed &= await _verify_coordinator(catalog, json)
+            async for key in stray_keys(catalog.backend):
+                passed = False
+                _print_stray(key, json)
+            catalog.strays.clear()
     if not reports:
-        print_note("there was nothing to verify")
+        print_note("there was no partition to verify")
     return passed
 
 
-async def _partitions(
-    catalog: Catalog, topic: str | None, partition: int | None
-) -> list[TopicIdPartition]:
-    if topic is None:
-        return [entry.topic_id_partition async for entry in catalog.partitions()]
-    if partition is not None:
-        return [await found_partition(catalog, topic, partition)]
-    found = await found_topic(catalog, topic)
-    entries = catalog.partitions(found.topic_id)
-    return [entry.topic_id_partition async for entry in entries]
+async def _verify_coordinator(catalog: Catalog, json: bool) -> bool:
+    log = CoordinatorLog(
+        catalog.cluster_id, catalog.keys, catalog.serde, WallClock(), catalog.backend, None
+    )
+    trouble: DataError | None = None
+    try:
+        await log.read_on()
+    except DataError as error:
+        trouble = error
+    position = log.state.next_position
+    if trouble is None and not position:
+        return True  # No service ever ran here.
+    if json:
+        finding = {"kind": "coordinator", "position": position, "message": str(trouble)}
+        print_json(
+            {
+                "coordinator_of": catalog.cluster_id,
+                "passed": trouble is None,
+                "events": position,
+                "findings": [] if trouble is None else [finding],
+            }
+        )
+    elif trouble is not None:
+        print(escaped(f"DAMAGED  {trouble}"))
+    else:
+        print(f"ok       the coordinator's log: {position} events")
+    return trouble is None
+
+
+def _print_stray(key: str, json: bool) -> None:
+    message = f"{key!r} is no key of a partition, nor of the service"
+    if json:
+        print_json(
+            {
+                "key": key,
+                "passed": False,
+                "findings": [{"kind": "stray", "position": None, "message": message}],
+            }
+        )
+    else:
+        print(escaped(f"STRAY    {message}"))
 
 
 def _print_report(report: VerificationReport, json: bool) -> None:

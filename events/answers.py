@@ -8,10 +8,11 @@ A view is a state, or a `Snapshot` of one, which stays as it is while the state 
 from __future__ import annotations
 
 import heapq
-from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+import struct
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tierledger.events.epoch_tables import EpochTables
+from tierledger.events.epoch_tables import OFFSET_BIAS, EpochTables
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
@@ -35,9 +36,9 @@ from tierledger.events.segment_rows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
-    from tierledger.events.paged_map import Page
+    from tierledger.events.paged_map import Page, PagedMap
     from tierledger.events.partition_state import PartitionState
 
 WALK_STEPS = 200
@@ -46,8 +47,11 @@ WALK_STEPS = 200
 OFFSET_MAX = (1 << 63) - 1
 """The highest offset there is; no walk goes on behind it."""
 
-BREATH_ROWS = 1000
-"""Rows a list reads ahead before it lets its caller breathe: below 10 ms."""
+BREATH_ROWS = 500
+"""Rows of a list after which its reader may let others run: below 5 ms."""
+
+BREATH_PAGES = 2
+"""Pages that a list sorts before its reader may let others run: 1,024 segments, 2 ms."""
 
 
 class Snapshot:
@@ -206,79 +210,94 @@ def list_epoch(snapshot: Snapshot, epoch: int) -> Iterator[bytes | None]:
     Kafka gives its referenced segments by their offset in the epoch; if it has unreferenced
     ones, all are sorted by start offset, referenced before unreferenced. A lost one follows
     Kafka's own at its start offset. Ids without metadata are skipped. `None` comes where the
-    reader may let others run.
+    reader may let others run, at least once in `BREATH_ROWS` segments looked at.
     """
     tables = snapshot.epochs.get(epoch)
     if tables is None:
         return
-    kafka = _by_offset(snapshot, tables)
-    unreferenced = _sorted_rows(snapshot, tables.unreferenced.items(), 1)
-    if unreferenced:
-        runs: list[Iterator[tuple[int, int, bytes]]] = []
-        for found in _runs(snapshot, tables):
-            if found is None:
-                yield None
-            else:
-                runs.append(_run(snapshot, tables, *found))
-        runs.append(iter(unreferenced))
-        kafka = heapq.merge(*runs, key=lambda entry: entry[:2])
-    lost = _sorted_rows(snapshot, tables.lost.items(), 2)
-    for start, _, row in kafka:
-        while lost and lost[0][0] < start:
-            yield lost.pop(0)[2]
-        yield row
-    for _, _, row in lost:
-        yield row
-
-
-Entry = tuple[int, int, bytes]
-
-
-def _by_offset(snapshot: Snapshot, tables: EpochTables) -> Iterator[Entry]:
-    for page in tables.referenced.pages:
-        for segment_id in page.values:
-            row = snapshot.rows.get(segment_id)
-            assert row is not None, "a referenced segment has metadata"
-            yield unpack_row(row)[START], 0, row
-
-
-def _runs(snapshot: Snapshot, tables: EpochTables) -> Iterator[tuple[int, int] | None]:
-    """First index and length of each stretch of ascending start offsets.
-
-    By the epoch's offset, start offsets ascend except around segments of several epochs.
-    """
-    first, previous = 0, -1
-    for index, (start, _, _) in enumerate(_by_offset(snapshot, tables)):
-        if start < previous:
-            yield first, index - first
-            first = index
-        previous = start
-        if index % BREATH_ROWS == BREATH_ROWS - 1:
-            yield None
-    yield first, len(tables.referenced) - first
-
-
-def _run(snapshot: Snapshot, tables: EpochTables, first: int, length: int) -> Iterator[Entry]:
-    skipped = 0
-    for page in tables.referenced.pages:
-        if skipped + page.size > first:
-            break
-        skipped += page.size
-    entries = islice(tables.referenced.items_from(skipped), first - skipped, None)
-    for _, segment_id in islice(entries, length):
-        row = snapshot.rows.get(segment_id)
-        assert row is not None, "a referenced segment has metadata"
-        yield unpack_row(row)[START], 0, row
-
-
-def _sorted_rows(
-    snapshot: Snapshot, ids: Iterator[tuple[bytes, None]], rank: int
-) -> list[Entry]:
-    rows = ((segment_id, snapshot.rows.get(segment_id)) for segment_id, _ in ids)
-    return sorted(
-        ((unpack_row(row)[START], rank, row) for _, row in rows if row is not None),
-        key=lambda entry: entry[:2],
+    ranked: tuple[PagedMap[Any, Any], ...] = (
+        tables.referenced,
+        tables.unreferenced,
+        tables.lost,
     )
+    referenced, unreferenced, lost = (
+        [_PageOfIds(snapshot, page, rank, at) for at, page in enumerate(table.pages)]
+        for rank, table in enumerate(ranked)
+    )
+    kafka: Iterator[bytes] = chain.from_iterable(referenced)
+    runs = yield from _runs(unreferenced)
+    if runs:
+        kafka = heapq.merge(*(yield from _runs(referenced)), *runs)
+    late = heapq.merge(*(yield from _runs(lost)))
+    behind = next(late, None)
+    for count, entry in enumerate(kafka, 1):
+        while behind is not None and behind[:START_BYTES] < entry[:START_BYTES]:
+            yield behind[_PLACE.size :]
+            behind = next(late, None)
+        yield entry[_PLACE.size :]
+        if count % BREATH_ROWS == 0:
+            yield None
+    while behind is not None:
+        yield behind[_PLACE.size :]
+        behind = next(late, None)
+
+
+_PLACE = struct.Struct(">QBIH")
+"""What an entry of a list begins with, before its row, and by which entries are sorted: start
+offset, rank among those at it (referenced, unreferenced, lost), place in the epoch's table. As
+bytes, which the garbage collector does not look through as it would tuples."""
+
+START_BYTES = 8
+
+
+class _PageOfIds:
+    """The entries of a table's page, made whenever they are read."""
+
+    __slots__ = ("_at", "_page", "_rank", "_snapshot")
+
+    def __init__(self, snapshot: Snapshot, page: Page[Any, Any], rank: int, at: int) -> None:
+        self._snapshot, self._page, self._rank, self._at = snapshot, page, rank, at
+
+    def __iter__(self) -> Iterator[bytes]:
+        row_of, rank, at, place = self._snapshot.rows.get, self._rank, self._at, _PLACE.pack
+        for i, segment_id in enumerate(self._page.keys if rank else self._page.values):
+            row = row_of(segment_id)
+            if row is not None:
+                yield place(unpack_row(row)[START] + OFFSET_BIAS, rank, at, i) + row
+
+
+def _runs(pages: Iterable[_PageOfIds]) -> Generator[None, None, list[Iterator[bytes]]]:
+    """The entries of `pages` in runs that are sorted by start offset, to be merged as read.
+
+    By the epoch's offset start offsets ascend, except around segments of several epochs: pages
+    in order make one run and stay what they are. Any other is sorted on its own: all at once
+    would hold up everything else for as long as that takes.
+    """
+    runs: list[Iterator[bytes]] = []
+    stretch: list[_PageOfIds] = []
+    end = b""
+    for count, page in enumerate(pages, 1):
+        found = list(page)
+        ordered = sorted(found)
+        if ordered != found:
+            runs.append(_used_up(ordered))
+            stretch = []
+        elif found:
+            if not stretch or found[0] < end:
+                stretch = []
+                runs.append(chain.from_iterable(stretch))  # Also of what is added to it.
+            stretch.append(page)
+            end = found[-1]
+        if count % BREATH_PAGES == 0:
+            yield
+    return runs
+
+
+def _used_up(entries: list[bytes]) -> Iterator[bytes]:
+    """`entries`, each freed once it was read: freeing all at once takes a while, too."""
+    entries.reverse()
+    while entries:
+        yield entries.pop()
 
 
 def metadata_of(topic_id_partition: TopicIdPartition, row: bytes) -> RemoteLogSegmentMetadata:

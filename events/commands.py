@@ -11,21 +11,22 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
+from tierledger.events.typed_fields import Count, Int32, Int64, RequestId, Text, Topic
 
 
 class Claim(NamedTuple):
     """Under which announcement a writer believes that it leads."""
 
-    broker_id: int
-    incarnation: int
-    announcement: int
+    broker_id: Int32
+    incarnation: Int64
+    announcement: Int64
 
 
 class LeaderVerdict(NamedTuple):
     """Who leads a partition as the brokers know it, and in which leader epoch if they said."""
 
-    broker_id: int
-    leader_epoch: int | None = None
+    broker_id: Int32
+    leader_epoch: Int32 | None = None
 
 
 NOBODY_KNOWS = LeaderVerdict(-1)
@@ -36,15 +37,15 @@ class OpenSession(NamedTuple):
     """Lead on behalf of `claim`'s broker."""
 
     claim: Claim
-    assignment: int
-    leader_epoch: int | None
-    topic: str
-    import_cluster: str | None = None
+    assignment: Int64
+    leader_epoch: Int32 | None
+    topic: Topic
+    import_cluster: Text | None = None
     verdict: LeaderVerdict | None = None
     """What the leader oracle said; none if it was not asked."""
-    waited_ms: int = 0
+    waited_ms: Count = 0
     """How long this claim was held back already; the log's clock may not be this host's."""
-    opener: bytes | None = None
+    opener: RequestId | None = None
     """Which process opens; so two that are told the same never open one session both."""
 
 
@@ -52,7 +53,7 @@ class CloseSession(NamedTuple):
     """Stop leading; only the session that `claim` holds is closed."""
 
     claim: Claim
-    reason: str
+    reason: Text
 
 
 class AddSegment(NamedTuple):
@@ -82,9 +83,9 @@ class PutPartitionDelete(NamedTuple):
 class ImportedRecord(NamedTuple):
     """One record of a recorded `__remote_log_metadata`, where and when it stood."""
 
-    metadata_partition: int
-    offset: int
-    timestamp_ms: int
+    metadata_partition: Int32
+    offset: Count
+    timestamp_ms: Int64
     record: KafkaRecord
 
 

@@ -61,8 +61,8 @@ class Limits:
 
     Attributes:
         custom_metadata_bytes_max: `remote.log.metadata.custom.metadata.max.bytes`, 0 to
-            2147483647; equal is allowed. A value below the brokers' own makes them upload
-            again at every interval.
+            2147483647; equal is allowed; of a copy that starts or finishes. A value below the
+            brokers' own makes them upload again at every interval.
         tombstone_retention_ms: How long ids of deleted segments are remembered. A week
             outlives any retry of a broker; a deleted id costs about 200 bytes meanwhile.
     """
@@ -172,7 +172,7 @@ def _decide_write(
     _require_session(view, command.claim)
     match command:
         case cmd.AddSegment():
-            bodies = _add(view, command.metadata)
+            bodies = _add(view, command.metadata, limits)
         case cmd.UpdateSegment():
             bodies = _update(view, command, limits)
         case _:
@@ -227,7 +227,7 @@ def _refuse_finished(view: Overlay, command: cmd.Command | None = None) -> None:
     raise PartitionDeleted(f"{view.topic_id_partition}: its deletion is finished")
 
 
-def _add(view: Overlay, metadata: RemoteLogSegmentMetadata) -> list[log.Body]:
+def _add(view: Overlay, metadata: RemoteLogSegmentMetadata, limits: Limits) -> list[log.Body]:
     segment_id = bytes(metadata.remote_log_segment_id.id)
     if metadata.state != RemoteLogSegmentState.COPY_SEGMENT_STARTED:
         raise InvalidArgument(
@@ -241,6 +241,8 @@ def _add(view: Overlay, metadata: RemoteLogSegmentMetadata) -> list[log.Body]:
             raise InvalidStateTransition(
                 f"segment {Uuid(segment_id)} was deleted; a deleted id never comes back"
             )
+        if body.custom_metadata is not None:
+            _within_limit(segment_id, metadata.state, body.custom_metadata, limits)
         return [body]
     if row == pack_row(started_fields(body)):
         return []
@@ -284,9 +286,13 @@ def _update(view: Overlay, command: cmd.UpdateSegment, limits: Limits) -> list[l
 def _within_limit(
     segment_id: bytes, target: RemoteLogSegmentState, custom: bytes, limits: Limits
 ) -> tuple[bytes | None, int]:
-    """KIP-917: a finished copy may not exceed the limit; its clean-up must go through."""
+    """KIP-917: a copy may not exceed the limit; its clean-up must go through.
+
+    Kafka sends none when a copy starts. What comes then is stored all the same, so the limit
+    is the same.
+    """
     size = len(custom)
-    if target == RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+    if target <= RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
         if size > limits.custom_metadata_bytes_max:
             raise CustomMetadataSizeLimitExceeded(
                 f"segment {Uuid(segment_id)}: custom metadata has {size} bytes, the limit is "

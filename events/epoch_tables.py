@@ -62,11 +62,16 @@ class EpochTables:
 
     def snapshot(self) -> EpochTables:
         """These tables as they stand, unaffected by what comes."""
+        return self._copied([table.snapshot() for _, table in self.tables()])
+
+    def freeze(self, *, whole: bool = False) -> EpochTables:
+        """A snapshot that takes over what a checkpoint has still to write: all, if `whole`."""
+        self.changed = False
+        return self._copied([table.freeze(whole=whole) for _, table in self.tables()])
+
+    def _copied(self, tables: list[PagedMap[Any, Any]]) -> EpochTables:
         copy = EpochTables.__new__(EpochTables)
-        copy.referenced = self.referenced.snapshot()
-        copy.unreferenced = self.unreferenced.snapshot()
-        copy.lost = self.lost.snapshot()
-        copy.hidden = self.hidden.snapshot()
+        copy.referenced, copy.unreferenced, copy.lost, copy.hidden = tables
         copy.highest, copy.size = self.highest, self.size
         copy.changed, copy.proof = False, self.proof
         return copy

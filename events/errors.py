@@ -23,6 +23,7 @@
         ├── StoreRefused
         └── FormatTooNew
 
+These are all that a caller of either client gets, whatever failed below: `actors.service_link`.
 The branches are the different things a caller can do. A new class is added only when a caller
 would act differently on it; everything else goes in the message, the one argument of each.
 Names are Kafka's without "Exception", so that an operator recognises them.
@@ -103,7 +104,7 @@ class CorruptCheckpoint(DataError):
 
 
 class Quarantined(DataError):
-    """The partition refuses writes and answers from its last good state."""
+    """The partition refuses writes and answers from its last good state, if it has one."""
 
 
 class MetadataParseError(DataError, ValueError):

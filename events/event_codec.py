@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import blake2b
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from zlib import crc32
 
 import msgpack
 
 from tierledger.events import log_events
-from tierledger.events.errors import CorruptLog, FormatTooNew
+from tierledger.events.errors import CorruptLog, FormatTooNew, InvalidArgument
 from tierledger.events.log_events import Event
+from tierledger.events.typed_fields import check_items, kinds_of, shown, values_test
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -64,25 +65,70 @@ def chain(stored: bytes) -> bytes:
     return blake2b(stored, digest_size=HASH_BYTES).digest()
 
 
+_PLACE = {name: kind for name, kind in kinds_of(Event).items() if name != "body"}
+_is_placed = values_test(_PLACE.values())
+"""Whether an event is sound but for its body, of which nothing is asked."""
+
+
+def _test_of_body(kind: type[Any], *, is_strict: bool) -> Callable[[Any], bool]:
+    """Whether the fields of a body are what its class says, and fit each other."""
+    width = len(kind._fields)
+    if not is_strict:
+        return lambda body: len(body) == width
+    fits, orderly = values_test(kinds_of(kind).values()), getattr(kind, "is_orderly", None)
+    if orderly is None:
+        return lambda body: len(body) == width and fits(*body)
+    return lambda body: len(body) == width and fits(*body) and orderly(body)
+
+
+def _refuse(event: Event) -> NoReturn:
+    """Say what is wrong with `event`.
+
+    Raises:
+        InvalidArgument: The message names the field.
+    """
+    check_items(_PLACE, event[:-1])
+    check_items(kinds_of(type(event.body)), event.body)
+    raise InvalidArgument(
+        f"expected offsets and leader epochs to ascend, got {shown(event.body)}"
+    )
+
+
 class EventCodec:
     """Turns the events of one kind of log into bytes and back."""
 
     def __init__(
-        self, types: EventTypes, upcasters: Mapping[tuple[int, int], Upcaster] | None = None
+        self,
+        types: EventTypes,
+        upcasters: Mapping[tuple[int, int], Upcaster] | None = None,
+        *,
+        is_strict: bool = True,
     ) -> None:
         """Know `types`: number, class, and the version that is written.
 
         `upcasters` map (type, version) to a function from that version's fields to the next's.
+        Unless `is_strict`, of a body's own fields only the number is checked: the reader can do
+        without an item that is wrong.
         """
+        tests = {kind: _test_of_body(kind, is_strict=is_strict) for _, kind, _ in types}
         self._by_number = {
-            number: (kind, version, len(kind._fields)) for number, kind, version in types
+            number: (kind, version, tests[kind]) for number, kind, version in types
         }
-        self._by_class = {kind: (number, version) for number, kind, version in types}
+        self._by_class = {
+            kind: (number, version, tests[kind]) for number, kind, version in types
+        }
         self._upcasters = dict(upcasters or {})
 
     def encode(self, event: Event, previous: bytes) -> bytes:
-        """The stored bytes of `event`, which follows the event whose hash is `previous`."""
-        number, version = self._by_class[type(event.body)]
+        """The stored bytes of `event`, which follows the event whose hash is `previous`.
+
+        Raises:
+            InvalidArgument: `decode` would refuse them.
+        """
+        number, version, fits = self._by_class[type(event.body)]
+        at, session, log_time, broker, request, body = event
+        if not (fits(body) and _is_placed(at, session, log_time, broker, request)):
+            _refuse(event)
         packed: bytes = _pack(
             (
                 event.position,
@@ -109,11 +155,13 @@ class EventCodec:
             previous: The hash of the event before it.
 
         Raises:
-            CorruptLog: A checksum, a position or the chain does not fit.
+            CorruptLog: A checksum, a position or the chain does not fit, or a field is not what
+                its class says.
             FormatTooNew: An event of a type or version that this program does not know.
         """
         events: list[Event] = []
         known, note, fresh = self._by_number, events.append, _unhashed.copy
+        is_placed = _is_placed
         try:
             for data in stored:
                 packed = data[4:]
@@ -122,19 +170,22 @@ class EventCodec:
                 at, session, number, version, log_time, broker, request, before, fields = (
                     _unpack(packed, use_list=False)
                 )
-                if at != position:
-                    raise CorruptLog(f"the event says it stands at {at}")
+                if type(at) is not int or at != position:
+                    raise CorruptLog(f"the event says it stands at {shown(at)}")
                 if before != previous:
                     raise CorruptLog("the predecessor's hash does not match")
                 if number not in known:
                     raise FormatTooNew(f"event type {number} is unknown here")
-                kind, current, width = known[number]
-                if version != current and type(fields) is tuple:
+                kind, current, fits = known[number]
+                if type(fields) is not tuple:
+                    raise CorruptLog(f"expected fields, found {shown(fields)}")
+                if version != current:
                     fields = self._upcast(number, version, current, fields)
-                if type(fields) is not tuple or len(fields) != width:
-                    raise CorruptLog(f"expected {width} fields, found {fields!r:.64}")
                 body = _new(kind, fields)
-                note(_new(Event, (at, session, log_time, broker, request, body)))
+                event = _new(Event, (at, session, log_time, broker, request, body))
+                if not (fits(body) and is_placed(at, session, log_time, broker, request)):
+                    _refuse(event)
+                note(event)
                 hashed = fresh()  # A copy costs half of what a new one does.
                 hashed.update(data)
                 previous = hashed.digest()

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.quick_pickle import QuickPickle
+from tierledger.events.typed_fields import PartitionNumber, Topic, check_fields, shown
 
 UUID_BYTES: Final = 16
 
@@ -25,29 +26,31 @@ class Uuid(bytes):
 
     __slots__ = ()
 
-    def __new__(cls, value: bytes) -> Uuid:
+    def __new__(cls, value: object) -> Uuid:
         """An id of exactly 16 bytes.
 
         Raises:
-            InvalidArgument: `value` has another length.
+            InvalidArgument: `value` has another length, or is no bytes.
         """
+        if not isinstance(value, bytes):
+            raise InvalidArgument(f"expected {UUID_BYTES} bytes for an id, got {shown(value)}")
         if len(value) != UUID_BYTES:
             raise InvalidArgument(
-                f"expected {UUID_BYTES} bytes for an id, got {len(value)}: {value[:32]!r}"
+                f"expected {UUID_BYTES} bytes for an id, got {len(value)}: {shown(value)}"
             )
         return bytes.__new__(cls, value)
 
     @classmethod
-    def parse(cls, text: str) -> Uuid:
+    def parse(cls, text: object) -> Uuid:
         """The id that `text` spells.
 
         Raises:
             InvalidArgument: `text` is not 22 characters of URL-safe base64 (Kafka lets two
                 `=` of padding follow, and so do we).
         """
-        if _UUID_TEXT.fullmatch(text) is None:
+        if not isinstance(text, str) or _UUID_TEXT.fullmatch(text) is None:
             raise InvalidArgument(
-                f"expected 22 characters of URL-safe base64 for an id, got {text[:64]!r}"
+                f"expected 22 characters of URL-safe base64 for an id, got {shown(text)}"
             )
         return cls(base64.urlsafe_b64decode(text[:22] + "=="))
 
@@ -66,11 +69,18 @@ class TopicIdPartition(QuickPickle):
 
     The topic's name is an attribute, not part of the identity: two names for one id are an
     anomaly of the sender, not two partitions. (Kafka compares the name, too.)
+
+    Raises:
+        InvalidArgument: A field is not what it says; the message names it.
     """
 
     topic_id: Uuid
-    partition: int
-    topic: str = field(compare=False)
+    partition: PartitionNumber
+    topic: Topic = field(compare=False)
+
+    def __post_init__(self) -> None:
+        """Check each field."""
+        check_fields(self)
 
     @override
     def __str__(self) -> str:
@@ -79,10 +89,18 @@ class TopicIdPartition(QuickPickle):
 
 @dataclass(frozen=True, slots=True)
 class RemoteLogSegmentId(QuickPickle):
-    """One attempt to copy a segment; a retry of the same segment gets a new `id`."""
+    """One attempt to copy a segment; a retry of the same segment gets a new `id`.
+
+    Raises:
+        InvalidArgument: A field is not what it says; the message names it.
+    """
 
     topic_id_partition: TopicIdPartition
     id: Uuid
+
+    def __post_init__(self) -> None:
+        """Check each field."""
+        check_fields(self)
 
     @override
     def __str__(self) -> str:

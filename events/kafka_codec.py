@@ -11,7 +11,7 @@ hold (tagged fields of a newer Kafka, an unusual spelling) is carried beside it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tierledger.events.errors import InvalidArgument, MetadataParseError
 from tierledger.events.identifiers import UUID_BYTES, RemoteLogSegmentId, TopicIdPartition, Uuid
@@ -46,7 +46,11 @@ from tierledger.events.metadata import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tierledger.events.kafka_tags import EpochTags, Tags
+
+T = TypeVar("T")
 
 __all__ = [
     "NO_TAGS",
@@ -75,7 +79,8 @@ def decode(value: bytes) -> KafkaRecord:
 
     As in Kafka, of a leader epoch that is listed twice the last entry counts, and a segment may
     be in any state, which is for the reader to judge. Unlike in Kafka, a topic's name that is
-    not UTF-8 is refused, because it could not be written again.
+    not UTF-8 is refused, because it could not be written again, and so is what Kafka would
+    refuse elsewhere: a name that is too long, a negative partition.
 
     Raises:
         MetadataParseError: `value` is no record of Kafka's; says where, what and why.
@@ -149,11 +154,20 @@ def _read_header(reader: Reader, what: str, lowest: int, highest: int) -> int:
     return number
 
 
+def _made(at: int, kind: Callable[..., T], *fields: Any) -> T:  # noqa: ANN401
+    """The object of `fields`, which were read from position `at` on."""
+    try:
+        return kind(*fields)
+    except InvalidArgument as error:
+        raise MetadataParseError(f"position {at}: {error}") from error
+
+
 def _read_partition(reader: Reader) -> tuple[TopicIdPartition, Tags]:
+    at = reader.at
     topic = reader.string("the topic's name")
     topic_id, partition = reader.unpack(PARTITION, "topic id and partition")
-    tags = reader.tags()
-    return TopicIdPartition(_new_uuid(Uuid, topic_id), partition, topic), tags
+    known = _made(at, TopicIdPartition, _new_uuid(Uuid, topic_id), partition, topic)
+    return known, reader.tags()
 
 
 def _read_segment_id(reader: Reader) -> tuple[RemoteLogSegmentId, Tags, Tags]:
@@ -171,10 +185,7 @@ def _read_segment(reader: Reader) -> KafkaRecord:
     segment_id, partition_tags, segment_tags = _read_segment_id(reader)
     at = reader.at
     fields, epoch_tags, record_tags = _read_segment_body(reader)
-    try:
-        value = RemoteLogSegmentMetadata(segment_id, *fields)
-    except InvalidArgument as error:
-        raise MetadataParseError(f"position {at}: {error}") from error
+    value = _made(at, RemoteLogSegmentMetadata, segment_id, *fields)
     return KafkaRecord(
         value, unknown_tags(partition_tags, segment_tags, epoch_tags, record_tags)
     )
@@ -184,10 +195,7 @@ def _read_snapshot(reader: Reader) -> KafkaRecord:
     segment_id = reader.raw(UUID_BYTES, "the segment's id")
     at = reader.at
     fields, epoch_tags, record_tags = _read_segment_body(reader)
-    try:
-        value = RemoteLogSegmentMetadataSnapshot(Uuid(segment_id), *fields)
-    except InvalidArgument as error:
-        raise MetadataParseError(f"position {at}: {error}") from error
+    value = _made(at, RemoteLogSegmentMetadataSnapshot, Uuid(segment_id), *fields)
     return KafkaRecord(value, unknown_tags((), (), epoch_tags, record_tags))
 
 

@@ -3,107 +3,135 @@
 An event is a fact. It never carries a rule: whether it was allowed was decided before it was
 appended, so every reader, however old, folds the same log to the same state. Fields are only
 ever added, at the end and under a new version, with an upcaster in `event_codec`.
+
+The annotations are checked when an event becomes bytes and when bytes become one: what they
+allow, `evolve` can apply.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from operator import lt
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
-if TYPE_CHECKING:
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.events.typed_fields import (
+    INT32_MAX,
+    INT32_MIN,
+    LEADER_EPOCHS_MAX,
+    Count,
+    Id,
+    Int32,
+    Int64,
+    RequestId,
+    Sized,
+    Text,
+    Topic,
+    Within,
+)
 
-Source: TypeAlias = "tuple[int, int] | None"
+Source: TypeAlias = tuple[Int32, Count] | None
 """Where an imported event stood: metadata partition and offset of `__remote_log_metadata`."""
+
+Tags: TypeAlias = tuple[Any, ...] | None
+"""Unknown tagged fields of an imported record, kept for the way back."""
 
 
 class SessionOpened(NamedTuple):
     """From here on `broker_id` leads, under the pair (incarnation, announcement)."""
 
-    number: int
-    broker_id: int
-    incarnation: int
-    announcement: int
-    assignment: int
-    leader_epoch: int | None
-    topic: str
-    import_cluster: str | None
+    number: Count
+    broker_id: Int32
+    incarnation: Int64
+    announcement: Int64
+    assignment: Int64
+    leader_epoch: Int32 | None
+    topic: Topic
+    import_cluster: Text | None
     """The cluster whose recorded history is being imported; its events keep recorded time."""
 
 
 class SessionClosed(NamedTuple):
     """Session `number` ended in good order; nobody leads until the next is opened."""
 
-    number: int
-    reason: str
+    number: Count
+    reason: Text
 
 
 class SessionDisputed(NamedTuple):
     """Two brokers claim to lead and nobody could say which does; the later claim won."""
 
-    broker_id: int
-    leader_epoch: int | None
-    rival_broker_id: int
-    rival_leader_epoch: int | None
-    in_a_row: int = 0
+    broker_id: Int32
+    leader_epoch: Int32 | None
+    rival_broker_id: Int32
+    rival_leader_epoch: Int32 | None
+    in_a_row: Count = 0
     """This one and those that opened the sessions right before it; 0 if nobody counted."""
 
 
 class SegmentAdded(NamedTuple):
     """A copy started: a segment's metadata as the leader broker gave it."""
 
-    segment_id: bytes
-    start_offset: int
-    end_offset: int
-    epochs: tuple[int, ...]
+    segment_id: Id
+    start_offset: Count
+    end_offset: Count
+    epochs: Annotated[tuple[Int64, ...], Sized(2, 2 * LEADER_EPOCHS_MAX, 2)]
     """Flat: epoch, offset, for each leader epoch, ascending."""
-    size: int
-    max_timestamp_ms: int
-    broker_id: int
-    event_timestamp_ms: int
+    size: Int32
+    max_timestamp_ms: Int64
+    broker_id: Int32
+    event_timestamp_ms: Int64
     custom_metadata: bytes | None
     txn_index_empty: bool
     source: Source = None
-    tags: Any = None
-    """Unknown tagged fields of an imported record, kept for the way back."""
+    tags: Tags = None
+
+    def is_orderly(self) -> bool:
+        """Whether offsets and leader epochs ascend, as in the metadata this was made of."""
+        flat = self.epochs
+        if self.start_offset > self.end_offset:
+            return False
+        if not (flat[0] >= INT32_MIN and flat[-2] <= INT32_MAX):
+            return False
+        return len(flat) == 2 or all(map(lt, flat[::2], flat[2::2]))
 
 
 class SegmentUpdated(NamedTuple):
     """A segment moved on in its life; replaces state, broker, time and custom metadata."""
 
-    segment_id: bytes
-    state: int
-    broker_id: int
-    event_timestamp_ms: int
+    segment_id: Id
+    state: Annotated[int, Within(1, 3)]
+    broker_id: Int32
+    event_timestamp_ms: Int64
     custom_metadata: bytes | None
-    dropped_bytes: int = 0
+    dropped_bytes: Count = 0
     """Length of custom metadata above the ceiling, which was not stored."""
     source: Source = None
-    tags: Any = None
+    tags: Tags = None
 
 
 class PartitionDeleteUpdated(NamedTuple):
     """The partition's own deletion moved on; FINISHED removes all that the state held."""
 
-    state: int
-    broker_id: int
-    event_timestamp_ms: int
+    state: Annotated[int, Within(0, 2)]
+    broker_id: Int32
+    event_timestamp_ms: Int64
     source: Source = None
-    tags: Any = None
+    tags: Tags = None
 
 
 class ImportRecordDropped(NamedTuple):
     """A recorded event that Kafka's own manager dropped, too; it has no effect but a count."""
 
     source: Source
-    reason: str
-    segment_id: bytes | None
+    reason: Text
+    segment_id: Id | None
 
 
 class TombstonesDropped(NamedTuple):
     """Of the oldest `ids` remembered deletions, those before position `until` are forgotten."""
 
-    until: int
-    ids: int
+    until: Count
+    ids: Count
 
 
 Body: TypeAlias = (
@@ -121,19 +149,19 @@ Body: TypeAlias = (
 class Event(NamedTuple):
     """One event in its place: `position` in the log, and who asked for it."""
 
-    position: int
-    session: int
-    log_time_ms: int
-    broker_id: int
-    request_id: bytes | None
+    position: Count
+    session: Count
+    log_time_ms: Int64
+    broker_id: Int32
+    request_id: RequestId | None
     body: Body
 
 
 class Origin(NamedTuple):
     """Who asks: a broker, and an id of the request that makes a repeat recognisable."""
 
-    broker_id: int
-    request_id: bytes | None
+    broker_id: Int32
+    request_id: RequestId | None
 
 
 def added_body(

@@ -1,35 +1,44 @@
 """What Kafka says about segments and partitions: the objects of its metadata interface.
 
 Rule: an object that exists is well-formed. The constructors make Kafka's own checks, and that
-every number fits the field it has on Kafka's wire, so nothing behind them checks again.
+every field is exactly of its type and fits what it has on Kafka's wire (`typed_fields`), so
+nothing behind them checks again.
 Whether a change is *allowed* is not asked here; that is `lifecycle` and the rules above it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Annotated
 
 from tierledger.events.errors import InvalidArgument
+from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.events.quick_pickle import QuickPickle
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
-
-INT32_MIN: Final = -(1 << 31)
-INT32_MAX: Final = (1 << 31) - 1
-INT64_MIN: Final = -(1 << 63)
-INT64_MAX: Final = (1 << 63) - 1
+from tierledger.events.typed_fields import (
+    INT32_MAX,
+    Count,
+    Int32,
+    Int64,
+    LeaderEpochs,
+    Sized,
+    check_fields,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class CustomMetadata:
-    """Bytes a storage manager attached to a segment; opaque, and empty is not absent."""
+    """Bytes a storage manager attached to a segment; opaque, and empty is not absent.
 
-    value: bytes
+    As many as Kafka's field can hold: how many are stored is a leader's rule, and the clean-up
+    of a copy with too many has to carry them.
+    """
+
+    value: Annotated[bytes, Sized(0, INT32_MAX)]
+
+    def __post_init__(self) -> None:
+        """Check that it is bytes."""
+        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +50,32 @@ class RemoteLogSegmentMetadata(QuickPickle):
     segment to the offset at which it starts there; it is kept as a copy, ascending.
 
     Raises:
-        InvalidArgument: `start_offset` is negative, `end_offset` is before it, there is no
-            leader epoch, `state` is no state, or a number does not fit Kafka's field.
+        InvalidArgument: `end_offset` is before `start_offset`, there is no leader epoch, or a
+            field is not what it says; the message names it.
     """
 
     remote_log_segment_id: RemoteLogSegmentId
-    start_offset: int
-    end_offset: int
-    max_timestamp_ms: int
-    broker_id: int
-    event_timestamp_ms: int
-    segment_size_in_bytes: int
+    start_offset: Count
+    end_offset: Count
+    max_timestamp_ms: Int64
+    broker_id: Int32
+    event_timestamp_ms: Int64
+    segment_size_in_bytes: Int32
     state: RemoteLogSegmentState
-    segment_leader_epochs: Mapping[int, int] = field(hash=False)
+    segment_leader_epochs: LeaderEpochs = field(hash=False)
     custom_metadata: CustomMetadata | None = None
     txn_index_empty: bool = False
 
     def __post_init__(self) -> None:
         """Check as Kafka does, then take a copy of the epochs."""
-        epochs = _checked_epochs(self)
-        object.__setattr__(self, "segment_leader_epochs", epochs)
+        check_fields(self)
+        if self.end_offset < self.start_offset:
+            raise InvalidArgument(
+                f"expected an end_offset of {self.start_offset} or more, got {self.end_offset}"
+            )
+        epochs = self.segment_leader_epochs
+        ascending = dict(epochs) if len(epochs) == 1 else dict(sorted(epochs.items()))
+        object.__setattr__(self, "segment_leader_epochs", ascending)
 
     @property
     def topic_id_partition(self) -> TopicIdPartition:
@@ -103,19 +118,18 @@ class RemoteLogSegmentMetadataUpdate(QuickPickle):
     """A segment's next state, with everything that it replaces.
 
     Raises:
-        InvalidArgument: `state` is no state, or a number does not fit Kafka's field.
+        InvalidArgument: A field is not what it says; the message names it.
     """
 
     remote_log_segment_id: RemoteLogSegmentId
-    event_timestamp_ms: int
+    event_timestamp_ms: Int64
     state: RemoteLogSegmentState
-    broker_id: int
+    broker_id: Int32
     custom_metadata: CustomMetadata | None = None
 
     def __post_init__(self) -> None:
-        """Check the state and the numbers."""
-        _check_state(self.state, RemoteLogSegmentState)
-        _check_event(self.broker_id, self.event_timestamp_ms)
+        """Check each field."""
+        check_fields(self)
 
     @property
     def topic_id_partition(self) -> TopicIdPartition:
@@ -131,21 +145,27 @@ class RemoteLogSegmentMetadataSnapshot:
     """
 
     segment_id: Uuid
-    start_offset: int
-    end_offset: int
-    max_timestamp_ms: int
-    broker_id: int
-    event_timestamp_ms: int
-    segment_size_in_bytes: int
+    start_offset: Count
+    end_offset: Count
+    max_timestamp_ms: Int64
+    broker_id: Int32
+    event_timestamp_ms: Int64
+    segment_size_in_bytes: Int32
     state: RemoteLogSegmentState
-    segment_leader_epochs: Mapping[int, int] = field(hash=False)
+    segment_leader_epochs: LeaderEpochs = field(hash=False)
     custom_metadata: CustomMetadata | None = None
     txn_index_empty: bool = False
 
     def __post_init__(self) -> None:
         """Check as Kafka does, then take a copy of the epochs."""
-        epochs = _checked_epochs(self)
-        object.__setattr__(self, "segment_leader_epochs", epochs)
+        check_fields(self)
+        if self.end_offset < self.start_offset:
+            raise InvalidArgument(
+                f"expected an end_offset of {self.start_offset} or more, got {self.end_offset}"
+            )
+        epochs = self.segment_leader_epochs
+        ascending = dict(epochs) if len(epochs) == 1 else dict(sorted(epochs.items()))
+        object.__setattr__(self, "segment_leader_epochs", ascending)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,57 +173,14 @@ class RemotePartitionDeleteMetadata(QuickPickle):
     """The next step of a partition's deletion.
 
     Raises:
-        InvalidArgument: `state` is no state, or a number does not fit Kafka's field.
+        InvalidArgument: A field is not what it says; the message names it.
     """
 
     topic_id_partition: TopicIdPartition
     state: RemotePartitionDeleteState
-    event_timestamp_ms: int
-    broker_id: int
+    event_timestamp_ms: Int64
+    broker_id: Int32
 
     def __post_init__(self) -> None:
-        """Check the state and the numbers."""
-        _check_state(self.state, RemotePartitionDeleteState)
-        _check_event(self.broker_id, self.event_timestamp_ms)
-
-
-def _checked_epochs(
-    segment: RemoteLogSegmentMetadata | RemoteLogSegmentMetadataSnapshot,
-) -> dict[int, int]:
-    """The segment's epochs as a dictionary of its own, ascending, when all of it is right."""
-    _check_state(segment.state, RemoteLogSegmentState)
-    start, end = segment.start_offset, segment.end_offset
-    if not 0 <= start <= INT64_MAX:
-        raise InvalidArgument(f"expected a start offset of 0 or more, got {start}")
-    if not start <= end <= INT64_MAX:
-        raise InvalidArgument(f"expected an end offset of {start} or more, got {end}")
-    epochs = segment.segment_leader_epochs
-    if not epochs:
-        raise InvalidArgument("expected at least one leader epoch, got none")
-    _check_event(segment.broker_id, segment.event_timestamp_ms)
-    if not INT64_MIN <= segment.max_timestamp_ms <= INT64_MAX:
-        raise _misfit("max_timestamp_ms", 64, segment.max_timestamp_ms)
-    if not INT32_MIN <= segment.segment_size_in_bytes <= INT32_MAX:
-        raise _misfit("segment_size_in_bytes", 32, segment.segment_size_in_bytes)
-    for epoch, offset in epochs.items():
-        if not INT32_MIN <= epoch <= INT32_MAX:
-            raise _misfit("a leader epoch", 32, epoch)
-        if not INT64_MIN <= offset <= INT64_MAX:
-            raise _misfit(f"the offset of leader epoch {epoch}", 64, offset)
-    return dict(epochs) if len(epochs) == 1 else dict(sorted(epochs.items()))
-
-
-def _check_event(broker_id: int, event_timestamp_ms: int) -> None:
-    if not INT32_MIN <= broker_id <= INT32_MAX:
-        raise _misfit("broker_id", 32, broker_id)
-    if not INT64_MIN <= event_timestamp_ms <= INT64_MAX:
-        raise _misfit("event_timestamp_ms", 64, event_timestamp_ms)
-
-
-def _check_state(state: object, kind: type[object]) -> None:
-    if not isinstance(state, kind):
-        raise InvalidArgument(f"expected a {kind.__name__}, got {state!r}")
-
-
-def _misfit(name: str, bits: int, value: int) -> InvalidArgument:
-    return InvalidArgument(f"expected {bits} bits for {name}, got {value}")
+        """Check each field."""
+        check_fields(self)

@@ -278,6 +278,15 @@ class PagedMap(Generic[K, V]):
         self._owner = object()  # Both sides now copy a page before they change it.
         return copy
 
+    def freeze(self, *, whole: bool = False) -> PagedMap[K, V]:
+        """A snapshot that takes over what a checkpoint has still to write: all, if `whole`."""
+        copy = self.snapshot()
+        copy.changed, self.changed = self.changed, set()
+        copy.dropped, self.dropped = self.dropped, set()
+        if whole:
+            copy.changed = {page.number for page in self._pages}
+        return copy
+
     def adopt(self, pages: Iterable[StoredPage]) -> None:
         """Take stored pages as this empty map's content."""
         loaded: list[Page[K, V]] = [Page.stored(page, self._owner) for page in pages]
@@ -285,6 +294,12 @@ class PagedMap(Generic[K, V]):
         self._pages = loaded
         self._firsts = [page.first for page in loaded]
         self.next_number = max((page.number for page in loaded), default=-1) + 1
+
+    def dismantle(self) -> Iterator[None]:
+        """Let go of all pages, one after the other."""
+        while self._pages:
+            self._pages.pop()
+            yield
 
     def directory(self) -> list[list[Any]]:
         """What `adopt` needs beside the pages' bytes: number, first key, entries, checksum."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 ID, STATE, START, END, EPOCHS, SIZE, MAX_TIMESTAMP, BROKER, EVENT_TIMESTAMP = range(9)
 CUSTOM, TXN_EMPTY, FINISHED_AT = 9, 10, 11
@@ -87,6 +87,21 @@ class SegmentRows:
         copy._owned = [False] * SHARDS
         self._owned = [False] * SHARDS
         return copy
+
+    def only(self, segment_ids: Iterable[bytes]) -> SegmentRows:
+        """A copy of those of `segment_ids` that are here."""
+        copy = SegmentRows()
+        for segment_id in segment_ids:
+            row = self.get(segment_id)
+            if row is not None:
+                copy.put(segment_id, row)
+        return copy
+
+    def dismantle(self) -> Iterator[None]:
+        """Let go of all rows, with a break after every 1,000 or so of a million."""
+        while self._shards:
+            self._shards.pop()
+            yield
 
     def __iter__(self) -> Iterator[bytes]:
         """All rows, in no order that means anything. Iterate a snapshot if changes may come."""

@@ -9,10 +9,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from tierledger.events.errors import CorruptLog, DataError
-from tierledger.events.evolve import evolve, evolve_all
 from tierledger.events.log_events import SessionOpened
-from tierledger.storage.event_log import decode_batch
+from tierledger.storage.event_log import apply_events, decode_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -113,25 +111,17 @@ class LogFold:
             self.topic = first.topic
         last = events[-1]
         whole = self._as_of.holds(last.position, last.log_time_ms)
-        try:
-            if whole and watch is None:
-                evolve_all(state, events, decoded.chain_hash)
-            else:
-                if not whole:
-                    events = _until(events, self._as_of)
-                for event in events:
-                    if watch is not None:
-                        watch(state, event)
-                    evolve(state, event)
-                if whole:
-                    state.chain_hash = decoded.chain_hash
-        except (AssertionError, LookupError, TypeError, ValueError) as error:
-            # Checksums and chain are right, but no leader decided this.
-            if isinstance(error, DataError):
-                raise
-            raise CorruptLog(
-                f"position {state.next_position}: cannot be applied ({error!r})"
-            ) from error
+        if whole and watch is None:
+            apply_events(state, batch.number, events, decoded.chain_hash)
+        else:
+            if not whole:
+                events = _until(events, self._as_of)
+            for event in events:
+                if watch is not None:
+                    watch(state, event)
+                apply_events(state, batch.number, (event,), state.chain_hash)
+            if whole:
+                state.chain_hash = decoded.chain_hash
         self.events += len(events)
         return whole
 

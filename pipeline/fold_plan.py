@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from tierledger.events.errors import RemoteResourceNotFound
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.fold import PlannedLog
-from tierledger.storage.keys import behind
+from tierledger.storage.partition_reader import planned_ends
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierledger.storage.catalog import Catalog
 
-PROBED_AT_ONCE = 200
-"""Keys that one question asks for; their values come along, at most 64 KiB each."""
+PLANNED_AT_ONCE = 200
+"""Logs whose ends one question asks for; the values of their checkpoints come along."""
 
 LOGS_PER_TASK = 4_000
 """Logs in one task, at most: what they are called is sent with it."""
@@ -70,47 +70,19 @@ def divided(logs: Sequence[PlannedLog], cores: int) -> list[list[PlannedLog]]:
 
 
 async def _begun(catalog: Catalog) -> list[PlannedLog]:
-    """Each log with the number of its first batch, and the next as its end."""
-    keys = catalog.keys
+    """Each log with the number of its first batch, and nothing behind that."""
     found: list[PlannedLog] = []
-    after: str | None = None
-    while rows := await catalog.backend.get_like(keys.logs(), after=after, limit=1):
-        topic_id, partition, number = keys.parse_log_batch(rows[0][0])
-        found.append(PlannedLog(topic_id, partition, number, number + 1))
-        after = behind(keys.log(TopicIdPartition(topic_id, partition, "")))
+    async for tip, first in catalog.first_batches():
+        number = 0 if first is None else first.number
+        found.append(PlannedLog(tip.topic_id, tip.partition, number, number))
     return found
 
 
 async def _with_ends(catalog: Catalog, logs: Sequence[PlannedLog]) -> list[PlannedLog]:
     ended: list[PlannedLog] = []
-    for at in range(0, len(logs), PROBED_AT_ONCE):
-        ended += await _ended(catalog, logs[at : at + PROBED_AT_ONCE])
+    for at in range(0, len(logs), PLANNED_AT_ONCE):
+        some = logs[at : at + PLANNED_AT_ONCE]
+        tips = [TopicIdPartition(log.topic_id, log.partition, "") for log in some]
+        ends = await planned_ends([catalog.reader(tip) for tip in tips])
+        ended += [log._replace(end_batch=end) for log, end in zip(some, ends, strict=True)]
     return ended
-
-
-async def _ended(catalog: Catalog, logs: Sequence[PlannedLog]) -> list[PlannedLog]:
-    """The logs with their ends, all searched at once: by doubling steps, then by halves."""
-    taken = [log.first_batch for log in logs]
-    free: list[int | None] = [None] * len(logs)
-    while True:
-        probes: list[tuple[int, int]] = []
-        for at, (low, high) in enumerate(zip(taken, free, strict=True)):
-            if high is None:
-                probes.append((at, 2 * low - logs[at].first_batch + 1))
-            elif high > low + 1:
-                probes.append((at, (low + high) // 2))
-        if not probes:
-            break
-        values = await catalog.backend.get_each(
-            [_key(catalog, logs[at], n) for at, n in probes]
-        )
-        for (at, number), value in zip(probes, values, strict=True):
-            if value is None:
-                free[at] = number
-            else:
-                taken[at] = number
-    return [log._replace(end_batch=low + 1) for log, low in zip(logs, taken, strict=True)]
-
-
-def _key(catalog: Catalog, log: PlannedLog, number: int) -> str:
-    return catalog.keys.log_batch(TopicIdPartition(log.topic_id, log.partition, ""), number)

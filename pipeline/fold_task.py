@@ -135,7 +135,8 @@ class _Pages:
             page: list[StoredBatch] = self._run(reading)
             if not page:
                 raise CorruptLog(
-                    f"the log ends at batch {self._next}, it had {self.log.end_batch}"
+                    f"batch {self._next} is missing: the log ends there, and had "
+                    f"{self.log.end_batch} batches"
                 )
             self._next = page[-1].number + 1
             yield page

@@ -124,8 +124,10 @@ def _segments(folder: Path, topic: str) -> Source:
     units: list[SegmentFile] = []
     size = 0
     for path in (folder, *sorted(folder.iterdir())):
+        if not path.is_dir():  # A link to itself is none either.
+            continue
         found = _PARTITION_FOLDER.fullmatch(path.resolve().name)
-        if not path.is_dir() or found is None or found[1] != topic:
+        if found is None or found[1] != topic:
             continue
         files = sorted(path.glob("*.log"))
         size += sum(file.stat().st_size for file in files)

@@ -23,7 +23,7 @@ from tierledger.pipeline.job_audit_kinds import (
 )
 from tierledger.pipeline.job_audit_segments import DAMAGED, SEGMENT, LogKey
 from tierledger.pipeline.table_columns import ROWS_PER_BATCH
-from tierledger.tiering.listed_objects import LOG
+from tierledger.tiering.listed_objects import ExpectedObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -139,11 +139,13 @@ class JudgeTask:
 
 
 def _known(row: _Row) -> KnownSegment:
-    return KnownSegment(*(row[name] for name in KnownSegment._fields))
+    known = KnownSegment(*(row[name] for name in KnownSegment._fields))
+    return known._replace(others=[ExpectedObject(**one) for one in row["others"] or ()])
 
 
 def _found(row: _Row) -> FoundObjects:
-    return FoundObjects(*(row[name] for name in FoundObjects._fields))
+    found = FoundObjects(*(row[name] for name in FoundObjects._fields))
+    return found._replace(sizes=[(one["role"], one["size"]) for one in row["sizes"]])
 
 
 def standings_of(logs: Sequence[PlannedLog], segments: DataFrame) -> dict[LogKey, Standing]:
@@ -194,7 +196,6 @@ def _known_by_id(segments: DataFrame) -> DataFrame:
 
 
 def _found_by_id(parsed: DataFrame) -> DataFrame:
-    is_log = sql.col("role") == LOG
     count = sql.count(sql.lit(1))
     is_age_known = sql.count("last_modified_ms") == count
     by_place = (
@@ -203,9 +204,7 @@ def _found_by_id(parsed: DataFrame) -> DataFrame:
         .agg(
             count.alias("objects"),
             sql.sum("size").alias("size_in_bytes"),
-            sql.count_if(is_log).alias("log_objects"),
-            sql.sum(sql.when(is_log, sql.col("size")).otherwise(0)).alias("log_bytes"),
-            sql.collect_set(sql.when(~is_log, sql.col("role"))).alias("others"),
+            sql.sort_array(sql.collect_list(sql.struct("role", "size"))).alias("sizes"),
             sql.when(is_age_known, sql.max("last_modified_ms")).alias("newest_ms"),
         )
     )

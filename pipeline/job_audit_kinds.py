@@ -19,8 +19,14 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tierledger.tiering.index_files import TIME_ENTRY, TIMES_WITHOUT_OFFSETS_MAX
+from tierledger.tiering.index_type import IndexType
+from tierledger.tiering.listed_objects import part_number
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from tierledger.tiering.listed_objects import ExpectedObject
 
 
 class AuditKind(StrEnum):
@@ -81,10 +87,9 @@ class KnownSegment(NamedTuple):
     """Whether it was so before the list was begun."""
     place: str | None
     """What names of its objects begin with; none if that is not known, or it is deleted."""
-    log_objects: int | None
+    part_bytes: int | None
     log_bytes: int | None
-    others: str | None
-    """Roles of its other objects, with commas between."""
+    others: Sequence[ExpectedObject] | None
     indexes: str | None
     weight: int | None
     is_below_prefix: bool | None
@@ -99,9 +104,8 @@ class FoundObjects(NamedTuple):
     is_below_prefix: bool
     objects: int
     size_in_bytes: int
-    log_objects: int
-    log_bytes: int
-    others: Sequence[str]
+    sizes: Sequence[tuple[str, int]]
+    """Role and bytes of each."""
     newest_ms: int | None
     """None if the age of any is unknown."""
 
@@ -170,27 +174,57 @@ def _of_segment(known: KnownSegment, here: FoundObjects | None) -> Verdict:
 
 def _of_set(known: KnownSegment, here: FoundObjects) -> tuple[AuditKind, str]:
     """The verdict on a settled, finished segment of which something is there."""
-    wanted = [] if known.others is None else known.others.split(",")
-    lacking = [role for role in wanted if role not in here.others]
-    if here.log_objects == 0 or known.indexes in lacking:
-        if here.log_objects == 0:
+    sizes = dict(here.sizes)
+    parts_found = ((part_number(role), size) for role, size in here.sizes)
+    log = {number: size for number, size in parts_found if number is not None}
+    others = known.others or ()
+    lacking = [one.role for one in others if one.is_required and one.role not in sizes]
+    if not log or known.indexes in lacking:
+        if not log:
             lacking.insert(0, "log")
         return AuditKind.MISSING_OBJECT, f"missing: {', '.join(lacking)}"
-    parts = known.log_objects
-    if parts is not None and here.log_objects < parts:
-        lacking.insert(0, f"{parts - here.log_objects} of {parts} parts of the log")
+    total, part_bytes = known.log_bytes or 0, known.part_bytes
+    parts = None if part_bytes is None else -(-total // part_bytes)
+    if parts is not None and len(log) < parts:
+        lacking.insert(0, f"{parts - len(log)} of {parts} parts of the log")
     if lacking:
         return AuditKind.INCOMPLETE_SET, f"missing: {', '.join(lacking)}"
-    if here.log_bytes != known.log_bytes:
-        said = f"expected {known.log_bytes} bytes of log, found {here.log_bytes}"
-        return AuditKind.SIZE_MISMATCH, said
-    if parts is not None and here.log_objects > parts:
-        said = f"expected {parts} parts of the log, found {here.log_objects}"
-        return AuditKind.SIZE_MISMATCH, said
-    if known.weight is not None and here.size_in_bytes != known.weight:
-        said = f"expected {known.weight} bytes with its indexes, found {here.size_in_bytes}"
-        return AuditKind.SIZE_MISMATCH, said
+    wrong = [*_wrong_log(log, total, part_bytes), *_wrong_others(others, sizes)]
+    if not wrong and known.weight is not None and here.size_in_bytes != known.weight:
+        wrong = [f"expected {known.weight} bytes with its indexes, found {here.size_in_bytes}"]
+    if wrong:
+        return AuditKind.SIZE_MISMATCH, "; ".join(wrong)
     return AuditKind.WHOLE, ""
+
+
+def _wrong_log(log: Mapping[int, int], total: int, part_bytes: int | None) -> Iterator[str]:
+    """What is wrong about the sizes of a log's parts, of which none is missing."""
+    found = sum(log.values())
+    if found != total:
+        yield f"expected {total} bytes of log, found {found}"
+    elif part_bytes is not None:
+        for number, size in sorted(log.items()):
+            expected = min(part_bytes, total - number * part_bytes)
+            if expected <= 0:
+                parts = -(-total // part_bytes)
+                yield f"expected {parts} parts of the log, found one of number {number}"
+                return
+            if size != expected:
+                yield f"part {number} of the log: expected {expected} bytes, found {size}"
+                return
+
+
+def _wrong_others(others: Sequence[ExpectedObject], sizes: Mapping[str, int]) -> Iterator[str]:
+    for one in others:
+        size = sizes.get(one.role)
+        if size is not None and not one.fits(size):
+            yield f"{one.role}: expected {one}, found {size}"
+    times = sizes.get(IndexType.TIMESTAMP.value, 0) // TIME_ENTRY.size
+    if sizes.get(IndexType.OFFSET.value) == 0 and times > TIMES_WITHOUT_OFFSETS_MAX:
+        yield (
+            f"{IndexType.OFFSET.value}: expected entries as the {times} of "
+            f"{IndexType.TIMESTAMP.value} have, found none"
+        )
 
 
 def _of_stray(

@@ -118,13 +118,12 @@ class _AuditRows(TableRows):
             except (DataError, InvalidArgument) as error:
                 yield (*head, *(None,) * 7, fields[FINISHED_AT], str(error))
                 continue
-            others = ",".join(must.others)
             yield (
                 *head,
                 must.place,
-                must.log_objects,
+                must.part_bytes,
                 must.log_bytes,
-                others,
+                [one._asdict() for one in must.others],
                 must.indexes,
                 must.weight,
                 must.is_below_prefix,
@@ -158,15 +157,26 @@ async def ends_of(plan: TablePlan) -> dict[LogKey, int]:
     return ends
 
 
+_OTHER = pa.struct(
+    [
+        pa.field("role", pa.string()),
+        pa.field("least", pa.int64()),
+        pa.field("step", pa.int64()),
+        pa.field("most", pa.int64()),
+        pa.field("is_required", pa.bool_()),
+    ]
+)
+"""Of `ExpectedObject`."""
+
 _COLUMNS = (
     Column("what", pa.string(), "what the row is about"),
     Column("segment_id", pa.string(), "id, 22 characters", False, id_texts),
     Column("state", pa.string(), "Kafka's name of it", True, state_names),
     Column("is_settled", pa.bool_(), "whether it was so before the list was begun"),
     Column("place", pa.string(), "what names of its objects begin with", True),
-    Column("log_objects", pa.int64(), "how many hold its log", True),
-    Column("log_bytes", pa.int64(), "of those", True),
-    Column("others", pa.string(), "roles of the others, with commas between", True),
+    Column("part_bytes", pa.int64(), "of each object that holds its log but the last", True),
+    Column("log_bytes", pa.int64(), "of all of those", True),
+    Column("others", pa.list_(_OTHER), "the others", True),
     Column("indexes", pa.string(), "the one that nobody can do without", True),
     Column("weight", pa.int64(), "bytes of all of them", True),
     Column("is_below_prefix", pa.bool_(), "whether they lie below the tier's prefix", True),

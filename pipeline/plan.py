@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgpack
 
-from tierledger.events.errors import CorruptCheckpoint, CorruptLog, DataError
+from tierledger.events.errors import CorruptLog, DataError
 from tierledger.events.event_codec import chain
 from tierledger.pipeline.columns import BOUNDARY_NUMBER, CORRUPT_NUMBER
+from tierledger.storage.event_log import stored_events
+from tierledger.storage.partition_reader import planned_ends
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.storage.event_log import StoredBatch
     from tierledger.storage.partition_reader import PartitionReader
 
 ROWS_PER_TASK = 200_000
@@ -95,21 +96,10 @@ class LogPlanner:
             self._tip, BOUNDARY_NUMBER, last, state.log_time_ms, stored=batch.value
         )
 
-    async def end(self, start: int) -> int:
-        """The number of the batch that will be appended next; `start` or more."""
-        if not await self._has(start):
-            return start
-        low, step = await self._hint(start), 1
-        while await self._has(low + step):
-            low, step = low + step, step * 2
-        high = low + step  # `low` is there, `high` is not.
-        while high - low > 1:
-            middle = (low + high) // 2
-            if await self._has(middle):
-                low = middle
-            else:
-                high = middle
-        return high
+    async def end(self) -> int:
+        """Up to which batch the log has to be read: the number that its next append takes."""
+        (end,) = await planned_ends([self._reader])
+        return end
 
     async def place(self, next_batch: int) -> LogPlace:
         """Before batch `next_batch`, which need not be there yet, from the batch before it.
@@ -121,13 +111,13 @@ class LogPlanner:
             return (await self.start())[0]
         found = await self._reader.log.read(next_batch - 1, 1)
         if not found:
-            raise CorruptLog(f"batch {next_batch - 1} is missing")
+            raise CorruptLog(f"batch {next_batch - 1} is missing: the log ends before it")
         boundary = self._reader.boundary(next_batch - 1, found[0].value)
         if boundary is not None:
             return LogPlace(
                 next_batch, boundary.next_position, boundary.chain_hash, boundary.head[0]
             )
-        first, stored = batch_content(self._reader, found[0])
+        first, stored = stored_events(self._reader.serde, found[0])
         time_ms = _log_time(stored[-1])
         return LogPlace(next_batch, first + len(stored), chain(stored[-1]), time_ms)
 
@@ -157,33 +147,6 @@ class LogPlanner:
             return await self.place(next_batch)
         except DataError:
             return None
-
-    async def _has(self, number: int) -> bool:
-        return await self._reader.backend.get(self._reader.log.key(number)) is not None
-
-    async def _hint(self, start: int) -> int:
-        """A batch that is there, from `start` on: the last that the checkpoint stands for."""
-        try:
-            found = await self._reader.checkpoints.read_partition()
-        except DataError:
-            return start
-        hint = start if found is None else found[1].next_batch - 1
-        return hint if hint > start and await self._has(hint) else start
-
-
-def batch_content(reader: PartitionReader, batch: StoredBatch) -> tuple[int, list[bytes]]:
-    """First position and stored events of `batch`, whose checksum holds.
-
-    Raises:
-        CorruptLog: It does not, or it is no batch.
-    """
-    try:
-        first, count, stored = reader.serde.deserialize("batch", batch.value)
-        if not isinstance(stored, list) or not 0 < count == len(stored):
-            raise ValueError(f"expected {count} events")
-    except (CorruptCheckpoint, ValueError, TypeError) as error:
-        raise CorruptLog(f"batch {batch.number}: {error}") from error
-    return first, stored
 
 
 def _log_time(stored: bytes) -> int:

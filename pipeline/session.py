@@ -9,15 +9,20 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
-from tierledger.events.errors import InvalidArgument
+from tierledger.events import errors
+from tierledger.events.errors import InvalidArgument, NotReady, RemoteStorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -41,6 +46,30 @@ ON_LOOPBACK = {
 
 JAVA_TIMEOUT_S = 60
 
+MASTER = re.compile(
+    r"local(\[(\*|\d+)(, *\d+)?\])?|local-cluster\[\d+, *\d+, *\d+\]|yarn|k8s://.+"
+    r"|spark://(?P<places>[^,/]+:\d+(,[^,/]+:\d+)*)"
+)
+"""Where Spark can run."""
+
+MASTER_TIMEOUT_S = 5.0
+"""How long a master may take to accept a connection; Spark itself tries for 90 s."""
+
+JAVA_END_S = 5.0
+"""How long Java may take to end by itself."""
+
+OURS = re.compile(r"tierledger\.events\.errors\.(\w+): ([^\n]*)")
+"""An error of ours in what Spark tells of a task."""
+
+PYTHONS = re.compile(
+    r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.MULTILINE
+)
+"""The last line of what Python says of an error."""
+
+PACKAGE = re.compile(r"^(?:[a-z]\w*[.])+(?=[A-Z])")
+
+CAUSED = re.compile(r"^(?:Caused by|Exception in thread \"main\")[: ] *(\S.*)$", re.MULTILINE)
+
 
 def spark_session(
     app: str, master: str | None = None, config: Mapping[str, str] | None = None
@@ -53,22 +82,154 @@ def spark_session(
         config: Spark's settings, beyond `DEFAULTS` or in place of them.
 
     Raises:
-        InvalidArgument: Java or pandas is missing, or of a version that does not work.
+        InvalidArgument: Java or pandas is missing, or of a version that does not work; or
+            Spark cannot run at that master.
+        NotReady: No master answers there.
     """
     check_java()
     check_pandas()
+    check_master(where := master or "local[*]")
     # Imported here: it is what needs all that was just checked.
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     # Where nobody names it, Spark starts whatever `python3` is; ours has what tasks import.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    where = master or "local[*]"
-    settings = {**DEFAULTS, **(ON_LOOPBACK if where.startswith("local") else {})}
-    builder = SparkSession.builder.appName(app).master(where)
-    for name, value in {**settings, **(config or {})}.items():
+    builder = SparkSession.builder.appName(app)
+    for name, value in {**_settings(where), **(config or {})}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def _settings(master: str) -> dict[str, str]:
+    here = ON_LOOPBACK if master.startswith("local") else {}
+    return {**DEFAULTS, **here, "spark.master": master}
+
+
+@contextmanager
+def own_session(app: str, master: str | None = None) -> Iterator[SparkSession]:
+    """Spark while the block lasts, and silent; what goes wrong is one of our errors.
+
+    A session that this process has already is used, and left.
+
+    Raises:
+        InvalidArgument: As `spark_session`.
+        RemoteStorageError: Spark failed, or a task: then its class is the one that the task
+            raised. The message is the deepest cause that is known.
+    """
+    check_java()
+    check_pandas()
+    check_master(master or "local[*]")
+    from pyspark import SparkContext  # noqa: PLC0415
+
+    if SparkContext._active_spark_context is not None:
+        with plain_errors():
+            yield spark_session(app, master)
+        return
+    with tempfile.TemporaryFile("w+", errors="replace") as said, plain_errors(said):
+        java: subprocess.Popen[bytes] | None = None
+        # Ctrl-C waits: Java that is left while it starts never ends.
+        former = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            try:
+                java = _started_java(_settings(master or "local[*]"), said)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, former)
+            session = spark_session(app, master, {"spark.log.level": "OFF"})
+            try:
+                yield session
+            finally:
+                session.stop()
+        finally:
+            if java is not None:
+                _end_java(java)
+
+
+def _started_java(settings: Mapping[str, str], said: IO[str]) -> subprocess.Popen[bytes]:
+    """The process that Spark's sessions of this process will run in.
+
+    `said`: the file for what it would write on standard error.
+    """
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+
+    conf = SparkConf().setAll(list(settings.items()))
+    gateway: Any = launch_gateway(conf, {"stderr": said})  # type: ignore[no-untyped-call]
+    SparkContext._ensure_initialized(gateway=gateway)
+    java: subprocess.Popen[bytes] = gateway.proc
+    return java
+
+
+def _end_java(java: subprocess.Popen[bytes]) -> None:
+    from pyspark import SparkContext  # noqa: PLC0415
+
+    SparkContext._gateway = SparkContext._jvm = None  # The next session starts another.
+    with suppress(subprocess.TimeoutExpired, OSError):
+        java.communicate(timeout=JAVA_END_S)  # Closes its input, which tells it to end.
+    java.kill()
+    java.wait()
+
+
+@contextmanager
+def plain_errors(said: IO[str] | None = None) -> Iterator[None]:
+    """What Spark raises in the block becomes an error of ours, in one line.
+
+    `said`: the file with what Java wrote on standard error.
+    """
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        told = [str(error), str(getattr(error, "_stackTrace", None) or "")]
+        if said is not None:
+            said.seek(0)
+            told.append(said.read())
+        raise told_by_spark("\n".join(told)) from error
+
+
+def told_by_spark(text: str) -> RemoteStorageError:
+    """The error of ours that ended a task, or else the deepest cause that `text` names."""
+    for name, message in OURS.findall(text):
+        kind = getattr(errors, name, RemoteStorageError)
+        error: RemoteStorageError = kind(message)
+        return error
+    lines = [line.removeprefix(": ").strip() for line in text.splitlines() if line.strip()]
+    found = PYTHONS.findall(text) or CAUSED.findall(text)
+    if not found and len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        found = lines[1:2]
+    (cause, *_) = found[-1:] or lines[:1] or ["no word of why"]
+    # Java's classes are told by their last name; their packages say nothing to a user.
+    return RemoteStorageError(f"Spark: {PACKAGE.sub('', cause)}")
+
+
+def check_master(master: str) -> None:
+    """Refuse a place where Spark cannot run; Java would take seconds to start, and more to say.
+
+    Raises:
+        InvalidArgument: Spark knows no such place.
+        NotReady: Nothing accepts a connection there.
+    """
+    known = MASTER.fullmatch(master)
+    if known is None:
+        raise InvalidArgument(
+            "where Spark runs (--master): expected local[*], local[N], spark://HOST:PORT, "
+            f"k8s://URL or yarn; got {master!r}"
+        )
+    trouble: OSError | None = None
+    for place in (known["places"] or "").split(",") if known["places"] else []:
+        host, _, port = place.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), MASTER_TIMEOUT_S).close()
+        except (OSError, OverflowError) as error:
+            trouble = OSError(str(error))
+        else:
+            return
+    if trouble is not None:
+        raise NotReady(
+            f"no Spark master answers at {master} (--master): {trouble}"
+        ) from trouble
 
 
 def check_java() -> None:

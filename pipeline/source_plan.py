@@ -96,7 +96,7 @@ async def whole_log(
         start, notice = await planner.start()
     except DataError as error:
         return [corrupt(tip, NO_PLACE, error)]
-    until = await planner.end(start.next_batch) if end is None else end
+    until = await planner.end() if end is None else end
     ranges = await planner.ranges(start, until, options.rows_per_task)
     return ranges if notice is None else [notice, *ranges]
 

@@ -17,11 +17,11 @@ import msgpack
 from tierledger.events.errors import CorruptLog, DataError
 from tierledger.events.event_codec import HASH_BYTES, TYPES, decode_events
 from tierledger.pipeline.columns import CORRUPT_NUMBER, Rows, Run
-from tierledger.pipeline.plan import LogPlace, Notice, batch_content, corrupt
+from tierledger.pipeline.plan import LogPlace, Notice, corrupt
 from tierledger.pipeline.worker import page_loop, without_cycles
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.connector import load_connector, load_serde
-from tierledger.storage.event_log import BATCHES_PER_READ
+from tierledger.storage.event_log import BATCHES_PER_READ, stored_events
 
 if TYPE_CHECKING:
     import asyncio
@@ -49,7 +49,7 @@ Columns: TypeAlias = "tuple[Any, ...]"
 requests, predecessors' hashes, and fields."""
 
 
-def verified(stored: list[bytes], position: int, previous: bytes) -> tuple[Columns, bytes]:
+def verified(stored: Sequence[bytes], position: int, previous: bytes) -> tuple[Columns, bytes]:
     """The columns of consecutive events, and the hash of the last.
 
     Raises:
@@ -74,7 +74,7 @@ def verified(stored: list[bytes], position: int, previous: bytes) -> tuple[Colum
     return _by_the_codec(stored, position, previous)
 
 
-def _unpacked(stored: list[bytes]) -> Columns | None:
+def _unpacked(stored: Sequence[bytes]) -> Columns | None:
     """What the events hold, all unpacked in one step; none if that does not fit together."""
     bodies = [data[4:] for data in stored]
     count = len(stored)
@@ -96,7 +96,9 @@ def _are_newest(columns: Columns) -> bool:
         return False
 
 
-def _by_the_codec(stored: list[bytes], position: int, previous: bytes) -> tuple[Columns, bytes]:
+def _by_the_codec(
+    stored: Sequence[bytes], position: int, previous: bytes
+) -> tuple[Columns, bytes]:
     """The same, event by event: what is old is brought up to date, what is wrong is named."""
     events, last = decode_events(stored, position, previous)
     rows = []
@@ -110,7 +112,7 @@ class _Content(NamedTuple):
     """One batch of a log, verified."""
 
     columns: Columns
-    stored: list[bytes]
+    stored: Sequence[bytes]
     end: LogPlace
 
 
@@ -225,20 +227,16 @@ class Scanner:
         self, loop: asyncio.AbstractEventLoop, reader: PartitionReader, piece: LogRange
     ) -> Iterator[pa.RecordBatch]:
         tip, place = piece.topic_id_partition, piece.start
-        limit = BATCHES_PER_READ
         while place.next_batch < piece.end_batch and tip not in self._failed:
             left = piece.end_batch - place.next_batch
             try:
-                read = reader.log.read(place.next_batch, min(limit, left))
+                read = reader.log.read(place.next_batch, min(BATCHES_PER_READ, left))
                 found = loop.run_until_complete(read)
                 if not found:
-                    raise CorruptLog(f"batch {place.next_batch} is missing")
+                    raise CorruptLog(f"batch {place.next_batch} is missing: the log ends there")
             except CorruptLog as error:
-                if limit == 1:
-                    self._add_notice(corrupt(tip, place, error))
-                    return
-                limit = 1  # Those before the gap are sound.
-                continue
+                self._add_notice(corrupt(tip, place, error))
+                return
             for batch in found:
                 try:
                     content = self._content(reader, batch, place)
@@ -257,7 +255,7 @@ class Scanner:
     def _content(
         self, reader: PartitionReader, batch: StoredBatch, place: LogPlace
     ) -> _Content:
-        first, stored = batch_content(reader, batch)
+        first, stored = stored_events(reader.serde, batch)
         if first != place.next_position:
             raise CorruptLog(
                 f"batch {batch.number}: expected events from position {place.next_position}, "

@@ -171,12 +171,16 @@ class TierledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
 async def _end(planner: LogPlanner, start: list[int] | None) -> list[int] | None:
     """Where the log ends; none if that is no further than `start`."""
+    end = await planner.end()
+    if start is not None:
+        if end < start[0]:
+            # It ended behind this once: one batch more, so that a row says so once.
+            return [start[0] + 1, 0] if start[1] else None
+        return await _place(planner, end) if end > start[0] else None
     try:
-        first = (await planner.start())[0].next_batch if start is None else start[0]
-        end = await planner.end(first)
+        first = (await planner.start())[0].next_batch
     except DataError:
-        # Its beginning is damaged: one batch, so that a row says so once.
-        return [1, 0] if start is None else None
+        return [1, 0]  # Its beginning is damaged.
     return await _place(planner, end) if end > first else None
 
 

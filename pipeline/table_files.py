@@ -5,8 +5,11 @@ What stood there before is kept until then, so a job that fails leaves it as it 
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import contextmanager
+from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Observation
@@ -17,7 +20,6 @@ from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import DataFrame
 
@@ -40,15 +42,17 @@ def place(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
         InvalidArgument: There is something that is not to be replaced, or no place for it.
     """
     require_place(out, overwrite=overwrite)
-    unfinished = out.with_name(out.name + ".unfinished")
-    _remove(unfinished)
+    place = Path(os.path.realpath(out))  # What a link leads to is replaced, not the link.
+    # Of two jobs that write at once, each has its own.
+    unfinished = place.with_name(f"{place.name}.{token_hex(8)}.unfinished")
     try:
         yield unfinished
+        require_place(out, overwrite=overwrite)
         try:
-            _remove(out)
-            unfinished.rename(out)
+            _remove(place)
+            unfinished.rename(place)
         except OSError as error:
-            raise InvalidArgument(f"cannot write {out}: {error.strerror or error}") from error
+            raise OSError(error.errno, error.strerror, str(out)) from error
     finally:
         if unfinished.is_dir():
             _remove(unfinished)
@@ -61,6 +65,8 @@ def require_place(out: Path, *, overwrite: bool = False) -> None:
         InvalidArgument: It is there and not to be replaced, holds what is no table, or its own
             folder is missing.
     """
+    if str(out) == "-" or "\0" in str(out):
+        raise InvalidArgument(f"cannot write {str(out)!r}: expected a folder")
     if not out.parent.is_dir():
         raise InvalidArgument(f"cannot write {out}: {out.parent} is no folder")
     if not out.exists():
@@ -73,7 +79,9 @@ def require_place(out: Path, *, overwrite: bool = False) -> None:
             f"cannot write {out}: it holds {foreign.name!r}, which is no part of a table"
         )
     if not overwrite and any(out.iterdir()):
-        raise InvalidArgument(f"cannot write {out}: it is there already")
+        raise InvalidArgument(
+            f"cannot write {out}: it is there already (--overwrite replaces it)"
+        )
 
 
 def write(frame: DataFrame, folder: Path, kind: str) -> int:

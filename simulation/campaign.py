@@ -23,6 +23,7 @@ from tierledger.simulation.machines.world import World
 from tierledger.simulation.mutants import MUTANTS, planted
 from tierledger.simulation.service import plan as service_plan
 from tierledger.simulation.service import verdict as service
+from tierledger.simulation.slips import SLIPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,6 +48,9 @@ TASKS_AHEAD = 4
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+SAYS_NOTHING = frozenset({"vacuous", "assumptions"})
+"""Checkers of the run, and not of the service."""
+
 UNFORESEEN = "unforeseen_failure"
 """What a world is said to have found that ended with an exception of its own."""
 
@@ -66,6 +70,8 @@ class Outcome(NamedTuple):
     virtual_s: float
     marks: dict[str, int]
     """Faults and rare situations: how often each came about."""
+    counts: dict[str, int]
+    """How much of what is rare there was, by its name in `machines.counts`."""
     cpu_s: float
     """What it took of a core, all checkers included."""
 
@@ -83,7 +89,7 @@ def outcome(seed: int, world: str = MACHINES, mutant: str | None = None) -> Outc
     return Outcome(
         seed, is_small, verdict.violations, verdict.trace_hash, verdict.calls, verdict.ok_calls,
         verdict.changes, verdict.steps, verdict.virtual_s, dict(verdict.marks),
-        process_time() - began,
+        verdict.counts, process_time() - began,
     )  # fmt: skip
 
 
@@ -100,7 +106,7 @@ def judged(scenario: Scenario, mutant: str | None = None) -> machines.Verdict:
         violation = Violation(UNFORESEEN, None, f"{_place(error)}: {error}")
         return machines.Verdict(
             seed=scenario.seed, violations=[violation], trace_hash="", calls=0, ok_calls=0,
-            changes=0, steps=0, virtual_s=0.0, marks={},
+            changes=0, steps=0, virtual_s=0.0, marks={}, counts={},
         )  # fmt: skip
 
 
@@ -197,7 +203,7 @@ def mutant_named(name: str) -> Mutant:
     Raises:
         InvalidArgument: There is none; the message lists those there are.
     """
-    for mutant in MUTANTS:
+    for mutant in (*MUTANTS, *SLIPS):
         if name in {mutant.name, mutant.name.partition(" ")[0]}:
             return mutant
     known = ", ".join(mutant.name for mutant in MUTANTS)
@@ -237,6 +243,8 @@ class Hunt(NamedTuple):
     seeds: int
     checkers: Counter[str]
     """In how many seeds each checker found something."""
+    cpu_s: float
+    """What it took of a core."""
 
     @property
     def per_thousand(self) -> float:
@@ -262,14 +270,15 @@ def hunt(
             return hunt(mutant, seeds, to_the_end=to_the_end, world=world, workers=made)
     checkers: Counter[str] = Counter()
     caught_at: int | None = None
-    looked = caught = 0
+    looked, caught, cpu_s = 0, 0, 0.0
     for one in workers.outcomes(seeds, mutant=mutant.name, world=world):
         looked += 1
+        cpu_s += one.cpu_s
         names = {violation.checker for violation in one.violations}
         checkers.update(names)
-        if names & mutant.caught_by:
+        if names & mutant.caught_by or (names - SAYS_NOTHING and not mutant.caught_by):
             caught += 1
             caught_at = one.seed if caught_at is None else caught_at
             if not to_the_end:
                 break
-    return Hunt(mutant, caught_at, caught, looked, checkers)
+    return Hunt(mutant, caught_at, caught, looked, checkers, cpu_s)

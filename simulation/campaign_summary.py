@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from tierledger.simulation.machines.counts import DELETIONS, SUMMED
 from tierledger.simulation.machines.marks import MARKS
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ MEANS_SEEDS = 20
 OK_CALLS_MIN = 10.0
 CHANGES_MIN = 1.0
 """What a seed has to have on average."""
+DELETIONS_SHARE_MIN = 0.5
 FAULTY_SHARE_MIN = 0.5
 """Share of the seeds in which some fault must have come about."""
 
@@ -73,6 +75,10 @@ class Summary:
         self.failed: list[Outcome] = []
         self.marks: Counter[str] = Counter()
         """Faults and rare situations: in how many seeds each came about."""
+        self.counts: Counter[str] = Counter()
+        """How much of what is rare there was: sums, or the greatest of all seeds."""
+        self.counted: Counter[str] = Counter()
+        """In how many seeds there was any of it."""
 
     def add(self, outcome: Outcome) -> None:
         (self.small if outcome.is_small else self.big).add(outcome)
@@ -83,6 +89,12 @@ class Summary:
         self.virtual_s += outcome.virtual_s
         self.faulty += any(MARKS.get(mark, "store") in FAULT_GROUPS for mark in outcome.marks)
         self.marks.update(outcome.marks.keys())
+        for name, count in outcome.counts.items():
+            self.counted[name] += count > 0
+            if name in SUMMED:
+                self.counts[name] += count
+            else:
+                self.counts[name] = max(self.counts[name], count)
         if outcome.violations:
             self.failed.append(outcome)
 
@@ -104,6 +116,11 @@ class Summary:
         """Declared situations that no seed came to."""
         return [mark for mark in MARKS if not self.marks[mark]]
 
+    @property
+    def never_counted(self) -> list[str]:
+        """What came about in no seed of those things that are counted."""
+        return [name for name in SUMMED if not self.counts[name]]
+
     def shortfalls(self, *, requires_marks: bool) -> list[str]:
         """Why the silence of these seeds means nothing; empty if it means something."""
         seeds = max(1, self.seeds)
@@ -122,6 +139,10 @@ class Summary:
                              f"expected {FAULTY_SHARE_MIN:.0%} at least")  # fmt: skip
         if requires_marks:
             found += [f"never seen: {mark}" for mark in self.unseen_marks]
+            found += [f"no {name}" for name in self.never_counted]
+            if self.counted[DELETIONS] < DELETIONS_SHARE_MIN * seeds:
+                found.append(f"segments were deleted in {self.counted[DELETIONS] / seeds:.0%} "
+                             f"of the seeds, expected {DELETIONS_SHARE_MIN:.0%}")  # fmt: skip
         return found
 
 

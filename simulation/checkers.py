@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from tierledger.simulation.checkers_fold import (
     Checkpoint,
     check_fold,
-    reads_of,
     replay_determinism,
-    writes_without_event,
 )
 from tierledger.simulation.checkers_healing import liveness, lockout
 from tierledger.simulation.checkers_laws import unlawful_event
@@ -27,7 +25,12 @@ from tierledger.simulation.checkers_log import (
     lost_write,
     phantom_write,
 )
-from tierledger.simulation.checkers_model import unlike_model
+from tierledger.simulation.checkers_model import (
+    EVERYTHING,
+    by_model,
+    reads_of,
+    writes_without_event,
+)
 from tierledger.simulation.checkers_nodes import feed_gap, two_leaders
 from tierledger.simulation.checkers_order import linearizability, session_reads
 from tierledger.simulation.checkers_refusals import wrong_refusal
@@ -82,8 +85,7 @@ def check(  # noqa: PLR0913 - What is known of a run, each by name.
     healed: Mapping[PartitionKey, Healed] | None = None,
     custom_metadata_bytes_max: int | None = None,
     check_every: int = 0,
-    check_end: bool = True,
-    check_model: bool = False,
+    questions: int = EVERYTHING,
     minimums: Minimums | None = None,
 ) -> list[Violation]:
     """Everything that is wrong with a run; empty if nothing is.
@@ -97,10 +99,9 @@ def check(  # noqa: PLR0913 - What is known of a run, each by name.
         led: Which durable batches leaders answered for.
         healed: Partitions of which it is known when they should have been well again.
         custom_metadata_bytes_max: The limit that leaders were given.
-        check_every: Check a state's invariants after so many events.
-        check_end: And in the end; that is a tenth of all that checking costs.
-        check_model: Hold the service's rules against the slow model, which costs more than
-            all the rest together: enough now and then.
+        check_every: Check a state's invariants after so many events, and always in the end.
+        questions: How many questions the service's rules and the slow model are both asked at
+            the end of each log.
         minimums: What the run must have seen at least.
     """
     broken = assumptions(history.operations, logs)
@@ -114,9 +115,7 @@ def check(  # noqa: PLR0913 - What is known of a run, each by name.
     for key, log in logs.items():
         found += _of_calls(log, known)
         found += _of_nodes(key, log, known)
-        found += _of_states(log, known, check_every, at_end=check_end)
-        if check_model:
-            found += bounded(unlike_model(known.calls.get(key, ()), log))
+        found += _of_states(log, known, check_every, questions)
     found += _without_log(known, logs)
     return found if minimums is None else found + vacuity(history, logs, minimums)
 
@@ -152,18 +151,23 @@ def _of_nodes(key: PartitionKey, log: FinalLog | None, known: _Known) -> list[Vi
     ]
 
 
-def _of_states(log: FinalLog, known: _Known, every: int, *, at_end: bool) -> list[Violation]:
+def _of_states(log: FinalLog, known: _Known, every: int, questions: int) -> list[Violation]:
     operations = known.calls.get(log.key, ())
     folded = check_fold(
         log,
-        reads=reads_of(operations),
-        writes=writes_without_event(operations, log),
         checkpoints=[Checkpoint(*one) for one in known.checkpoints.get(log.key, ())],
         states=known.states.get(log.key, ()),
         every=every,
-        at_end=at_end,
+        at_end=True,
     )
-    return bounded(folded)
+    told = by_model(
+        log,
+        reads=reads_of(operations),
+        writes=writes_without_event(operations, log),
+        state=folded.state,
+        questions_max=questions,
+    )
+    return bounded(folded.violations) + bounded(told)
 
 
 def _without_log(known: _Known, logs: Mapping[PartitionKey, FinalLog]) -> Iterator[Violation]:

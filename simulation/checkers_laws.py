@@ -1,6 +1,7 @@
 """The laws of the log: what no leader may append, whatever was asked of it.
 
-They are written down here a second time, apart from `decide`, which the checkers doubt.
+They are written down here a second time, apart from `decide` and its tables, which the checkers
+doubt.
 """
 
 from __future__ import annotations
@@ -8,13 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tierledger.events import log_events
-from tierledger.events.lifecycle import (
-    RemoteLogSegmentState,
-    RemotePartitionDeleteState,
-    is_valid_delete_transition,
-    is_valid_segment_transition,
-)
+from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.simulation.checkers_violation import Violation
+from tierledger.simulation.slow_model import LEGAL, LEGAL_DELETES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,13 +42,27 @@ class _Laws:
         self.states: dict[bytes, RemoteLogSegmentState] = {}
         self.deleted: dict[bytes, int] = {}
         self.delete: RemotePartitionDeleteState | None = None
+        self.session = 0
+        self.disputes = (0, -1)
+        """How many in a row, and the session that the last of them opened."""
 
     def unbound(self, _body: log_events.Body, _position: int) -> str | None:
         """No law is about that."""
         return None
 
-    def opened(self, _body: log_events.SessionOpened, _position: int) -> str | None:
+    def opened(self, body: log_events.SessionOpened, _position: int) -> str | None:
+        self.session = body.number
         return "a session of a deleted partition" if self._is_finished else None
+
+    def disputed(self, body: log_events.SessionDisputed, _position: int) -> str | None:
+        in_a_row, last = self.disputes
+        expected = in_a_row + 1 if last == self.session - 1 else 1
+        if not body.in_a_row:  # As they were written before they were counted.
+            return None
+        self.disputes = (body.in_a_row, self.session)
+        if body.in_a_row != expected:
+            return f"dispute {body.in_a_row} in a row, where {expected} comes next"
+        return None
 
     def dropped(self, body: log_events.TombstonesDropped, _position: int) -> str | None:
         dropped = [one for one, at in self.deleted.items() if at < body.until]
@@ -85,7 +96,7 @@ class _Laws:
             self.states[segment_id] = target
         if body.source is not None:
             return None
-        if known is None or not is_valid_segment_transition(known, target):
+        if known is None or (known, target) not in LEGAL:
             was = "nothing" if known is None else known.name
             return f"segment {segment_id.hex()} went from {was} to {target.name}"
         size, limit = len(body.custom_metadata or b""), self.custom_metadata_bytes_max
@@ -102,7 +113,7 @@ class _Laws:
         self.delete = target
         if self._is_finished:
             self.states, self.deleted = {}, {}
-        if body.source is None and not is_valid_delete_transition(known, target):
+        if body.source is None and (known, target) not in LEGAL_DELETES:
             was = "nothing" if known is None else known.name
             return f"the partition's deletion went from {was} to {target.name}"
         return None
@@ -111,7 +122,7 @@ class _Laws:
 _LAWS: dict[type[Any], Callable[[_Laws, Any, int], str | None]] = {
     log_events.SessionOpened: _Laws.opened,
     log_events.SessionClosed: _Laws.unbound,
-    log_events.SessionDisputed: _Laws.unbound,
+    log_events.SessionDisputed: _Laws.disputed,
     log_events.SegmentAdded: _Laws.added,
     log_events.SegmentUpdated: _Laws.updated,
     log_events.PartitionDeleteUpdated: _Laws.delete_updated,

@@ -230,9 +230,16 @@ def _unsound_sessions(log: FinalLog) -> Iterator[str]:
         if pair < newest:
             yield f"position {at}: broker {body.broker_id} leads under {pair}, after {newest}"
         heard[body.broker_id] = max(pair, newest)
+        if last is not None and log.claims[at - 1] is None and _is_same(last, body):
+            yield f"position {at}: the session under {pair} was closed, and opens again"
         if last is not None:
             yield from (f"position {at}: {one}" for one in _rivalry(last, body, at, log))
         last = body
+
+
+def _is_same(last: SessionOpened, body: SessionOpened) -> bool:
+    """Whether two sessions were opened for one announcement."""
+    return last[1:4] == body[1:4]
 
 
 def _rivalry(last: SessionOpened, body: SessionOpened, at: int, log: FinalLog) -> Iterator[str]:

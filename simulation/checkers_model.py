@@ -1,16 +1,23 @@
-"""A checker of the rules themselves: what the service would answer, against the slow model.
+"""Checkers of answers by the slow model: what callers were told, and what they would be told.
 
-The other checkers fold the log with the service's own `evolve` and ask its own `answers`. The
-model shares no line with them; it scans where they search, so it is asked now and then.
+The model shares no line with the service: not its fold, nor its tables of what may follow what.
+It scans where the service searches, so of all questions that the end of a log suggests it is
+asked a few, and other ones in every run.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.messages import Query
-from tierledger.events import log_events
-from tierledger.events.evolve import evolve
+from tierledger.events import log_events, partition_state
+from tierledger.events.metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+)
 from tierledger.events.partition_state import PartitionState
 from tierledger.events.segment_rows import (
     BROKER,
@@ -22,13 +29,24 @@ from tierledger.events.segment_rows import (
     id_of_row,
     unpack_row,
 )
-from tierledger.simulation.checkers_fold import UNFOLDABLE, answer_of, reads_of
+from tierledger.simulation.checkers_fold import answer_of, folded
 from tierledger.simulation.checkers_violation import Violation
-from tierledger.simulation.slow_model import Add, PartitionDelete, SlowPartition, Update
+from tierledger.simulation.history import OK, READ, WRITE, digest_of
+from tierledger.simulation.slow_model import (
+    COPY_FINISHED,
+    COPY_STARTED,
+    DELETE_FINISHED,
+    PARTITION_DELETE_FINISHED,
+    Add,
+    PartitionDelete,
+    SlowPartition,
+    Update,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from tierledger.events.commands import ImportedRecord
     from tierledger.simulation.final_log import FinalLog
     from tierledger.simulation.history import Operation
     from tierledger.simulation.slow_model import Record
@@ -36,33 +54,310 @@ if TYPE_CHECKING:
 ABOUT_OFFSET = (-1, 0, 1)
 """Offsets asked for around each end of a segment."""
 
+CUSTOM_BYTES_CEILING = 1 << 20
+"""Custom metadata of a deletion that is longer is not kept."""
+
+EVERYTHING = 1 << 60
+"""Questions of which there are never as many."""
+
+
+def wrong_answer(operations: Sequence[Operation], log: FinalLog) -> list[Violation]:
+    """A read, of whomever, was not answered with what the log says at its position."""
+    return by_model(log, reads=reads_of(operations))
+
+
+def hollow_write(operations: Sequence[Operation], log: FinalLog) -> list[Violation]:
+    """A write was acknowledged that appended nothing, and what it asked for is not so."""
+    return by_model(log, writes=writes_without_event(operations, log))
+
 
 def unlike_model(operations: Sequence[Operation], log: FinalLog) -> list[Violation]:
-    """The service's rules answer otherwise than the slow model.
+    """The service's rules would answer otherwise than the slow model at the end of the log.
 
-    Asked are all questions of the history at their positions, and in the end every question
-    that a boundary of a segment suggests.
+    Asked is every question that a boundary of a segment suggests, and each of the history.
     """
-    asked: dict[int, dict[Query, None]] = {}
-    for op in reads_of(operations):
-        if op.query is not None and op.position is not None:
-            asked.setdefault(op.position, {})[op.query] = None
-    state, model = PartitionState(log.topic_id_partition, log.genesis), SlowPartition()
-    found: list[Violation] = []
+    asked = dict.fromkeys(op.query for op in operations if op.query is not None)
+    return by_model(log, state=folded(log), further=list(asked))
+
+
+def wrong_import(
+    log: FinalLog, histories: Mapping[str, Sequence[ImportedRecord]]
+) -> list[Violation]:
+    """Recorded history was not taken over as Kafka's consumer would have taken it.
+
+    `histories`: the records of each cluster, by their offsets from 0 on. Each becomes one
+    event, in their order; one that the model drops is dropped.
+    """
+    model, cluster, found = SlowPartition(), "", list[Violation]()
+    taken: dict[str, int] = {}
     for position, event in enumerate(log.events):
-        try:
-            evolve(state, event)
-        except UNFOLDABLE:
-            return found  # `check_fold` says so.
-        record = _record_of(event.body)
-        if record is not None and model.apply(record) == "dropped":
-            message = f"position {position}: the model drops {type(event.body).__name__}"
-            return [*found, Violation("unlike_model", log.key, message)]
-        if position == log.end:
-            asked[position] = {**asked.get(position, {}), **dict.fromkeys(_questions(model))}
-        for query in asked.get(position, ()):
-            found += _compared(query, position, state, model, log)
+        body = event.body
+        if isinstance(body, log_events.SessionOpened):
+            cluster = body.import_cluster or ""
+        source = getattr(body, "source", None)
+        if source is None:
+            record = _record_of(body)
+            if record is not None:
+                model.apply(record, position)
+            continue
+        expected = taken.get(cluster, -1) + 1
+        taken[cluster] = source[1]
+        if source[1] != expected:
+            message = f"position {position}: offset {source[1]} of {cluster!r}, not {expected}"
+            return [*found, Violation("wrong_import", log.key, message)]
+        given = _record_given(histories[cluster][source[1]])
+        is_taken = given is not None and model.apply(given, position) == "applied"
+        said = _record_of(body)
+        if said != (given if is_taken else None):
+            message = (
+                f"position {position}: offset {source[1]} of {cluster!r} became "
+                f"{type(body).__name__}, the model has {given if is_taken else None!r:.120}"
+            )
+            found.append(Violation("wrong_import", log.key, message))
     return found
+
+
+def _record_given(item: ImportedRecord) -> Record | None:
+    value = item.record.value
+    if isinstance(value, RemoteLogSegmentMetadata):
+        return _record_of(log_events.added_body(value))
+    if isinstance(value, RemoteLogSegmentMetadataUpdate):
+        custom = None if value.custom_metadata is None else value.custom_metadata.value
+        return Update(
+            bytes(value.remote_log_segment_id.id), int(value.state), value.broker_id,
+            value.event_timestamp_ms, custom,
+        )  # fmt: skip
+    return None
+
+
+def reads_of(operations: Sequence[Operation]) -> list[Operation]:
+    return [op for op in operations if op.outcome == OK and op.kind == READ]
+
+
+def writes_without_event(operations: Sequence[Operation], log: FinalLog) -> list[Operation]:
+    return [
+        op
+        for op in operations
+        if op.kind == WRITE and op.outcome == OK and op.wanted is not None
+        if op.request not in log.requests
+    ]
+
+
+def by_model(
+    log: FinalLog,
+    *,
+    reads: Sequence[Operation] = (),
+    writes: Sequence[Operation] = (),
+    state: PartitionState | None = None,
+    further: Sequence[Query] = (),
+    questions_max: int = EVERYTHING,
+) -> list[Violation]:
+    """All that the model is asked, in one pass over the log.
+
+    Args:
+        log: Whose events the model takes.
+        reads: Answers to hold against it, each at its position.
+        writes: Those that appended nothing.
+        state: The service's fold of the log, which is asked what the model is asked at its end.
+        further: Questions for that, beside those that boundaries suggest.
+        questions_max: How many of them are asked; which ones the log decides.
+    """
+    model, found = SlowPartition(), list[Violation]()
+    calls: defaultdict[int, list[Operation]] = defaultdict(list)
+    for op in (*reads, *writes):
+        calls[-2 if op.position is None else op.position].append(op)
+    for position, ops in calls.items():
+        if not -1 <= position <= log.end:
+            found += [_nowhere(op, log) for op in ops if op.kind == READ]
+    _judge_at(-1, calls, model, log, found)
+    is_sound = True
+    for position, event in enumerate(log.events):
+        record = _record_of(event.body)
+        if record is not None and model.apply(record, position) == "dropped" and is_sound:
+            is_sound = False  # What follows from one is not told again.
+            message = f"position {position}: the model drops {type(event.body).__name__}"
+            found.append(Violation("unlike_model", log.key, message))
+        if position in calls:
+            _judge_at(position, calls, model, log, found)
+    if state is not None and is_sound:
+        found += [Violation("unlike_model", log.key, one) for one in unlike_log(state, log)]
+        for query in _chosen([*further, *_questions(model)], questions_max, log):
+            found += _compared(query, log.end, state, model, log)
+    return found
+
+
+def unlike_log(state: PartitionState, log: FinalLog) -> Iterator[str]:
+    """What a log says beside its segments, held against the service's fold of it."""
+    told, tombstones = Told(log), state.tombstones
+    deleted = {one: tombstones.position_of(one) for one in told.deleted}
+    log_time = max((one.log_time_ms for one in log.events), default=0)
+    held = [
+        ("session", told.session, state.session),
+        ("newest announcements", told.heard, state.heard),
+        ("tombstones", told.deleted, deleted),
+        ("tombstones", len(told.deleted), len(tombstones)),
+        ("imported offsets", told.imported, state.imported),
+        ("disputes", told.disputes, state.disputes),
+        ("log time", log_time, state.log_time_ms),
+        ("requests", told.requests, {one: state.seen(*one) for one in told.requests}),
+    ]  # fmt: skip
+    for name, expected, found in held:
+        if expected != found:
+            yield f"at the end its {name} are {found!r:.150}, the log says {expected!r:.150}"
+
+
+class Told:
+    """What a log says of leaders, repeats, deleted ids and imports, gathered the plain way."""
+
+    def __init__(self, log: FinalLog) -> None:
+        self.session: tuple[Any, ...] | None = None
+        self.heard: dict[int, tuple[int, int]] = {}
+        self.deleted: dict[bytes, int] = {}
+        self.imported: dict[tuple[str, int], int] = {}
+        self.disputes = 0
+        self.requests: dict[tuple[int, bytes], int] = {}
+        """The last of each broker: those that have to be recognised."""
+        of_broker: defaultdict[int, list[tuple[bytes, int]]] = defaultdict(list)
+        for event in log.events:
+            self._take(event)
+            if event.request_id is not None and event.broker_id >= 0:
+                of_broker[event.broker_id].append((event.request_id, event.position))
+        for broker_id, made in of_broker.items():
+            for request, position in made[-partition_state.REQUESTS_KEPT :]:
+                self.requests[broker_id, request] = position
+
+    def _take(self, event: log_events.Event) -> None:
+        body = event.body
+        match body:
+            case log_events.SessionOpened():
+                self.heard[body.broker_id] = (body.incarnation, body.announcement)
+                self.session = (
+                    body.number, body.broker_id, body.incarnation, body.announcement,
+                    body.assignment, body.leader_epoch, body.import_cluster, True,
+                )  # fmt: skip
+            case log_events.SessionClosed() if self.session is not None:
+                if self.session[0] == body.number:
+                    self.session = (*self.session[:-1], False)
+            case log_events.SessionDisputed():
+                self.disputes += 1
+            case log_events.SegmentAdded():
+                self.deleted.pop(body.segment_id, None)
+            case log_events.SegmentUpdated() if body.state == DELETE_FINISHED:
+                self.deleted[body.segment_id] = event.position
+            case log_events.PartitionDeleteUpdated() if body.state == PARTITION_DELETE_FINISHED:
+                self.deleted.clear()
+            case log_events.TombstonesDropped():
+                for segment_id in list(self.deleted)[: body.ids]:
+                    del self.deleted[segment_id]
+            case _:
+                pass
+        source = getattr(body, "source", None)
+        if source is not None:
+            cluster = None if self.session is None else self.session[6]
+            self.imported[cluster or "", source[0]] = source[1]
+
+
+def _chosen(questions: list[Query], most: int, log: FinalLog) -> Iterator[Query]:
+    """Some of the questions, others in each log."""
+    step = -(-len(questions) // most) if questions else 1
+    return islice(questions, len(log.events) % step, None, step)
+
+
+def _nowhere(op: Operation, log: FinalLog) -> Violation:
+    message = (
+        f"operation {op.number} ({op.what or op.query}) was answered at position "
+        f"{op.position}, and the log ends at {log.end}"
+    )
+    return Violation("wrong_answer", log.key, message, (op.number,))
+
+
+def _judge_at(
+    position: int,
+    calls: dict[int, list[Operation]],
+    model: SlowPartition,
+    log: FinalLog,
+    found: list[Violation],
+) -> None:
+    for op in calls.get(position, ()):
+        if op.kind == READ:
+            _judge_read(op, model, log, found)
+        elif not _holds_already(op, model):
+            message = (
+                f"operation {op.number} ({op.what or 'a write'}) was acknowledged at position "
+                f"{op.position}; its event is nowhere, and what it asked for is not so there"
+            )
+            found.append(Violation("hollow_write", log.key, message, (op.number,)))
+
+
+def _judge_read(
+    op: Operation, model: SlowPartition, log: FinalLog, found: list[Violation]
+) -> None:
+    query = op.query
+    assert query is not None, "checked among the assumptions"
+    if model.deleted:
+        why = "was answered, and the partition was deleted by then"
+    else:
+        expected = _answered_by(model, query)
+        if digest_of(expected, query) == op.value:
+            return
+        why = f"has another answer than the log, which says {_shown(expected)}"
+    message = f"operation {op.number} ({op.what or query}) at position {op.position} {why}"
+    found.append(Violation("wrong_answer", log.key, message, (op.number,)))
+
+
+def _shown(answer: Any) -> str:  # noqa: ANN401 - Any answer.
+    """An answer as people read it: of segments their ids and states."""
+    if isinstance(answer, list):
+        return f"{len(answer)} segments: " + ", ".join(map(_shown, answer[:5]))
+    if isinstance(answer, bytes):
+        fields = unpack_row(answer)
+        return f"{fields[0].hex()[:8]} from {fields[2]} in state {fields[STATE]}"
+    return repr(answer)
+
+
+def _answered_by(model: SlowPartition, query: Query) -> Any:  # noqa: ANN401 - Any answer.
+    """The answer as the service would give it, rows and all."""
+    match query.kind:
+        case "lookup":
+            return model.row(model.lookup(query.epoch, query.offset))
+        case "highest_offset":
+            return model.highest(query.epoch)
+        case "size":
+            return model.size(query.epoch)
+        case "next_txn":
+            return model.row(model.next_txn(query.epoch, query.offset))
+        case "list_epoch":
+            return [model.row(one) for one in model.list_epoch(query.epoch)]
+        case _:
+            return [model.row(one) for one in model.segments]
+
+
+def _holds_already(op: Operation, model: SlowPartition) -> bool:
+    """Whether what a write asked for was so before it."""
+    wanted = op.wanted
+    if isinstance(wanted, RemotePartitionDeleteMetadata):
+        given = PartitionDelete(int(wanted.state), wanted.broker_id, wanted.event_timestamp_ms)
+        return model.delete == given
+    if model.deleted or wanted is None:
+        return False
+    if isinstance(wanted, RemoteLogSegmentMetadata):
+        body = log_events.added_body(wanted)
+        known = model.segments.get(body.segment_id)
+        return known is not None and (known.state, known.added) == (
+            COPY_STARTED, _record_of(body)
+        )  # fmt: skip
+    return isinstance(wanted, RemoteLogSegmentMetadataUpdate) and _is_updated(wanted, model)
+
+
+def _is_updated(wanted: RemoteLogSegmentMetadataUpdate, model: SlowPartition) -> bool:
+    known = model.segments.get(bytes(wanted.remote_log_segment_id.id))
+    if known is None:
+        return wanted.state > COPY_FINISHED  # What is gone, or never was, is deleted.
+    custom = None if wanted.custom_metadata is None else wanted.custom_metadata.value
+    if wanted.state != COPY_FINISHED and len(custom or b"") > CUSTOM_BYTES_CEILING:
+        custom = None
+    now = (known.state, known.broker_id, known.event_timestamp_ms, known.custom_metadata)
+    return now == (wanted.state, wanted.broker_id, wanted.event_timestamp_ms, custom)
 
 
 def _record_of(body: log_events.Body) -> Record | None:

@@ -19,8 +19,6 @@ from tierledger.events.errors import (
 from tierledger.events.lifecycle import (
     RemoteLogSegmentState,
     RemotePartitionDeleteState,
-    is_valid_delete_transition,
-    is_valid_segment_transition,
 )
 from tierledger.events.metadata import (
     RemoteLogSegmentMetadata,
@@ -29,6 +27,7 @@ from tierledger.events.metadata import (
 )
 from tierledger.simulation.checkers_violation import Violation
 from tierledger.simulation.history import FAIL
+from tierledger.simulation.slow_model import LEGAL, LEGAL_DELETES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,12 +87,21 @@ class _Lives:
         self.of_segment: defaultdict[bytes, list[Step]] = defaultdict(list)
         self.of_partition: list[Step] = []
         self.emptied_at = len(log.events)
+        deleted: dict[bytes, int] = {}
         for position, event in enumerate(log.events):
             body = event.body
             if isinstance(body, log_events.SegmentAdded):
                 self.of_segment[body.segment_id].append((position, _STARTED))
+                deleted.pop(body.segment_id, None)
             elif isinstance(body, log_events.SegmentUpdated):
                 self.of_segment[body.segment_id].append((position, body.state))
+                if body.state == _DELETED:
+                    deleted[body.segment_id] = position
+            elif isinstance(body, log_events.TombstonesDropped):
+                # From there on nobody knows that they were there.
+                for segment_id in list(deleted)[: body.ids]:
+                    self.of_segment[segment_id].append((position, _ABSENT))
+                    del deleted[segment_id]
             elif isinstance(body, log_events.PartitionDeleteUpdated):
                 self.of_partition.append((position, body.state))
                 if body.state == _GONE:
@@ -126,8 +134,8 @@ def _is_justified(op: Operation, lives: _Lives, limit: int | None) -> bool:
         return _may_not_be_updated(op, wanted, lives, limit)
     if isinstance(wanted, RemotePartitionDeleteMetadata):
         steps = lives.within(lives.of_partition, op)
-        known = [None if at < 0 else RemotePartitionDeleteState(state) for at, state in steps]
-        return any(not is_valid_delete_transition(one, wanted.state) for one in known)
+        known = [None if at < 0 else state for at, state in steps]
+        return any((one, int(wanted.state)) not in LEGAL_DELETES for one in known)
     return True  # Nobody wrote down what was asked for.
 
 
@@ -153,7 +161,6 @@ def _may_not_be_updated(
     if op.error == RemoteResourceNotFound.__name__:
         return is_finish and any(state in (_ABSENT, _DELETED) for _, state in steps)
     return any(
-        state not in (_ABSENT, _DELETED)
-        and not is_valid_segment_transition(RemoteLogSegmentState(state), wanted.state)
+        state not in (_ABSENT, _DELETED) and (state, int(wanted.state)) not in LEGAL
         for _, state in steps
     )

@@ -138,6 +138,11 @@ class Recorder:
         )  # fmt: skip
         return number
 
+    @property
+    def count(self) -> int:
+        """How many calls have begun."""
+        return len(self._operations)
+
     def ok(
         self, number: int, position: int, value: bytes = b"", *, stale: bool = False
     ) -> None:
@@ -204,14 +209,13 @@ def digest_of(answer: object, query: Query | None = None) -> bytes:
 # As a file: JSON Lines, one for each invocation, each end and each note, by time.
 
 
-def write_history(path: Path, history: History) -> None:
-    """Write a history that `read_history` reads back."""
-    with path.open("w", encoding="utf-8") as file:
-        file.writelines(line_of(fields) for fields in history_lines(history))
+def history_as_lines(history: History) -> Iterator[bytes]:
+    """The lines of a file that `read_history` reads back."""
+    return (line_of(fields) for fields in history_lines(history))
 
 
-def line_of(fields: dict[str, object]) -> str:
-    return json.dumps(fields, separators=(",", ":")) + "\n"
+def line_of(fields: dict[str, object]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
 
 def history_lines(history: History) -> Iterator[dict[str, object]]:

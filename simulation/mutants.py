@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierledger.simulation import mutants_leader as leading
 from tierledger.simulation import mutants_readers as readers
+from tierledger.simulation import mutants_served as served
 from tierledger.simulation import mutants_sessions as sessions
 from tierledger.simulation import mutants_state as state
 from tierledger.simulation import mutants_storage as storage
@@ -26,7 +27,7 @@ class Mutant(NamedTuple):
     """A number, by which it can be called, and a few words."""
     mistake: str
     caught_by: frozenset[str]
-    """Names of the checkers of which one has to find it."""
+    """Names of the checkers of which one has to find it; any may, if none is named."""
     patches: Callable[[], list[tuple[Any, str, Any]]]
     """Object, attribute and replacement, made when the mutant begins."""
     within: int = 100
@@ -78,10 +79,11 @@ MUTANTS = (
         within=200,
     ),
     _mutant(
-        "M04 append-overwrites",
-        "the store replaces what stands in a slot",
-        _LOG,
-        storage.append_overwrites,
+        "M04 conflict-not-noticed",
+        "the store carries out a step that expected another value",
+        "checkpoint_regressed CorruptCheckpoint",
+        storage.conflict_not_noticed,
+        within=500,
     ),
     _mutant(
         "M05 foreign-write-taken-for-own",
@@ -218,11 +220,11 @@ MUTANTS = (
         sessions.oracle_not_asked,
     ),
     _mutant(
-        "M26 store-without-fsync",
-        "a power cut takes back what the store has said is durable",
-        "lost_write feed_gap two_leaders",
-        storage.store_without_fsync,
-        within=500,
+        "M26 disputes-not-counted-on",
+        "of disputes in a row each counts as the first",
+        "lifecycle",
+        sessions.disputes_not_counted_on,
+        within=200,
     ),
     _mutant(
         "M27 checksums-not-checked",
@@ -246,10 +248,11 @@ MUTANTS = (
         within=500,
     ),
     _mutant(
-        "M30 upcaster-applied-twice",
-        "what an older release wrote is brought up to date twice",
-        "unforeseen_failure",
-        storage.upcaster_applied_twice,
+        "M30 upcaster-loses-a-field",
+        "what an older release wrote is brought up to date with one field too few",
+        "CorruptCheckpoint",
+        storage.upcaster_loses_a_field,
+        within=500,
     ),
     _mutant(
         "M31 unknown-format-left-out",
@@ -259,10 +262,10 @@ MUTANTS = (
         within=200,
     ),
     _mutant(
-        "M32 retry-without-request-id",
-        "a client repeats its write without the request's id",
-        "lost_write duplicate_write",
-        readers.retry_without_request_id,
+        "M32 newest-request-ids-forgotten",
+        "of a broker's requests the newest are forgotten, not the oldest",
+        "unlike_model",
+        state.newest_request_ids_forgotten,
     ),
     _mutant(
         "M33 unknown-taken-for-failure",
@@ -317,11 +320,11 @@ MUTANTS = (
         within=500,
     ),
     _mutant(
-        "M41 client-forgets-its-doubt",
-        "a write in doubt that is refused when repeated is said to have failed",
-        "phantom_write",
-        readers.client_forgets_its_doubt,
-        within=500,
+        "M41 closed-in-the-same-batch",
+        "what follows in a batch that closes the session is decided as if it were open",
+        "fencing",
+        sessions.closed_in_the_same_batch,
+        within=200,
     ),
     _mutant(
         "M42 custom-limit-excludes-equal",
@@ -347,5 +350,99 @@ MUTANTS = (
         "lifecycle",
         state.deleted_id_comes_back,
         within=200,
+    ),
+    _mutant(
+        "M46 update-says-another-time",
+        "an update is stored with another time than it was given",
+        "altered_write",
+        served.update_says_another_time,
+    ),
+    _mutant(
+        "M47 other-content-holds-already",
+        "a segment that is added again with other content is said to be there",
+        "hollow_write",
+        served.other_content_holds_already,
+    ),
+    _mutant(
+        "M48 highest-offset-goes-back",
+        "the highest offset of an epoch is that of the last segment to finish",
+        "unlike_model",
+        served.highest_offset_goes_back,
+    ),
+    _mutant(
+        "M49 replaced-claim-forgotten",
+        "a claim that another's replaced is not kept in mind",
+        "lockout",
+        served.replaced_claim_forgotten,
+        within=500,
+    ),
+    _mutant(
+        "M50 follower-never-placed-again",
+        "a follower of a lost host is never placed again",
+        "unfollowed",
+        served.follower_never_placed_again,
+    ),
+    _mutant(
+        "M51 ready-too-early",
+        "a follower is ready after a read that began before the announcement",
+        "early_ready",
+        served.ready_too_early,
+        within=500,
+    ),
+    _mutant(
+        "M52 never-ready",
+        "a follower forgets who waits for it",
+        "unready",
+        served.never_ready,
+    ),
+    _mutant(
+        "M53 tombstone-stays-in-index",
+        "a tombstone that was dropped is still found by its id",
+        "replay_determinism",
+        served.tombstone_stays_in_index,
+    ),
+    _mutant(
+        "M54 one-checkpoint-only",
+        "a leader writes no checkpoint after its first",
+        "stalled_checkpoint",
+        served.one_checkpoint_only,
+    ),
+    _mutant(
+        "M55 leader-moves-with-each-claim",
+        "a leader's next claim is placed on another host",
+        "needless_move",
+        served.leader_moves_with_each_claim,
+    ),
+    _mutant(
+        "M56 follower-stays-beside-leader",
+        "a follower stays on the host where its leader has come",
+        "together",
+        served.follower_stays_beside_leader,
+    ),
+    _mutant(
+        "M57 waiting-reader-dropped",
+        "of those who wait for a position the first is forgotten",
+        "unanswered",
+        served.waiting_reader_dropped,
+    ),
+    _mutant(
+        "M58 illegal-record-imported",
+        "a recorded segment is added over one that is there",
+        "wrong_import",
+        served.illegal_record_imported,
+        within=500,
+    ),
+    _mutant(
+        "M59 former-process-ends-host",
+        "a host is given up for the end of a process that it had before",
+        "needless_loss",
+        served.former_process_ends_host,
+        within=500,
+    ),
+    _mutant(
+        "M60 page-moves-without-its-index",
+        "the first entry of a page is another, and is not found",
+        "lifecycle",
+        served.page_moves_without_its_index,
     ),
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from tierledger.actors import leader
 from tierledger.actors import messages as msg
-from tierledger.actors.leader import Leader, Phase
+from tierledger.actors.leader import Leader
 from tierledger.events import decide
 from tierledger.events import log_events as log
 from tierledger.events.errors import StorageUnavailable
@@ -131,17 +131,6 @@ def unknown_taken_for_failure() -> list[tuple[Any, str, Any]]:
     return [(Leader, "_append_answered", hopeless)]
 
 
-def refusal_ends_doubt() -> list[tuple[Any, str, Any]]:
-    append_refused = Leader._append_refused
-
-    def assured(self: Leader, refused: msg.AppendRefused) -> list[msg.Effect]:
-        if self._in_flight is not None:
-            self._in_flight = self._in_flight._replace(is_uncertain=False)
-        return append_refused(self, refused)
-
-    return [(Leader, "_append_refused", assured)]
-
-
 def taken_slot_skipped() -> list[tuple[Any, str, Any]]:
     answered = Leader._append_answered
 
@@ -177,23 +166,3 @@ def _unprobed(*kinds: type[Any]) -> list[tuple[Any, str, Any]]:
         return [one for one in probe if isinstance(one, kinds)] + effects
 
     return [(Leader, "_pump", early)]
-
-
-def query_joins_running_probe() -> list[tuple[Any, str, Any]]:
-    query = Leader._query
-
-    def joining(self: Leader, arrived: msg.QueryArrived) -> list[msg.Effect]:
-        if self.phase is Phase.LEADING and self._has_claimed and self._probe is not None:
-            self._probe.append(msg.Answer(arrived.reply_to, arrived.query))
-            return []
-        return query(self, arrived)
-
-    return [(Leader, "_query", joining)]
-
-
-def stop_refuses_what_is_on_its_way() -> list[tuple[Any, str, Any]]:
-    def abrupt(self: Leader, stop: msg.StopArrived) -> list[msg.Effect]:
-        self._stop = stop
-        return self._undecided.drop(self._gone_error()) + self._leave(msg.STOPPED)
-
-    return [(Leader, "_stop_arrived", abrupt)]

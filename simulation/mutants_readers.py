@@ -1,4 +1,4 @@
-"""Mistakes in followers and clients, and in what a partition in quarantine says."""
+"""Mistakes in followers, and in what a partition in quarantine says."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from tierledger.actors import follower
 from tierledger.actors import messages as msg
 from tierledger.actors.follower import Follower, Phase
 from tierledger.actors.leader import Leader
-from tierledger.simulation.machines.broker_node import BrokerNode
-from tierledger.simulation.machines.pending import Op
 
 EVERY = 5
 """A batch in so many is left out by a follower that applies a gap."""
@@ -62,26 +60,3 @@ def _fresh(machine: Any) -> Any:  # noqa: ANN401 - Either of two.
         ]
 
     return fresh
-
-
-def retry_without_request_id() -> list[tuple[Any, str, Any]]:
-    attempt = BrokerNode._attempt
-
-    def nameless(self: BrokerNode, op: Op) -> None:
-        command: Any = op.command
-        if op.attempts and command is not None:
-            origin = command.origin._replace(request_id=None)
-            op.command = command._replace(origin=origin)
-        attempt(self, op)
-
-    return [(BrokerNode, "_attempt", nameless)]
-
-
-def client_forgets_its_doubt() -> list[tuple[Any, str, Any]]:
-    def never(_: Op) -> None:
-        return None
-
-    def forget(_: Op, __: object) -> None:
-        return None
-
-    return [(Op, "doubt", property(never, forget))]

@@ -8,6 +8,8 @@ from tierledger.actors import coordinator, coordinator_placement
 from tierledger.events import decide, decide_session
 from tierledger.events import log_events as log
 from tierledger.events.commands import Claim
+from tierledger.events.overlay import Overlay
+from tierledger.simulation.rewriting import rewritten
 
 
 def old_assignment_reopens() -> list[tuple[Any, str, Any]]:
@@ -42,13 +44,16 @@ def late_announcement_wins() -> list[tuple[Any, str, Any]]:
 
     def forgetful(state: Any, given: Any) -> Any:  # noqa: ANN401
         announced, incarnations = dict(state.announced), dict(state.incarnations)
-        state.announced.pop(given.broker_id, None)
+        heard = dict(state.heard)
+        for known in (state.announced, state.heard):
+            known.pop(given.broker_id, None)
         if given.incarnation < incarnations.get(given.broker_id, 0):
             state.incarnations[given.broker_id] = given.incarnation
         try:
             return announce(state, given)
         finally:
             state.announced.update(announced)
+            state.heard.update(heard)
             state.incarnations.update(incarnations)
 
     return [
@@ -118,3 +123,13 @@ def refused_claim_stays() -> list[tuple[Any, str, Any]]:
         return None
 
     return [(coordinator, "give_back", never)]
+
+
+def disputes_not_counted_on() -> list[tuple[Any, str, Any]]:
+    return rewritten(decide_session._in_a_row, "return run.in_a_row", "return 0")
+
+
+def closed_in_the_same_batch() -> list[tuple[Any, str, Any]]:
+    return rewritten(
+        Overlay.note, "self.session = self.session._replace(is_open=False)", "pass"
+    )

@@ -10,6 +10,7 @@ from tierledger.events import log_events as log
 from tierledger.events.errors import CustomMetadataSizeLimitExceeded
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.overlay import Overlay
+from tierledger.simulation.rewriting import rewritten
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
@@ -22,6 +23,12 @@ def request_ids_forgotten() -> list[tuple[Any, str, Any]]:
         return None
 
     return [(Overlay, "seen", never)]
+
+
+def newest_request_ids_forgotten() -> list[tuple[Any, str, Any]]:
+    return rewritten(
+        evolve._evolve_each, "list(kept)[:-REQUESTS_KEPT]", "list(kept)[REQUESTS_KEPT:]"
+    )
 
 
 def fold_reads_a_clock() -> list[tuple[Any, str, Any]]:

@@ -16,15 +16,12 @@ from tierledger.events.event_codec import PARTITION_CODEC, chain
 from tierledger.events.evolve import evolve_all
 from tierledger.events.log_events import Event, TombstonesDropped
 from tierledger.events.partition_state import PartitionState
-from tierledger.simulation.machines.clockwork import MS
-from tierledger.simulation.machines.medium import Medium
+from tierledger.simulation.rewriting import rewritten
+from tierledger.storage import memory
 from tierledger.storage import serde as serdes
-from tierledger.storage.backend import Create, Put, Update
-from tierledger.storage.checkpoint import CheckpointPlan, CheckpointStore
+from tierledger.storage.backend import Operation, Put
+from tierledger.storage.checkpoint import CheckpointDraft, CheckpointStore
 from tierledger.storage.event_log import DecodedBatch, StoredBatch, decode_batch
-
-UNSYNCED = 100 * MS
-"""How long a store without fsync keeps in memory what it says is durable (us)."""
 
 REQUESTS_AT = 3
 """Where the requests stand in `PartitionState.head_fields`."""
@@ -47,7 +44,7 @@ def request_ids_not_in_checkpoint() -> list[tuple[Any, str, Any]]:
 
 
 def checkpoint_ahead_of_log() -> list[tuple[Any, str, Any]]:
-    handle, plan = Leader.handle, CheckpointStore.plan
+    handle, freeze = Leader.handle, CheckpointStore.freeze
     on_its_way: dict[int, Any] = {}
 
     def handled(self: Leader, stimulus: msg.Stimulus) -> list[msg.Effect]:
@@ -58,26 +55,26 @@ def checkpoint_ahead_of_log() -> list[tuple[Any, str, Any]]:
         return effects
 
     def ahead(
-        self: CheckpointStore, state: PartitionState, next_batch: int, expected: bytes | None
-    ) -> CheckpointPlan:
+        self: CheckpointStore, state: PartitionState, next_batch: int, *, whole: bool = False
+    ) -> CheckpointDraft:
         flight = on_its_way.pop(id(state), None)
         if flight is not None:
             state, next_batch = deepcopy(state), next_batch + 1
             evolve_all(state, flight.events, flight.encoded.chain_hash)
-        return plan(self, state, next_batch, expected)
+        return freeze(self, state, next_batch, whole=whole)
 
-    return [(Leader, "handle", handled), (CheckpointStore, "plan", ahead)]
+    return [(Leader, "handle", handled), (CheckpointStore, "freeze", ahead)]
 
 
 def checkpoint_off_by_one() -> list[tuple[Any, str, Any]]:
-    value = CheckpointStore._partition_value
+    freeze = CheckpointStore.freeze
 
     def late(
-        self: CheckpointStore, state: PartitionState, next_batch: int, digest: bytes
-    ) -> bytes:
-        return value(self, state, next_batch + 1, digest)
+        self: CheckpointStore, state: PartitionState, next_batch: int, *, whole: bool = False
+    ) -> CheckpointDraft:
+        return freeze(self, state, next_batch + 1, whole=whole)
 
-    return [(CheckpointStore, "_partition_value", late)]
+    return [(CheckpointStore, "freeze", late)]
 
 
 def batch_after_checkpoint_skipped() -> list[tuple[Any, str, Any]]:
@@ -111,24 +108,18 @@ def _skipping(machine: Any) -> list[tuple[Any, str, Any]]:  # noqa: ANN401 - Eit
 
 
 def zombie_checkpoint() -> list[tuple[Any, str, Any]]:
-    plan = CheckpointStore.plan
+    def unfenced(self: CheckpointStore, value: bytes, _expected: bytes | None) -> Operation:
+        return Put(self.keys.partition(self.topic_id_partition), value)
 
-    def unfenced(self: CheckpointStore, *given: Any) -> CheckpointPlan:  # noqa: ANN401
-        planned = plan(self, *given)
-        guard, *rest = planned.operations
-        assert isinstance(guard, Create | Update), "the first operation is the guard"
-        return planned._replace(operations=[Put(guard.key, guard.value), *rest])
-
-    return [(CheckpointStore, "plan", unfenced)]
+    return [(CheckpointStore, "_guard", unfenced)]
 
 
-def upcaster_applied_twice() -> list[tuple[Any, str, Any]]:
-    risen: Any = vars(serdes)["_risen"]
-
-    def twice(kind: str, version: int, fields: list[Any]) -> Any:  # noqa: ANN401
-        return risen(kind, version, risen(kind, version, fields))
-
-    return [(serdes, "_risen", twice)]
+def upcaster_loses_a_field() -> list[tuple[Any, str, Any]]:
+    return rewritten(
+        serdes._with_dispute_run,
+        "[*fields[head_at], None]",
+        "[*fields[head_at][:9], [0, 0, 0], fields[head_at][10], None]",
+    )
 
 
 # Batches.
@@ -202,30 +193,8 @@ def _nothing(data: bytes, position: int) -> Event:
 # The store.
 
 
-def append_overwrites() -> list[tuple[Any, str, Any]]:
-    create = Medium._create
+def conflict_not_noticed() -> list[tuple[Any, str, Any]]:
+    def never(_operation: object, _present: object) -> None:
+        return None
 
-    def overwriting(self: Medium, life: Any, items: Any) -> list[bool]:  # noqa: ANN401
-        heads = dict(self.heads)
-        for slot, _ in items:
-            if slot[0] >= 0:
-                self.log.pop(slot, None)
-        created = create(self, life, items)
-        for partition, head in heads.items():
-            self.heads[partition] = max(head, self.heads[partition])
-        return created
-
-    return [(Medium, "_create", overwriting)]
-
-
-def store_without_fsync() -> list[tuple[Any, str, Any]]:
-    cut_power = Medium.cut_power
-
-    def forgetful(self: Medium, keeps: int) -> None:
-        cut_power(self, keeps)
-        since = self._clock.now - UNSYNCED
-        for slot in [one for one, time in self.durable_at.items() if time > since]:
-            del self.log[slot], self.truth[slot], self.durable_at[slot]
-            self.heads[slot[0]] = min(self.heads[slot[0]], slot[1])
-
-    return [(Medium, "cut_power", forgetful)]
+    return [(memory, "_refuse_conflict", never)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from tierledger.actors.calls import PartitionKey
+    from tierledger.events.commands import Claim
 
 COLD = "cold"
 """Folded by a process that is nobody's replica: the whole log, or checkpoint and tail."""
@@ -56,6 +57,18 @@ class Led(NamedTuple):
     """Number of the session that it believes to serve."""
     position: int
     """Of the batch's last event."""
+
+
+class Ready(NamedTuple):
+    """A replica told a broker that it is ready for what the broker had announced."""
+
+    time: int
+    node_life: str
+    role: str
+    key: PartitionKey
+    claim: Claim
+    position: int
+    """The last that the replica had applied."""
 
 
 class Healed(NamedTuple):

@@ -106,7 +106,6 @@ def judged(record: Record) -> Judgement:
         healed=record.seen.healed,
         custom_metadata_bytes_max=settings.custom_metadata_bytes_max,
         check_every=settings.check_every,
-        check_model=True,
         minimums=settings.minimums,
     )
     return Judgement(found, logs)

@@ -51,14 +51,13 @@ VERSION = 1
 # To a file.
 
 
-def write_record(path: Path, record: Record) -> None:
-    """Write a record that `read_record` reads back."""
+def record_as_lines(record: Record) -> Iterator[bytes]:
+    """The lines of a file that `read_record` reads back."""
     lines = 0
-    with path.open("w", encoding="utf-8") as file:
-        for fields in _lines(record):
-            file.write(line_of(fields))
-            lines += 1
-        file.write(line_of({"type": "end", "lines": lines}))
+    for fields in _lines(record):
+        yield line_of(fields)
+        lines += 1
+    yield line_of({"type": "end", "lines": lines})
 
 
 def _lines(record: Record) -> Iterator[dict[str, object]]:

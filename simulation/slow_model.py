@@ -17,6 +17,8 @@ from heapq import merge
 from itertools import count
 from typing import Literal, NamedTuple, TypeAlias
 
+import msgpack
+
 COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED = range(4)
 PARTITION_DELETE_FINISHED = 2
 
@@ -31,6 +33,12 @@ LEGAL = {
     (DELETE_STARTED, DELETE_FINISHED),
 }
 """Transitions that reach a segment: it is forgotten once its deletion has finished."""
+
+LEGAL_DELETES = {(None, 0), (0, 0), (0, 1), (1, 1), (1, 2), (2, 2)}
+"""Transitions of a partition's own deletion: marked, started, finished, each once or more."""
+
+SERVED, LISTED, LOST = 0, 1, 2
+"""How a segment stands in one epoch of its row: Kafka finds it, only lists it, or neither."""
 
 
 class Add(NamedTuple):
@@ -79,8 +87,8 @@ class Segment:
     broker_id: int
     event_timestamp_ms: int
     custom_metadata: bytes | None
-    updated_at: int = -1
-    """Counts updates; of finished segments, the one with the highest finished last."""
+    finished_at: int = -1
+    """The position of the event that finished it last; -1 if none did."""
 
     def epoch_end(self, epoch: int) -> int:
         """The last offset of `epoch` here, which may lie before its first or past the end."""
@@ -128,10 +136,18 @@ class SlowPartition:
         self.segments: dict[bytes, Segment] = {}
         self.epochs: dict[int, Epoch] = {}
         self.deleted = False
-        self._updates = count()
+        self.delete: PartitionDelete | None = None
+        self._counted = count()
+        self._position = -1
 
-    def apply(self, record: Record) -> Literal["applied", "dropped"]:
-        """Fold one record in; "dropped" if Kafka ignores it or dies of it."""
+    def apply(
+        self, record: Record, position: int | None = None
+    ) -> Literal["applied", "dropped"]:
+        """Fold one record in; "dropped" if Kafka ignores it or dies of it.
+
+        `position`: where it stands in the log; without it they are counted.
+        """
+        self._position = next(self._counted) if position is None else position
         if self.deleted:
             return "dropped"
         match record:
@@ -141,6 +157,7 @@ class SlowPartition:
                 return "applied" if self._update(record) else "dropped"
             case PartitionDelete(state=state):
                 # Kafka takes these in any order, and only the last one shows.
+                self.delete = record
                 if state == PARTITION_DELETE_FINISHED:
                     self.segments, self.epochs, self.deleted = {}, {}, True
                 return "applied"
@@ -200,6 +217,37 @@ class SlowPartition:
             offset = added.end_offset + 1
         return None
 
+    def row(self, segment_id: bytes | None) -> bytes | None:
+        """A segment as answers carry it: the service's row, put together from these tables."""
+        segment = None if segment_id is None else self.segments.get(segment_id)
+        if segment is None:
+            return None
+        added, epochs = segment.added, []
+        for epoch, start in sorted(added.epochs.items()):
+            epochs += [epoch, start, self._stands(segment, epoch, start)]
+        fields = [
+            added.segment_id,
+            segment.state,
+            added.start_offset,
+            added.end_offset,
+            epochs,
+            added.size,
+            added.max_timestamp_ms,
+            segment.broker_id,
+            segment.event_timestamp_ms,
+            segment.custom_metadata,
+            added.txn_index_empty,
+            segment.finished_at,
+        ]
+        packed: bytes = msgpack.packb(fields)
+        return packed
+
+    def _stands(self, segment: Segment, epoch: int, start: int) -> int:
+        tables, segment_id = self._epoch(epoch), segment.added.segment_id
+        if segment.state != COPY_FINISHED or segment_id in tables.unreferenced:
+            return LISTED
+        return SERVED if tables.offset_to_id.get(start) == segment_id else LOST
+
     def _add(self, add: Add) -> bool:
         known = self.segments.get(add.segment_id)
         if add.state != COPY_STARTED or (known and known.state, COPY_STARTED) not in LEGAL:
@@ -231,13 +279,14 @@ class SlowPartition:
         if update.state == DELETE_FINISHED:
             del self.segments[update.segment_id]
             return True
+        is_finished = update.state == COPY_FINISHED
         self.segments[update.segment_id] = replace(
             known,
             state=update.state,
             broker_id=update.broker_id,
             event_timestamp_ms=update.event_timestamp_ms,
             custom_metadata=update.custom_metadata,
-            updated_at=next(self._updates),
+            finished_at=self._position if is_finished else known.finished_at,
         )
         return True
 
@@ -250,7 +299,7 @@ class SlowPartition:
 
     def _finished_last(self, epoch: int, offset: int) -> bytes | None:
         holders = [one for one in self.segments.values() if one.holds(epoch, offset)]
-        latest = max(holders, key=lambda one: one.updated_at, default=None)
+        latest = max(holders, key=lambda one: one.finished_at, default=None)
         return None if latest is None else latest.added.segment_id
 
 

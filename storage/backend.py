@@ -103,6 +103,8 @@ class CreateOutcome(StrEnum):
 
     CREATED = "created"
     EXISTS = "exists"
+    PASSED = "passed"
+    """Nothing is under the key, and its folder goes on behind it: what was there is removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +199,10 @@ class MetadataStorageBackend(ABC):
         """
 
     @abstractmethod
+    async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
+        """The last key that starts with each of `prefixes`; none where there is no key."""
+
+    @abstractmethod
     async def remove_like(self, prefix: str) -> int:
         """Remove every key that starts with `prefix`; how many those were.
 
@@ -221,10 +227,15 @@ class MetadataStorageBackend(ABC):
 
     @abstractmethod
     async def create_each(self, items: Sequence[tuple[str, bytes]]) -> list[CreateOutcome]:
-        """Create each of `items` that can be, in one durable step; their outcomes, in order.
+        """Append each of `items` that can be, in one durable step; their outcomes, in order.
 
         This is group commit: a key that is taken fails no other. If a key is in `items` twice,
         the first wins.
+
+        Rule: a key with a folder (its text up to the last "/") is created only at the folder's
+        end. So a writer that slept cannot win a slot again that was removed behind its back:
+        whatever removes slots leaves a later one. Items of one folder are created in the
+        order of their keys.
 
         Raises:
             InvalidArgument: Several items with more than `BATCH_BYTES_MAX` in all.
@@ -300,6 +311,12 @@ def check_items(items: Sequence[tuple[str, bytes]]) -> None:
             f"expected at most {BATCH_BYTES_MAX} bytes in one step, got {total} "
             f"in {len(items)} items"
         )
+
+
+def folder_of(key: str) -> str | None:
+    """What all keys of the folder of `key` start with; none if it is in no folder."""
+    name = key.rpartition("/")[2]
+    return key.removesuffix(name) or None
 
 
 def check_page(prefix: str, after: str | None, limit: int) -> None:

@@ -1,14 +1,20 @@
 """What a store holds: its clusters, and each cluster's topics and partitions.
 
-Keys of one partition's log lie together, so a scan finds one and jumps past the rest: it costs
-one read per partition, however long the logs are.
+Keys of one partition's log lie together, and those of its checkpoint, so a scan finds one and
+jumps past the rest: it costs two reads per partition, however long the logs are. A key that is
+nobody's is set aside.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from tierledger.events.errors import DataError, InvalidArgument, RemoteResourceNotFound
+from tierledger.events.errors import (
+    CorruptLog,
+    DataError,
+    InvalidArgument,
+    RemoteResourceNotFound,
+)
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.log_events import SessionOpened
 from tierledger.storage.event_log import StoredBatch, decode_batch
@@ -16,11 +22,15 @@ from tierledger.storage.keys import INT32_MAX, DefaultMetadataKeyFactory, behind
 from tierledger.storage.partition_reader import PartitionReader
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from tierledger.storage.backend import MetadataStorageBackend
     from tierledger.storage.keys import MetadataKeyFactory
     from tierledger.storage.serde import MetadataSerDe
+
+
+Found: TypeAlias = "tuple[TopicIdPartition, StoredBatch | None]"
+"""A partition, and the first batch that its log holds."""
 
 
 class CatalogEntry(NamedTuple):
@@ -43,13 +53,68 @@ class FoundTopic(NamedTuple):
 
 async def clusters(backend: MetadataStorageBackend) -> list[str]:
     """The ids of the clusters that the store holds."""
-    found: list[str] = []
+    return [keys.cluster_id async for keys, _ in _by_cluster(backend) if keys is not None]
+
+
+async def stray_keys(backend: MetadataStorageBackend) -> AsyncIterator[str]:
+    """Keys of the store that are nobody's: neither a cluster's, nor a partition's."""
+    async for keys, first in _by_cluster(backend):
+        if keys is None:
+            yield first
+            continue
+        after: str | None = None
+        folder = first.partition("/")[0] + "/"
+        while rows := await backend.get_like(folder, after=after, limit=1):
+            key = rows[0][0]
+            after = _known(keys, key)
+            if after is None:
+                after = key
+                yield key
+
+
+async def _by_cluster(
+    backend: MetadataStorageBackend,
+) -> AsyncIterator[tuple[DefaultMetadataKeyFactory | None, str]]:
+    """Each folder's keys, and its first key; no keys are known of a folder that is nobody's."""
     after: str | None = None
     while rows := await backend.get_like("", after=after, limit=1):
-        key = rows[0][0]
-        found.append(DefaultMetadataKeyFactory.cluster_of(key))
-        after = behind(key.partition("/")[0] + "/")
-    return found
+        first = rows[0][0]
+        name, slash, _ = first.partition("/")
+        keys = await _cluster_in(backend, first) if slash else None
+        yield keys, first
+        after = behind(f"{name}/") if slash else first
+
+
+async def _cluster_in(
+    backend: MetadataStorageBackend, key: str
+) -> DefaultMetadataKeyFactory | None:
+    """The keys of the cluster in whose folder `key` is; none if that is no cluster's."""
+    try:
+        keys = DefaultMetadataKeyFactory(DefaultMetadataKeyFactory.cluster_of(key))
+    except InvalidArgument:
+        return None
+    prefixes = [keys.logs(), keys.states(), keys.coordinator_log(), keys.service()]
+    if not key.startswith(prefixes[0].partition("/")[0] + "/"):
+        return None
+    return keys if any(await backend.last_keys(prefixes)) else None
+
+
+def _known(keys: MetadataKeyFactory, key: str) -> str | None:
+    """A text behind all that belongs together with `key`; none if it belongs to nothing."""
+    if key == keys.service():
+        return key
+    if key.startswith(keys.coordinator_log()):
+        return behind(keys.coordinator_log())
+    try:
+        tip = TopicIdPartition(*keys.parse_partition(key), "")
+    except InvalidArgument:
+        return None
+    if key.startswith(keys.log(tip)):
+        return behind(keys.log(tip))
+    for prefix in (keys.leader_epochs(tip), keys.segments(tip)):
+        if key.startswith(prefix):
+            return behind(prefix)
+    return key if key == keys.partition(tip) else None
 
 
 class Catalog:
@@ -66,6 +131,8 @@ class Catalog:
         self.keys = keys
         self.serde = serde
         self.cluster_id = cluster_id
+        self.strays: list[str] = []
+        """Keys that were met and set aside: they are no partition's."""
 
     def reader(self, topic_id_partition: TopicIdPartition) -> PartitionReader:
         """What reads that partition, whether or not there is one."""
@@ -74,14 +141,25 @@ class Catalog:
         )
 
     async def partitions(self, topic_id: Uuid | None = None) -> AsyncIterator[CatalogEntry]:
-        """All partitions that have a log, or those of one topic; by topic id and number."""
-        after = None if topic_id is None else self._before(topic_id)
+        """All partitions, or those of one topic; by topic id and number.
+
+        A partition has a log. One that has a checkpoint alone has lost it, and is there.
+        """
+        async for tip, first in self.first_batches(topic_id):
+            yield await self._entry(tip, first)
+
+    async def first_batches(self, topic_id: Uuid | None = None) -> AsyncIterator[Found]:
+        """All partitions, or those of one topic, with what their logs begin with; no names."""
+        after = None
+        if topic_id is not None:
+            before = TopicIdPartition(topic_id, 0, "")
+            after = (self.keys.log(before), self.keys.state(before))
         while (found := await self._next(after)) is not None:
-            tip, number, value = found
+            tip, _ = found
             if topic_id is not None and tip.topic_id != topic_id:
                 return
-            yield await self._entry(tip, number, value)
-            after = behind(self.keys.log(tip))
+            yield found
+            after = self._behind(tip)
 
     async def topic(self, name_or_id: str) -> FoundTopic:
         """The topic with that id, or else the newest of that name.
@@ -89,14 +167,15 @@ class Catalog:
         Raises:
             RemoteResourceNotFound: There is none.
         """
-        by_id = await self._topic_by_id(name_or_id)
-        if by_id is not None:
-            return by_id
-        named = [
-            (entry.first_log_time_ms, entry.topic_id_partition)
+        found = await self._topic_by_id(name_or_id)
+        if found is not None:
+            return found
+        by_id = {
+            entry.topic_id_partition.topic_id: entry
             async for entry in self._topics()
             if entry.topic_id_partition.topic == name_or_id
-        ]
+        }
+        named = [(one.first_log_time_ms, one.topic_id_partition) for one in by_id.values()]
         if not named:
             raise RemoteResourceNotFound(
                 f"cluster {self.cluster_id!r} has no topic {name_or_id!r}"
@@ -118,10 +197,9 @@ class Catalog:
                 f"expected a partition from 0 to {INT32_MAX}, got {partition}"
             )
         wanted = TopicIdPartition(topic.topic_id, partition, topic.topic)
-        rows = await self.backend.get_like(self.keys.log(wanted), limit=1)
-        if rows:
-            _, _, number = self.keys.parse_log_batch(rows[0][0])
-            entry = await self._entry(wanted, number, rows[0][1])
+        found = await self._next((self.keys.log(wanted), self.keys.state(wanted)))
+        if found is not None and self.keys.log(found[0]) == self.keys.log(wanted):
+            entry = await self._entry(wanted, found[1])
             if not entry.is_forgotten:
                 return entry.topic_id_partition
         raise RemoteResourceNotFound(
@@ -129,17 +207,17 @@ class Catalog:
         )
 
     async def _topics(self) -> AsyncIterator[CatalogEntry]:
-        """The first partition of each topic."""
-        after: str | None = None
+        """The first partition of each topic; all of one without a name."""
+        after = None
         while (found := await self._next(after)) is not None:
-            tip, number, value = found
-            entry = await self._entry(tip, number, value)
+            tip, first = found
+            entry = await self._entry(tip, first)
             if not entry.is_forgotten:
                 yield entry
-                last = TopicIdPartition(tip.topic_id, INT32_MAX, "")
-                after = behind(self.keys.log(last))
-            else:
-                after = behind(self.keys.log(tip))
+            # A damaged one may not say what it is called; the next may.
+            if not entry.is_forgotten and entry.topic_id_partition.topic:
+                tip = TopicIdPartition(tip.topic_id, INT32_MAX, "")
+            after = self._behind(tip)
 
     async def _topic_by_id(self, text: str) -> FoundTopic | None:
         try:
@@ -151,37 +229,57 @@ class Catalog:
                 return FoundTopic(topic_id, entry.topic_id_partition.topic, ())
         return None
 
-    def _before(self, topic_id: Uuid) -> str:
-        """A text before every key of the topic's logs, and behind those of the topic before."""
-        return self.keys.log(TopicIdPartition(topic_id, 0, ""))
+    def _behind(self, tip: TopicIdPartition) -> tuple[str, str]:
+        return behind(self.keys.log(tip)), behind(self.keys.state(tip))
 
-    async def _next(self, after: str | None) -> tuple[TopicIdPartition, int, bytes] | None:
-        rows = await self.backend.get_like(self.keys.logs(), after=after, limit=1)
-        if not rows:
-            return None
-        key, value = rows[0]
+    async def _next(self, after: tuple[str, str] | None) -> Found | None:
+        """The next partition, and its log's first batch, if it has one."""
+        of_logs, of_states = after or (None, None)
+        in_logs = await self._next_in(self.keys.logs(), of_logs, self._parse_batch)
+        in_states = await self._next_in(self.keys.states(), of_states, self._parse_state)
+        found = [one for one in (in_logs, in_states) if one is not None]
+        return min(
+            found, key=lambda one: (str(one[0].topic_id), one[0].partition), default=None
+        )
+
+    async def _next_in(
+        self, prefix: str, after: str | None, parse: Callable[[str, bytes], Found]
+    ) -> Found | None:
+        while rows := await self.backend.get_like(prefix, after=after, limit=1):
+            after, value = rows[0]
+            try:
+                return parse(after, value)
+            except InvalidArgument:
+                if after not in self.strays:
+                    self.strays.append(after)
+        return None
+
+    def _parse_batch(self, key: str, value: bytes) -> Found:
         topic_id, partition, number = self.keys.parse_log_batch(key)
-        return TopicIdPartition(topic_id, partition, ""), number, value
+        return TopicIdPartition(topic_id, partition, ""), StoredBatch(number, value)
 
-    async def _entry(self, tip: TopicIdPartition, number: int, value: bytes) -> CatalogEntry:
+    def _parse_state(self, key: str, _: bytes) -> Found:
+        return TopicIdPartition(*self.keys.parse_partition(key), ""), None
+
+    async def _entry(self, tip: TopicIdPartition, first: StoredBatch | None) -> CatalogEntry:
         """What the first batch of a log says; if it is damaged, what the checkpoint says."""
         reader = self.reader(tip)
         try:
-            boundary = reader.boundary(number, value)
+            if first is None:
+                raise CorruptLog("there is no log")
+            boundary = reader.boundary(first.number, first.value)
             if boundary is not None:
                 named = TopicIdPartition(tip.topic_id, tip.partition, boundary.topic)
-                rest = await reader.log.read(number + 1, 1)
+                rest = await reader.log.read(first.number + 1, 1)
                 return CatalogEntry(named, boundary.head[0], is_forgotten=not rest)
-            start = await reader.start()
-            batch = StoredBatch(number, value)
-            state = start.state
-            decoded = decode_batch(self.serde, batch, state.next_position, state.chain_hash)
+            state = (await reader.start()).state
+            decoded = decode_batch(self.serde, first, state.next_position, state.chain_hash)
         except DataError:
             return CatalogEntry(await self._named_by_checkpoint(reader), 0, is_forgotten=False)
-        first = decoded.events[0]
-        topic = first.body.topic if isinstance(first.body, SessionOpened) else ""
+        event = decoded.events[0]
+        topic = event.body.topic if isinstance(event.body, SessionOpened) else ""
         named = TopicIdPartition(tip.topic_id, tip.partition, topic)
-        return CatalogEntry(named, first.log_time_ms, is_forgotten=False)
+        return CatalogEntry(named, event.log_time_ms, is_forgotten=False)
 
     async def _named_by_checkpoint(self, reader: PartitionReader) -> TopicIdPartition:
         tip = reader.topic_id_partition

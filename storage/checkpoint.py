@@ -8,22 +8,54 @@ epoch), one per segment. The partition's value carries position, chain hash and 
 Rule 1: a checkpoint is written in one atomic step that expects the partition's value it was
 computed from. A process that was overtaken while it slept changes nothing.
 Rule 2: what is read back counts only if its digest is that of the fold.
+Rule 3: a checkpoint never goes back. One that stands for less of the log is replaced, by
+whoever knows more; one that stands for as much, or more, stays.
 """
 
 from __future__ import annotations
 
+import types
 import zlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from enum import Enum
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tierledger.events.epoch_tables import EpochTables
-from tierledger.events.errors import CorruptCheckpoint
+from tierledger.events.errors import (
+    CorruptCheckpoint,
+    CorruptLog,
+    FormatTooNew,
+    InvalidArgument,
+)
 from tierledger.events.paged_map import K, PagedMap, StoredPage, V
-from tierledger.events.partition_state import DIGEST_MODULUS, PartitionState, hash_of
+from tierledger.events.partition_state import DIGEST_MODULUS, Head, PartitionState, hash_of
 from tierledger.events.segment_rows import id_of_row
-from tierledger.storage.backend import Create, Operation, Put, Remove, Update
+from tierledger.events.typed_fields import (
+    Count,
+    Id,
+    Int32,
+    Int64,
+    PartitionNumber,
+    Text,
+    Topic,
+    as_tuples,
+    check_items,
+    kinds_of,
+)
+from tierledger.storage.backend import (
+    AtomicConflict,
+    Create,
+    Operation,
+    Put,
+    Remove,
+    Update,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
     from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.events.segment_rows import SegmentRows
     from tierledger.storage.backend import MetadataStorageBackend
     from tierledger.storage.keys import MetadataKeyFactory
     from tierledger.storage.serde import MetadataSerDe
@@ -34,27 +66,73 @@ ROWS_PER_READ = 500
 PAGES_PER_READ = 100
 """Pages a load takes between two breaths: 1.2 MB."""
 
+ROWS_AT_ONCE = 4000
+"""Changed rows that are looked up at once rather than in a snapshot: 1 ms."""
+
+OPERATIONS_PER_STEP = 100
+"""Rows and pages that are planned between two breaths: below 4 ms."""
+
 LOAD_ATTEMPTS = 5
 """Tries to read a checkpoint that is being renewed, before the log is read instead."""
+
+
+Directory: TypeAlias = tuple[tuple[Count, Any, Count, Count], ...]
+"""Of each page of a table: its number, first key, size and checksum."""
+
+
+@types.coroutine
+def others() -> Generator[None, None, None]:
+    """Let others run, on whatever loop this is."""
+    yield
 
 
 class PartitionValue(NamedTuple):
     """The partition's own value: what the rest of the checkpoint stands for."""
 
-    topic_id: bytes
-    partition: int
-    topic: str
+    topic_id: Id
+    partition: PartitionNumber
+    topic: Topic
     delete_state: int | None
-    next_position: int
-    next_batch: int
-    chain_hash: bytes
-    digest: bytes
-    head: list[Any]
-    epochs: list[list[int]]
+    next_position: Count
+    next_batch: Count
+    chain_hash: Id
+    digest: Id
+    head: tuple[Any, ...]
+    """The fields of a `Head`."""
+    epochs: tuple[tuple[Int32, Count], ...]
     """Per leader epoch its number and the checksum of its value."""
-    row_count: int
-    tombstones: list[list[Any]]
+    row_count: Count
+    tombstones: Directory
     """Directory of the tombstones' pages."""
+
+
+class _EpochValue(NamedTuple):
+    """A leader epoch's own value."""
+
+    epoch: Int32
+    highest: Int64 | None
+    size: Int64
+    directories: tuple[tuple[Text, Directory], ...]
+
+
+class _PageValue(NamedTuple):
+    packed: bytes
+
+
+class CheckpointDraft(NamedTuple):
+    """A state at one position, as far as a checkpoint of it has to know; it stays as it is."""
+
+    value: PartitionValue
+    """But for the checksums of what is still to be planned."""
+    rows: SegmentRows
+    """At least those that have changed."""
+    changed_rows: dict[int, set[bytes]]
+    epochs: dict[int, tuple[EpochTables, EpochTables | None]]
+    """Per leader epoch the state's own tables, which are told their checksums, and if they have
+    changed a copy that does not change any more."""
+    tombstones: PagedMap[int, bytes]
+    is_whole: bool
+    is_finished: bool
 
 
 class CheckpointPlan(NamedTuple):
@@ -62,8 +140,17 @@ class CheckpointPlan(NamedTuple):
 
     operations: list[Operation]
     partition_value: bytes
+    next_position: int
     is_finished: bool = False
     """Whether it is of a finished deletion: what the partition has left may be swept then."""
+
+
+class Standing(Enum):
+    """What stands after an attempt to write a checkpoint, by how much of the log it holds."""
+
+    OURS = "ours"
+    LESS = "less than ours"
+    AS_MUCH = "as much as ours, or more"
 
 
 class CheckpointStore:
@@ -81,67 +168,24 @@ class CheckpointStore:
         self.serde = serde
         self.topic_id_partition = topic_id_partition
 
-    def plan(
-        self, state: PartitionState, next_batch: int, expected: bytes | None
-    ) -> CheckpointPlan:
-        """What to write so that the store holds `state`: only what changed since the last plan.
+    def freeze(
+        self, state: PartitionState, next_batch: int, *, whole: bool = False
+    ) -> CheckpointDraft:
+        """What a checkpoint has to store, taken from `state` before anything else changes it.
 
-        The state forgets its changes: if the step fails for good, load it anew.
+        The state forgets its changes: if they cannot be stored, the next draft is to be whole.
 
         Args:
             state: With `tracks_changes`, at the end of batch `next_batch - 1`.
             next_batch: The number of the batch that follows.
-            expected: The partition's value as it was last read or written; none if absent.
+            whole: All that the state holds, instead of what changed since the last draft.
         """
         digest = state.digest()
-        operations: list[Operation] = []
-        for segment_id in sorted(state.changed_rows):
-            key = self.keys.segment(self.topic_id_partition, segment_id)
-            row = state.rows.get(segment_id)
-            operations.append(
-                Remove(key) if row is None else Put(key, self.serde.serialize_row(row))
-            )
-        state.changed_rows.clear()
-        for epoch, tables in sorted(state.epochs.items()):
-            if tables.changed:
-                operations += self._epoch(epoch, tables)
-        operations += self._pages(0, "tombstones", state.tombstones.by_position)
-        value = self._partition_value(state, next_batch, digest)
-        key = self.keys.partition(self.topic_id_partition)
-        guard = Create(key, value) if expected is None else Update(key, value, expected)
-        return CheckpointPlan([guard, *operations], value, state.is_finished)
-
-    def _epoch(self, epoch: int, tables: EpochTables) -> list[Operation]:
-        operations: list[Operation] = []
-        directories = []
-        for name, table in tables.tables():
-            operations += self._pages(epoch, name, table)
-            directories.append([name, table.directory()])
-        value = self.serde.serialize("epoch", [epoch, tables.highest, tables.size, directories])
-        key = self.keys.leader_epoch(self.topic_id_partition, epoch)
-        tables.changed, tables.proof = False, zlib.crc32(value)
-        return [Put(key, value), *operations]
-
-    def _pages(self, epoch: int, name: str, table: PagedMap[K, V]) -> list[Operation]:
-        if not table.changed and not table.dropped:
-            return []
-        key = self.keys.leader_epoch_page
-        operations: list[Operation] = []
-        for page in table.pages:
-            if page.number in table.changed:
-                value = self.serde.serialize("page", [page.pack()])
-                page.proof = zlib.crc32(value)
-                at = key(self.topic_id_partition, epoch, name, page.number)
-                operations.append(Put(at, value))
-        operations += [
-            Remove(key(self.topic_id_partition, epoch, name, number))
-            for number in sorted(table.dropped)
-        ]
-        table.changed.clear()
-        table.dropped.clear()
-        return operations
-
-    def _partition_value(self, state: PartitionState, next_batch: int, digest: bytes) -> bytes:
+        changed, state.changed_rows = state.changed_rows, {}
+        if whole or sum(map(len, changed.values())) > ROWS_AT_ONCE:
+            rows = state.rows.snapshot()
+        else:  # After a snapshot every shard would be copied at its next change.
+            rows = state.rows.only(chain.from_iterable(changed.values()))
         tip = self.topic_id_partition
         value = PartitionValue(
             topic_id=bytes(tip.topic_id),
@@ -152,12 +196,140 @@ class CheckpointStore:
             next_batch=next_batch,
             chain_hash=state.chain_hash,
             digest=digest,
-            head=state.head_fields(),
-            epochs=[[epoch, tables.proof] for epoch, tables in sorted(state.epochs.items())],
+            head=tuple(state.head_fields()),
+            epochs=(),
             row_count=len(state.rows),
-            tombstones=state.tombstones.by_position.directory(),
+            tombstones=(),
         )
-        return self.serde.serialize("partition", list(value))
+        epochs = {
+            epoch: (tables, tables.freeze(whole=whole) if whole or tables.changed else None)
+            for epoch, tables in sorted(state.epochs.items())
+        }
+        tombstones = state.tombstones.by_position.freeze(whole=whole)
+        return CheckpointDraft(
+            value, rows, changed, epochs, tombstones, whole, state.is_finished
+        )
+
+    def plan(
+        self, state: PartitionState, next_batch: int, expected: bytes | None
+    ) -> CheckpointPlan:
+        """What to write so that the store holds `state`: what changed since the last draft.
+
+        In one go, however much that is. `expected`: the partition's value as it was last read
+        or written; none if absent.
+        """
+        steps = self.steps(self.freeze(state, next_batch), expected)
+        while (plan := _last_of(steps)) is None:
+            pass
+        return plan
+
+    async def plan_in_slices(
+        self, draft: CheckpointDraft, expected: bytes | None
+    ) -> CheckpointPlan:
+        """What to write so that the store holds `draft`; lets others run in between.
+
+        If the draft is whole: so that the store holds nothing else, whatever it holds now.
+        """
+        steps = self.steps(draft, expected)
+        while (plan := _last_of(steps)) is None:
+            await others()
+        # What a finished deletion has left is swept behind its checkpoint.
+        return await self._in_place_of_all(plan) if draft.is_whole else plan
+
+    def steps(
+        self, draft: CheckpointDraft, expected: bytes | None
+    ) -> Generator[None, None, CheckpointPlan]:
+        """The plan for `draft`, with a break after every `OPERATIONS_PER_STEP`."""
+        operations: list[Operation] = []
+        for operation in self._changes(draft):
+            operations.append(operation)
+            if len(operations) % OPERATIONS_PER_STEP == 0:
+                yield
+        filled = draft.value._replace(
+            epochs=tuple((epoch, tables.proof) for epoch, (tables, _) in draft.epochs.items()),
+            tombstones=as_tuples(draft.tombstones.directory()),
+        )
+        value = self.serde.serialize("partition", list(filled))
+        operations.insert(0, self._guard(value, expected))
+        return CheckpointPlan(operations, value, filled.next_position, draft.is_finished)
+
+    def _guard(self, value: bytes, expected: bytes | None) -> Operation:
+        """The operation by which the step is all or nothing."""
+        key = self.keys.partition(self.topic_id_partition)
+        return Create(key, value) if expected is None else Update(key, value, expected)
+
+    def _changes(self, draft: CheckpointDraft) -> Iterator[Operation]:
+        tip, key_of, serialize = (
+            self.topic_id_partition,
+            self.keys.segment,
+            self.serde.serialize_row,
+        )
+        if draft.is_whole:
+            for row in draft.rows:
+                yield Put(key_of(tip, id_of_row(row)), serialize(row))
+        else:
+            for _, shard in sorted(draft.changed_rows.items()):
+                for segment_id in sorted(shard):
+                    key, changed = key_of(tip, segment_id), draft.rows.get(segment_id)
+                    yield Remove(key) if changed is None else Put(key, serialize(changed))
+        for epoch, (tables, frozen) in draft.epochs.items():
+            if frozen is not None:
+                yield from self._epoch(epoch, tables, frozen)
+        yield from self._pages(0, "tombstones", draft.tombstones)
+
+    def _epoch(
+        self, epoch: int, tables: EpochTables, frozen: EpochTables
+    ) -> Iterator[Operation]:
+        directories = []
+        for name, table in frozen.tables():
+            yield from self._pages(epoch, name, table)
+            directories.append([name, table.directory()])
+        value = self.serde.serialize("epoch", [epoch, frozen.highest, frozen.size, directories])
+        tables.proof = zlib.crc32(value)
+        yield Put(self.keys.leader_epoch(self.topic_id_partition, epoch), value)
+
+    def _pages(self, epoch: int, name: str, table: PagedMap[K, V]) -> Iterator[Operation]:
+        """What changed of a frozen table.
+
+        Its pages are the live table's until that changes them: it learns their checksums, too.
+        """
+        tip, key_of = self.topic_id_partition, self.keys.leader_epoch_page
+        for page in table.pages:
+            if page.number in table.changed:
+                value = self.serde.serialize("page", [page.pack()])
+                page.proof = zlib.crc32(value)
+                yield Put(key_of(tip, epoch, name, page.number), value)
+        for number in sorted(table.dropped):
+            yield Remove(key_of(tip, epoch, name, number))
+
+    async def _in_place_of_all(self, plan: CheckpointPlan) -> CheckpointPlan:
+        """`plan`, which names all there is to be, as a change of what stands.
+
+        Its guard expects the partition's value that was read before this looked, so whoever
+        was overtaken meanwhile changes nothing.
+        """
+        guard, *puts = plan.operations
+        wanted: dict[str, Operation] = {}
+        for put in puts:
+            wanted[put.key] = put
+            if len(wanted) % ROWS_PER_READ == 0:
+                await others()
+        removals: list[Operation] = []
+        after: str | None = None
+        while True:
+            found = await self.backend.get_like(
+                self.keys.state(self.topic_id_partition), after=after, limit=ROWS_PER_READ
+            )
+            for key, stored in found:
+                if wanted.get(key) == Put(key, stored):
+                    del wanted[key]
+                elif key not in wanted and key != guard.key:
+                    removals.append(Remove(key))
+            if len(found) < ROWS_PER_READ:
+                break
+            after = found[-1][0]
+            await others()
+        return plan._replace(operations=[guard, *removals, *wanted.values()])
 
     async def read_partition(self) -> tuple[bytes, PartitionValue] | None:
         """The partition's value as stored, and what it says; none if there is no checkpoint."""
@@ -167,19 +339,8 @@ class CheckpointStore:
         return stored, self.parse_partition(stored)
 
     def parse_partition(self, stored: bytes) -> PartitionValue:
-        """What a stored partition value says.
-
-        Raises:
-            CorruptCheckpoint: It is not one, or another partition's.
-        """
-        fields = self.serde.deserialize("partition", stored)
-        if len(fields) != len(PartitionValue._fields):
-            raise CorruptCheckpoint(f"a partition's value with {len(fields)} fields")
-        value = PartitionValue(*fields)
-        tip = self.topic_id_partition
-        if (value.topic_id, value.partition) != (tip.topic_id, tip.partition):
-            raise CorruptCheckpoint(f"the checkpoint of {tip} says it is another partition's")
-        return value
+        """What a stored partition value says; raises as `parse_partition` does."""
+        return parse_partition(self.serde, self.topic_id_partition, stored)
 
     async def load(
         self, stored: bytes, value: PartitionValue, *, tracks_changes: bool = False
@@ -190,7 +351,19 @@ class CheckpointStore:
 
         Raises:
             CorruptCheckpoint: It does not verify, or it was renewed while it was read.
+            FormatTooNew: A newer program wrote it.
         """
+        try:
+            return await self._load(stored, value, tracks_changes=tracks_changes)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            # Right checksums over what no checkpoint holds.
+            raise CorruptCheckpoint(
+                f"the checkpoint of {self.topic_id_partition}: not one ({error!r})"
+            ) from error
+
+    async def _load(
+        self, stored: bytes, value: PartitionValue, *, tracks_changes: bool
+    ) -> PartitionState:
         state = self.blank(value, tracks_changes=tracks_changes)
         for epoch, proof in value.epochs:
             tables, directories = await self.read_epoch(epoch, proof)
@@ -215,14 +388,11 @@ class CheckpointStore:
         state = PartitionState(known, value.chain_hash, tracks_changes=tracks_changes)
         state.next_position = value.next_position
         state.restore_head(value.head)
-        # `value` may serve again; these two are changed in place.
-        state.count_by_state = list(state.count_by_state)
-        state.bytes_by_state = list(state.bytes_by_state)
         return state
 
     async def read_epoch(
         self, epoch: int, proof: int
-    ) -> tuple[EpochTables, dict[str, list[list[Any]]]]:
+    ) -> tuple[EpochTables, dict[str, Directory]]:
         """An epoch's tables without their pages, and where the pages are."""
         stored = await self.backend.get(self.keys.leader_epoch(self.topic_id_partition, epoch))
         if stored is None or zlib.crc32(stored) != proof:
@@ -230,14 +400,19 @@ class CheckpointStore:
                 f"{self.topic_id_partition}: leader epoch {epoch} is "
                 + ("missing" if stored is None else "not the one the checkpoint names")
             )
-        _, highest, size, directories = self.serde.deserialize("epoch", stored)
+        _, highest, size, directories = _checked(self.serde, "epoch", _EpochValue, stored)
         tables = EpochTables()
         tables.highest, tables.size = highest, size
         tables.changed, tables.proof = False, proof
-        return tables, {entry[0]: entry[1] for entry in directories}
+        by_name = dict(directories)
+        if missing := {name for name, _ in tables.tables()} - by_name.keys():
+            raise CorruptCheckpoint(
+                f"leader epoch {epoch} without {', '.join(sorted(missing))}"
+            )
+        return tables, by_name
 
     async def _read_pages(
-        self, epoch: int, name: str, directory: list[list[Any]]
+        self, epoch: int, name: str, directory: Directory
     ) -> list[StoredPage]:
         pages: list[StoredPage] = []
         for start in range(0, len(directory), PAGES_PER_READ):
@@ -262,15 +437,17 @@ class CheckpointStore:
             if stored is None or zlib.crc32(stored) != page.proof:
                 what = "missing" if stored is None else "not the one its directory names"
                 raise CorruptCheckpoint(f"page {key} is {what}")
-            (packed,) = self.serde.deserialize("page", stored)
+            (packed,) = _checked(self.serde, "page", _PageValue, stored)
             pages.append(page._replace(packed=packed))
         return pages
 
     async def _load_tombstones(self, state: PartitionState, value: PartitionValue) -> None:
         tombstones = state.tombstones
         tombstones.by_position.adopt(await self._read_pages(0, "tombstones", value.tombstones))
-        for position, entry in tombstones.by_position.items():
+        for count, (position, entry) in enumerate(tombstones.by_position.items(), 1):
             tombstones.index(position, entry)
+            if count % ROWS_PER_READ == 0:
+                await others()
 
     async def _load_rows(self, state: PartitionState) -> None:
         prefix = self.keys.segments(self.topic_id_partition)
@@ -295,3 +472,126 @@ class CheckpointStore:
         """Remove what a finished deletion has left: segments and leader epochs."""
         await self.backend.remove_like(self.keys.segments(self.topic_id_partition))
         await self.backend.remove_like(self.keys.leader_epochs(self.topic_id_partition))
+
+
+def parse_partition(
+    serde: MetadataSerDe, topic_id_partition: TopicIdPartition, stored: bytes
+) -> PartitionValue:
+    """What a stored partition value says.
+
+    Raises:
+        CorruptCheckpoint: It is not one, or another partition's.
+        FormatTooNew: A newer program wrote it.
+    """
+    value = PartitionValue(*_checked(serde, "partition", PartitionValue, stored))
+    _check("partition", Head, value.head)
+    tip = topic_id_partition
+    if (value.topic_id, value.partition) != (tip.topic_id, tip.partition):
+        raise CorruptCheckpoint(f"the checkpoint of {tip} says it is another partition's")
+    return value
+
+
+def boundary_in(
+    serde: MetadataSerDe, topic_id_partition: TopicIdPartition, number: int, stored: bytes
+) -> PartitionValue | None:
+    """What stands in slot `number` in place of a forgotten log, if `stored` is that.
+
+    Raises:
+        CorruptLog: It is a boundary of another place.
+    """
+    try:
+        boundary = parse_partition(serde, topic_id_partition, stored)
+    except CorruptCheckpoint:
+        return None
+    if boundary.next_batch != number + 1:
+        raise CorruptLog(
+            f"{topic_id_partition}: the boundary in batch {number} is that of batch "
+            f"{boundary.next_batch - 1}"
+        )
+    return boundary
+
+
+def _checked(serde: MetadataSerDe, kind: str, of: type[Any], stored: bytes) -> tuple[Any, ...]:
+    """The fields of a stored value, which are those of the named tuple `of`."""
+    fields: tuple[Any, ...] = as_tuples(serde.deserialize(kind, stored))
+    _check(kind, of, fields)
+    return fields
+
+
+def _check(kind: str, of: type[Any], fields: tuple[Any, ...]) -> None:
+    """Refuse what has right checksums and is no checkpoint all the same."""
+    try:
+        check_items(kinds_of(of), fields)
+    except InvalidArgument as error:
+        raise CorruptCheckpoint(f"a {kind} of another form: {error}") from error
+
+
+def _last_of(steps: Generator[None, None, CheckpointPlan]) -> CheckpointPlan | None:
+    """What `steps` come to, if the one that is taken now was the last."""
+    try:
+        next(steps)
+    except StopIteration as end:
+        plan: CheckpointPlan = end.value
+        return plan
+    return None
+
+
+class CheckpointWriter:
+    """What one process knows of the checkpoint that stands, and what it may write over it."""
+
+    def __init__(self, store: CheckpointStore) -> None:
+        self.stored: bytes | None = None
+        """The partition's value that the next checkpoint is to replace; none if absent."""
+        self.is_whole = False
+        """Whether the rest of what stands is not known, so that all of it is to be replaced."""
+        self._store = store
+
+    def freeze(self, state: PartitionState, next_batch: int) -> CheckpointDraft:
+        """What the next checkpoint has to store, as of now; see `CheckpointStore.freeze`."""
+        draft = self._store.freeze(state, next_batch, whole=self.is_whole)
+        self.is_whole = True  # Until it stands: the state has forgotten its changes.
+        return draft
+
+    async def plan(self, draft: CheckpointDraft) -> CheckpointPlan:
+        """The step that stores `draft` in place of what stands."""
+        return await self._store.plan_in_slices(draft, self.stored)
+
+    async def write(self, plan: CheckpointPlan) -> Standing:
+        """Carry out `plan`, and say what stands then.
+
+        Raises:
+            OutcomeUnknown: It may stand. A repeat tells.
+            RemoteStorageError: Nothing changed.
+        """
+        try:
+            await self._store.backend.execute_atomically(plan.operations)
+        except AtomicConflict:
+            return self.found(plan, await self._store.read_stored())
+        return self.found(plan, plan.partition_value)
+
+    def found(self, plan: CheckpointPlan, stored: bytes | None) -> Standing:
+        """What it means that `stored` stands after an attempt to carry out `plan`.
+
+        It is ours if the answer to an earlier attempt was lost. What holds as much as `plan` is
+        not to be replaced by the next one either, which may hold less still: that is found out
+        as this was.
+        """
+        standing = self._standing(plan, stored)
+        if standing is not Standing.AS_MUCH:
+            self.stored = stored
+        if standing is Standing.OURS:
+            self.is_whole = False
+        return standing
+
+    def _standing(self, plan: CheckpointPlan, stored: bytes | None) -> Standing:
+        if stored == plan.partition_value:
+            return Standing.OURS
+        try:
+            position = (
+                0 if stored is None else self._store.parse_partition(stored).next_position
+            )
+        except FormatTooNew:
+            return Standing.AS_MUCH  # A newer program has taken over.
+        except CorruptCheckpoint:
+            return Standing.LESS
+        return Standing.LESS if position < plan.next_position else Standing.AS_MUCH

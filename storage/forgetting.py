@@ -1,12 +1,14 @@
 """Letting go of a partition that holds nothing and is led by nobody.
 
 What stays is a boundary: the partition's value with position, chain hash and digest, once as
-the checkpoint from which a leader would go on, and once in the slot of the log's last batch.
-There it outlives every checkpoint, the next position cannot be mistaken, and no process that
-slept meanwhile can win that slot again.
+the checkpoint from which a leader would go on, and once in the next slot of the log, taken as
+a leader would take it. There it outlives every checkpoint, and the next position cannot be
+mistaken. No process that slept meanwhile can win a slot before it again, since slots are
+created only at a log's end.
 
-Rule: it is one atomic step, taken by the only writer of the store, and expects the log's end
-and the checkpoint that it was decided on.
+Rule: it is one atomic step, and expects the log's end and the checkpoint that it was decided
+on. So a service may run: a leader or follower that is there meets the boundary in the slot
+that it would write or read next, and does not go on from what it knew.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from tierledger.events.errors import RejectedError
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.partition_state import PartitionState, Tombstones
 from tierledger.events.segment_rows import SegmentRows
-from tierledger.storage.backend import Create, Operation, Remove, Update
+from tierledger.storage.backend import Create, Operation, Remove
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -38,17 +40,10 @@ async def forget(reader: PartitionReader) -> int:
     """
     state, next_batch = await reader.state()
     refuse_unless_empty(state)
-    last_key = reader.log.key(next_batch - 1)
-    boundary, guard = await _boundary(reader, state, next_batch)
-    last = await reader.backend.get(last_key)
-    removals: list[Operation] = [
-        Remove(key) async for key in _keys(reader) if key not in (last_key, guard.key)
-    ]
-    next_key = reader.log.key(next_batch)
-    # Nothing may have come after what was read: the next slot can be had, and is given back.
-    end: list[Operation] = [Create(next_key, boundary), Remove(next_key)]
-    replaced = Update(last_key, boundary, expected=last)
-    await reader.backend.execute_atomically([guard, *end, replaced, *removals])
+    slot = reader.log.key(next_batch)
+    boundary, guard = await _boundary(reader, state, next_batch + 1)
+    removals: list[Operation] = [Remove(key) async for key in _keys(reader) if key != guard.key]
+    await reader.backend.execute_atomically([guard, Create(slot, boundary), *removals])
     return len(removals)
 
 

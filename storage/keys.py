@@ -16,17 +16,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import lru_cache
-from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument
-from tierledger.events.identifiers import Uuid
+from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.storage.backend import HIGHEST_CHARACTER
-
-if TYPE_CHECKING:
-    from tierledger.events.identifiers import TopicIdPartition
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -48,7 +44,10 @@ class MetadataKeyFactory(ABC):
 
     @abstractmethod
     def log_batch(self, topic_id_partition: TopicIdPartition, batch: int) -> str:
-        """The key of one batch of a partition's log; keys sort as batches do."""
+        """The key of one batch of a partition's log; keys sort as batches do.
+
+        It is the prefix of the log, then text without "/": see `create_each`.
+        """
 
     @abstractmethod
     def log(self, topic_id_partition: TopicIdPartition) -> str:
@@ -89,6 +88,10 @@ class MetadataKeyFactory(ABC):
         """The prefix of a partition's whole checkpoint."""
 
     @abstractmethod
+    def states(self) -> str:
+        """The prefix of all partitions' checkpoints; those of one partition lie together."""
+
+    @abstractmethod
     def coordinator_batch(self, batch: int) -> str:
         """The key of one batch of the coordinator's log."""
 
@@ -106,6 +109,14 @@ class MetadataKeyFactory(ABC):
 
         Raises:
             InvalidArgument: It is not such a key of this cluster.
+        """
+
+    @abstractmethod
+    def parse_partition(self, key: str) -> tuple[Uuid, int]:
+        """Topic id and partition of any key in a partition's log or checkpoint.
+
+        Raises:
+            InvalidArgument: It is in none of this cluster.
         """
 
     @abstractmethod
@@ -140,6 +151,7 @@ class DefaultMetadataKeyFactory(MetadataKeyFactory):
                 f"expected a cluster id of at most {CLUSTER_BYTES_MAX} bytes when escaped, "
                 f"got {len(self._cluster)}: {cluster_id[:64]!r}…"
             )
+        self.cluster_id = cluster_id
         self._logs = f"{self._cluster}/log/"
         self._states = f"{self._cluster}/state/"
 
@@ -191,6 +203,10 @@ class DefaultMetadataKeyFactory(MetadataKeyFactory):
         return f"{self._states}{_partition(topic_id_partition)}/"
 
     @override
+    def states(self) -> str:
+        return self._states
+
+    @override
     def coordinator_batch(self, batch: int) -> str:
         return f"{self.coordinator_log()}{_batch(batch)}"
 
@@ -204,16 +220,23 @@ class DefaultMetadataKeyFactory(MetadataKeyFactory):
 
     @override
     def parse_log_batch(self, key: str) -> tuple[Uuid, int, int]:
-        parts = key.removeprefix(self._logs).split("/")
-        if not key.startswith(self._logs) or len(parts) != 3:
+        topic_id, partition = self.parse_partition(key)
+        batch = key.rpartition("/")[2]
+        tip = TopicIdPartition(topic_id, partition, "")
+        if not batch.isdecimal() or self.log_batch(tip, int(batch)) != key:
             raise InvalidArgument(f"expected the key of a batch of a log, got {key!r}")
-        topic_id, partition, batch = parts
-        try:
-            return Uuid.parse(topic_id), int(partition), int(batch)
-        except ValueError as error:
-            raise InvalidArgument(
-                f"expected the key of a batch of a log, got {key!r}"
-            ) from error
+        return topic_id, partition, int(batch)
+
+    @override
+    def parse_partition(self, key: str) -> tuple[Uuid, int]:
+        for prefix in (self._logs, self._states):
+            topic_id, _, rest = key.removeprefix(prefix).partition("/")
+            partition, slash, _ = rest.partition("/")
+            if key.startswith(prefix) and slash and partition.isdecimal():
+                tip = TopicIdPartition(Uuid.parse(topic_id), int(partition), "")
+                if key.startswith(f"{prefix}{_partition(tip)}/"):
+                    return tip.topic_id, tip.partition
+        raise InvalidArgument(f"expected a key of a partition, got {key!r}")
 
     @override
     def segment_id_of(self, key: str) -> bytes:
@@ -236,7 +259,6 @@ def _partition(topic_id_partition: TopicIdPartition) -> str:
 
 @lru_cache(maxsize=8192)
 def _partition_text(topic_id: Uuid, partition: int) -> str:
-    _check_range("a partition", partition, INT32_MAX)
     return f"{topic_id}/{partition:010d}"
 
 

@@ -23,6 +23,7 @@ from tierledger.storage.backend import (
     check_operations,
     check_page,
     check_prefix,
+    folder_of,
     key_after,
 )
 
@@ -63,6 +64,17 @@ class MemoryBackend(MetadataStorageBackend):
         return self.values.irange(start, key_after(prefix), (inclusive, False))
 
     @override
+    async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
+        self._refuse_if_closed()
+        for prefix in prefixes:
+            check_prefix(prefix)
+        return [self._last_key(prefix) for prefix in prefixes]
+
+    def _last_key(self, prefix: str) -> str | None:
+        ends = (prefix, key_after(prefix), (True, False), True)
+        return next(self.values.irange(*ends), None)
+
+    @override
     async def remove_like(self, prefix: str) -> int:
         self._refuse_to_write()
         check_prefix(prefix)
@@ -91,11 +103,17 @@ class MemoryBackend(MetadataStorageBackend):
     async def create_each(self, items: Sequence[tuple[str, bytes]]) -> list[CreateOutcome]:
         self._refuse_to_write()
         check_items(items)
-        return [self._create(key, value) for key, value in items]
+        # Sorting is stable: of two items with one key, the first is created.
+        order = sorted(range(len(items)), key=lambda at: items[at][0])
+        outcomes = {at: self._create(*items[at]) for at in order}
+        return [outcomes[at] for at in range(len(items))]
 
     def _create(self, key: str, value: bytes) -> CreateOutcome:
         if key in self.values:
             return CreateOutcome.EXISTS
+        folder = folder_of(key)
+        if folder is not None and (self._last_key(folder) or "") > key:
+            return CreateOutcome.PASSED
         self.values[key] = value
         return CreateOutcome.CREATED
 

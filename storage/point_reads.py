@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tierledger.events import answers
 from tierledger.events.errors import DataError
-from tierledger.events.evolve import evolve_all
 from tierledger.events.log_events import SegmentAdded, SegmentUpdated
 from tierledger.storage.checkpoint import LOAD_ATTEMPTS
-from tierledger.storage.partition_reader import LogEntry
+from tierledger.storage.event_log import apply_events
 from tierledger.storage.sparse_state import Absent, FetchedParts
 
 if TYPE_CHECKING:
@@ -29,6 +28,9 @@ FETCHES_MAX = 64
 
 TAIL_EVENTS_MAX = 20_000
 """Events behind the checkpoint that a sparse state takes: each fetch may apply them anew."""
+
+UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)
+"""What parts raise that verify and are none; the whole state says so."""
 
 T = TypeVar("T")
 
@@ -49,9 +51,9 @@ async def ask(reader: PartitionReader, question: Callable[[PartitionState], T]) 
         if stored is None:
             break
         try:
-            value = reader.checkpoints.parse_partition(stored)
+            value = reader.parse_checkpoint(stored)
             answer = await _answered(reader, value, question)
-        except (DataError, _NotSparseError):
+        except (DataError, _NotSparseError, *UNREADABLE):
             if await reader.checkpoints.read_stored() == stored:
                 break  # It was not renewed: the whole state says what is wrong.
         else:
@@ -95,9 +97,8 @@ async def _answered(
 
 
 async def _tail(reader: PartitionReader, value: PartitionValue) -> list[DecodedBatch]:
-    entry = LogEntry(value.next_position, value.next_batch, value.chain_hash)
     tail = []
-    async for batch in reader.decoded_batches(entry):
+    async for batch in reader.tail(value):
         tail.append(batch)
         if batch.events[-1].position - value.next_position > TAIL_EVENTS_MAX:
             raise _NotSparseError
@@ -115,4 +116,4 @@ def _ids_in(tail: list[DecodedBatch]) -> list[bytes]:
 
 def _apply(state: PartitionState, tail: list[DecodedBatch]) -> None:
     for batch in tail:
-        evolve_all(state, batch.events, batch.chain_hash)
+        apply_events(state, batch.number, batch.events, batch.chain_hash)

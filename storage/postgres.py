@@ -29,6 +29,7 @@ from tierledger.storage.backend import (
     check_operations,
     check_page,
     check_prefix,
+    folder_of,
     key_after,
 )
 from tierledger.storage.postgres_pool import Pool
@@ -53,10 +54,13 @@ SELECT_LIKE = """
 SELECT key, value FROM tierledger_kv
  WHERE key >= %b AND key > %b AND key < %b ORDER BY key LIMIT %b
 """
-INSERT = """
-INSERT INTO tierledger_kv (key, value) SELECT * FROM unnest(%b::text[], %b::bytea[])
-    ON CONFLICT DO NOTHING RETURNING key
+SELECT_LAST = """
+SELECT (SELECT key FROM tierledger_kv WHERE key >= one.start AND key < one.stop
+         ORDER BY key DESC LIMIT 1)
+  FROM unnest(%b::text[], %b::text[]) WITH ORDINALITY AS one(start, stop, place)
+ ORDER BY place
 """
+APPEND = "SELECT slot, is_passed FROM tierledger_append(%b::text[], %b::text[], %b::bytea[])"
 DELETE_LIKE = """
 DELETE FROM tierledger_kv WHERE key IN
     (SELECT key FROM tierledger_kv WHERE key >= %b AND key < %b
@@ -118,6 +122,14 @@ class PostgresBackend(MetadataStorageBackend):
         return [(key, value) for key, value in answer.rows]
 
     @override
+    async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
+        for prefix in prefixes:
+            check_prefix(prefix)
+        bounds = (list(prefixes), [_end_of(prefix) for prefix in prefixes])
+        answer = await self._finished(self._pool.run(SELECT_LAST, bounds))
+        return [key for (key,) in answer.rows]
+
+    @override
     async def remove_like(self, prefix: str) -> int:
         check_prefix(prefix)
         self._refuse_reader()
@@ -173,10 +185,12 @@ class PostgresBackend(MetadataStorageBackend):
         for key, value in items:
             firsts.setdefault(key, value)
         keys = sorted(firsts)
-        parameters = (keys, [firsts[key] for key in keys])
-        answer = await self._finished(self._pool.run(INSERT, parameters, changes=True))
-        created = {key for (key,) in answer.rows}
-        return [_outcome(key, created) for key, _ in items]
+        ends = [_folder_end(key) for key in keys]
+        parameters = (keys, ends, [firsts[key] for key in keys])
+        answer = await self._finished(self._pool.run(APPEND, parameters, changes=True))
+        passed = {key for key, is_passed in answer.rows if is_passed}
+        created = {key for key, _ in answer.rows} - passed
+        return [_outcome(key, created, passed) for key, _ in items]
 
     @override
     async def close(self) -> None:
@@ -297,12 +311,19 @@ def _first_conflict(
     return min(conflicts, key=lambda one: one[0])[1]
 
 
-def _outcome(key: str, created: set[str]) -> CreateOutcome:
+def _outcome(key: str, created: set[str], passed: set[str]) -> CreateOutcome:
     """Whether this item created `key`; only the first one did."""
+    if key in passed:
+        return CreateOutcome.PASSED
     if key not in created:
         return CreateOutcome.EXISTS
     created.remove(key)
     return CreateOutcome.CREATED
+
+
+def _folder_end(key: str) -> str | None:
+    folder = folder_of(key)
+    return None if folder is None else _end_of(folder)
 
 
 def _end_of(prefix: str) -> str:

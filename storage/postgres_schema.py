@@ -1,4 +1,4 @@
-"""The tables and the function in the database: whose they are, and which version.
+"""The tables and the functions in the database: whose they are, and which version.
 
 Rule 1: they come to be in one transaction, so they are all there or none is; what is there and
 is not ours was never ours, and is left alone.
@@ -26,6 +26,7 @@ SELECT (SELECT string_agg(concat_ws(' ', attname, format_type(atttypid, atttypmo
          WHERE attrelid = to_regclass('tierledger_kv') AND attnum > 0 AND NOT attisdropped),
        to_regclass('tierledger_format') IS NOT NULL,
        to_regproc('tierledger_execute') IS NOT NULL
+       AND to_regproc('tierledger_append') IS NOT NULL
 """
 
 VERSION = "SELECT version FROM tierledger_format"
@@ -37,7 +38,9 @@ failed: `place:reason`, places counted from 1, with blanks between."""
 # `CREATE ... IF NOT EXISTS` of two processes at the same moment can fail: hence the lock, whose
 # number is nobody else's. `tierledger_execute` takes the keys in their order, as each of our
 # statements does, so that no two wait for each other in a circle; and it looks at each row
-# under the lock that it keeps until all is done.
+# under the lock that it keeps until all is done. `tierledger_append` looks for later keys after
+# it has its own: a statement sees the store as it was when it began, and one that slept since
+# would not see what was written and removed meanwhile; the second statement does.
 CREATE = """
 SELECT pg_advisory_xact_lock(8389754676633563);
 CREATE TABLE IF NOT EXISTS tierledger_kv (
@@ -93,6 +96,27 @@ BEGIN
     END IF;
 END
 $$;
+CREATE OR REPLACE FUNCTION tierledger_append(keys text[], ends text[], new_values bytea[])
+RETURNS TABLE (slot text, is_passed boolean) LANGUAGE plpgsql AS $$
+DECLARE
+    fresh text[];
+    passed text[];
+BEGIN
+    WITH made AS (
+        INSERT INTO tierledger_kv (key, value) SELECT * FROM unnest(keys, new_values)
+            ON CONFLICT DO NOTHING RETURNING key
+    ) SELECT coalesce(array_agg(key), '{}') INTO fresh FROM made;
+    SELECT array_agg(one.name) INTO passed
+      FROM unnest(keys, ends) AS one(name, stop)
+     WHERE one.name = ANY (fresh) AND EXISTS (
+        SELECT FROM tierledger_kv
+         WHERE key > one.name AND key < one.stop AND NOT key = ANY (fresh));
+    IF passed IS NOT NULL THEN
+        DELETE FROM tierledger_kv WHERE key = ANY (passed);
+    END IF;
+    RETURN QUERY SELECT name, coalesce(name = ANY (passed), false) FROM unnest(fresh) AS name;
+END
+$$;
 """
 
 
@@ -124,7 +148,7 @@ async def check(pool: Pool) -> None:
 
 async def _is_complete(pool: Pool) -> bool:
     """Whether all of ours is there; refuses what is not ours."""
-    ((columns, has_format, has_function),) = (await pool.run(DESCRIBE)).rows
+    ((columns, has_format, has_functions),) = (await pool.run(DESCRIBE)).rows
     if columns is None and not has_format:
         return False
     if columns != COLUMNS or not has_format:
@@ -132,5 +156,5 @@ async def _is_complete(pool: Pool) -> bool:
             f"{pool.address.where} is not a store of tierledger: expected its table "
             f"tierledger_kv to have {COLUMNS}, beside tierledger_format; it has {columns}"
         )
-    # A reader does without the function.
-    return has_function or pool.address.read_only
+    # A reader does without the functions.
+    return has_functions or pool.address.read_only

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from tierledger.events.partition_state import PartitionState
-    from tierledger.storage.checkpoint import CheckpointStore, PartitionValue
+    from tierledger.storage.checkpoint import CheckpointStore, Directory, PartitionValue
 
 PAGES_PER_FETCH = 100
 """Pages of the interval index fetched at once: a search through it goes from page to page."""
@@ -176,9 +176,9 @@ class FetchedParts:
     def __init__(self, checkpoints: CheckpointStore, value: PartitionValue) -> None:
         self._checkpoints = checkpoints
         self._value = value
-        self._proofs: dict[int, int] = {entry[0]: entry[1] for entry in value.epochs}
+        self._proofs = dict(value.epochs)
         self._rows: dict[bytes, bytes | None] = {}
-        self._epochs: dict[int, tuple[EpochTables, dict[str, list[list[Any]]]]] = {}
+        self._epochs: dict[int, tuple[EpochTables, dict[str, Directory]]] = {}
         self._pages: dict[tuple[int, str, int], bytes] = {}
         self._rows_asked = 0
 

@@ -35,6 +35,7 @@ from tierledger.storage.backend import (
     check_operations,
     check_page,
     check_prefix,
+    folder_of,
     key_after,
 )
 from tierledger.storage.sqlite_file import (
@@ -55,6 +56,7 @@ KEYS_PER_REMOVAL = 1000
 """Keys that one step of `remove_like` takes: below 10 ms."""
 
 SELECT = "SELECT value FROM kv WHERE key = ?"
+SELECT_LAST = "SELECT key FROM kv WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT 1"
 SELECT_LIKE = "SELECT key, value FROM kv WHERE key >= ? AND key < ? ORDER BY key LIMIT ?"
 INSERT = "INSERT INTO kv (key, value) VALUES (?, ?) ON CONFLICT DO NOTHING"
 PUT = "INSERT OR REPLACE INTO kv (key, value) VALUES (?, ?)"
@@ -182,6 +184,14 @@ class SqliteBackend(MetadataStorageBackend):
         )
 
     @override
+    async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
+        for prefix in prefixes:
+            check_prefix(prefix)
+        return await self._read(
+            lambda connection: [_last_key(connection, prefix) for prefix in prefixes]
+        )
+
+    @override
     async def remove_like(self, prefix: str) -> int:
         check_prefix(prefix)
         bounds = (*_bounds(prefix), KEYS_PER_REMOVAL)
@@ -283,12 +293,25 @@ def _select(connection: sqlite3.Connection, key: str) -> bytes | None:
 def _create_each(
     connection: sqlite3.Connection, items: Sequence[tuple[str, bytes]]
 ) -> list[CreateOutcome]:
-    return [
-        CreateOutcome.CREATED
-        if connection.execute(INSERT, item).rowcount
-        else CreateOutcome.EXISTS
-        for item in items
-    ]
+    # Sorting is stable: of two items with one key, the first is created.
+    order = sorted(range(len(items)), key=lambda at: items[at][0])
+    outcomes = {at: _create(connection, *items[at]) for at in order}
+    return [outcomes[at] for at in range(len(items))]
+
+
+def _create(connection: sqlite3.Connection, key: str, value: bytes) -> CreateOutcome:
+    folder = folder_of(key)
+    last = None if folder is None else _last_key(connection, folder)
+    if last is not None and last > key:
+        is_there = _select(connection, key) is not None
+        return CreateOutcome.EXISTS if is_there else CreateOutcome.PASSED
+    is_new = connection.execute(INSERT, (key, value)).rowcount
+    return CreateOutcome.CREATED if is_new else CreateOutcome.EXISTS
+
+
+def _last_key(connection: sqlite3.Connection, prefix: str) -> str | None:
+    found = connection.execute(SELECT_LAST, _bounds(prefix)).fetchall()
+    return found[0][0] if found else None
 
 
 def _execute_each(connection: sqlite3.Connection, operations: Sequence[Operation]) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import stat
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,8 +109,7 @@ class StoreReader:
     def _open(self) -> sqlite3.Connection:
         if not self._path.exists():
             raise StoreRefused(f"no such store: {self._path}")
-        if self._path.is_dir():
-            raise StoreRefused(f"{self._path} is a folder, not a store")
+        _check_kind(self._path)
         self._immutable = False
         try:
             return _checked(self._path, "mode=ro")
@@ -135,6 +135,7 @@ def open_writer(path: Path) -> tuple[sqlite3.Connection, WriterLock]:
         StorageUnavailable: The medium failed.
     """
     path = Path(os.path.realpath(path))
+    _check_kind(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -243,6 +244,18 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
 
 def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
+
+
+def _check_kind(path: Path) -> None:
+    """Refuse what is no regular file: a device looks empty, and must not be replaced."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return  # Whoever opens it says why it cannot.
+    if stat.S_ISDIR(mode):
+        raise StoreRefused(f"{path} is a folder, not a store")
+    if not stat.S_ISREG(mode):
+        raise StoreRefused(f"{path} is no regular file, so no store")
 
 
 def _is_there(path: Path) -> bool:

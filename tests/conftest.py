@@ -22,6 +22,18 @@ settings.register_profile("nightly", max_examples=10_000, deadline=None, print_b
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fuzz-seconds",
+        type=float,
+        default=20,
+        help="how long each fuzz test draws (default 20 s; `make fuzz` gives more)",
+    )
+    parser.addoption(
+        "--fuzz-seed", type=int, default=0, help="the first seed of each fuzz test (default 0)"
+    )
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what lies in tests/ray, and run it last: what is quick to fail fails first.
 

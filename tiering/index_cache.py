@@ -14,7 +14,12 @@ import structlog
 from tierledger.events.errors import CorruptRemoteData, InvalidArgument, NotReady, StoreRefused
 from tierledger.tiering.index_cache_cleaner import FileCleaner
 from tierledger.tiering.index_cache_counts import IndexCacheCounts
-from tierledger.tiering.index_cache_entry import IndexEntry, fetch_entry, rebuilt
+from tierledger.tiering.index_cache_entry import (
+    IndexEntry,
+    fetch_entry,
+    rebuilt,
+    warn_of_lacking_offsets,
+)
 from tierledger.tiering.index_cache_eviction import EvictionQueue
 from tierledger.tiering.index_cache_files import CacheDirectory, Found, SegmentKey
 from tierledger.tiering.index_cache_threads import to_its_end
@@ -252,10 +257,12 @@ class RemoteIndexCache:
         key = SegmentKey(metadata.remote_log_segment_id.id, metadata.start_offset)
         entry = await self._read_back(metadata, key)
         if entry is not None:
+            self.counts.empty_offset_indexes += warn_of_lacking_offsets(entry, metadata)
             return entry
         async with self._loading:
             entry = await self._download(metadata)
             self.counts.loads += 1
+            self.counts.empty_offset_indexes += warn_of_lacking_offsets(entry, metadata)
             await self._keep(key, entry, load)
         return entry
 

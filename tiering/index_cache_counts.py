@@ -27,6 +27,8 @@ class IndexCacheCounts:
     """Files of the cache that were damaged, and removed."""
     corrupt_downloads: int = 0
     """Indexes from remote storage that did not verify, and were thrown away."""
+    empty_offset_indexes: int = 0
+    """Loads of an offset index that has no entries and should: it is done without."""
     file_errors: int = 0
     """Times that the disk refused to read, write, rename or remove."""
     files_removed_at_start: int = 0

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import structlog
+
 from tierledger.events.errors import RemoteResourceNotFound
 from tierledger.tiering.index_cache_files import RawIndexes
 from tierledger.tiering.index_files import (
+    TIMES_WITHOUT_OFFSETS_MAX,
     OffsetIndex,
     OffsetPosition,
     SegmentBounds,
@@ -24,6 +27,9 @@ CHECKED_IN_PLACE_BYTES_MAX: Final = 16 << 10
 """Checking this much takes about a millisecond; more is left to a thread."""
 
 
+_log = structlog.get_logger("tierledger.tiering")
+
+
 class IndexEntry(NamedTuple):
     """The indexes of one segment, checked. Stays good whatever the cache does."""
 
@@ -36,6 +42,11 @@ class IndexEntry(NamedTuple):
         """From where to read the log for `offset`."""
         return self.offset_index.lookup(offset)
 
+    @property
+    def lacks_offsets(self) -> bool:
+        """Whether the offset index was emptied: all is read from the segment's beginning."""
+        return not len(self.offset_index) and len(self.time_index) > TIMES_WITHOUT_OFFSETS_MAX
+
     def lookup_timestamp(self, timestamp_ms: int, starting_offset: int) -> OffsetPosition:
         """From where to read the log for the first record of `timestamp_ms` or later.
 
@@ -47,6 +58,17 @@ class IndexEntry(NamedTuple):
     @property
     def raw(self) -> RawIndexes:
         return RawIndexes(self.offset_index.data, self.time_index.data, self.txn_index.data)
+
+
+def warn_of_lacking_offsets(entry: IndexEntry, metadata: RemoteLogSegmentMetadata) -> bool:
+    """Say that an offset index is empty and should not be, if so; answers are right still."""
+    if entry.lacks_offsets:
+        _log.warning(
+            "offset index without entries; the segment is read from its beginning",
+            segment=str(metadata.remote_log_segment_id),
+            times=len(entry.time_index),
+        )
+    return entry.lacks_offsets
 
 
 def rebuilt(metadata: RemoteLogSegmentMetadata, raw: RawIndexes) -> IndexEntry:

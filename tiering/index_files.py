@@ -25,6 +25,11 @@ OFFSET_ENTRY: Final = Struct(">ii")
 TIME_ENTRY: Final = Struct(">qi")
 TRANSACTION_ENTRY: Final = Struct(">hqqqq")
 TRANSACTION_INDEX_VERSION: Final = 0
+TIMES_WITHOUT_OFFSETS_MAX: Final = 1
+"""Entries of a time index beside an offset index without any.
+
+Kafka enters a time only with an offset, and once more when it closes the segment.
+"""
 NO_TIMESTAMP: Final = -1
 """What a time index answers for a time before its first entry."""
 

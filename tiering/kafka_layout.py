@@ -45,7 +45,8 @@ class KafkaLayoutStorageManager(ReadOnlyStorageManager):
     ) -> AsyncIterator[bytes]:
         start, end = checked_range(metadata, start_position, end_position)
         name = _name(metadata, LOG_SUFFIX)
-        reading = read_ahead(self._store, pieces(name, start, end))
+        size = metadata.segment_size_in_bytes
+        reading = read_ahead(self._store, pieces(name, start, end, size))
         with self._store.counts.noting_damage(Operation.FETCH_LOG):
             try:
                 async for _, data in reading:

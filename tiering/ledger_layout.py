@@ -180,7 +180,9 @@ class LedgerStorageManager(RemoteStorageManager):
         place, custom = self._where(metadata)
         with self.counts.noting_damage(Operation.FETCH_LOG):
             part_size, header = await self._parts(metadata, custom, start, end)
-            reading = read_ahead(self._store, log_pieces(place, part_size, start, end))
+            size = metadata.segment_size_in_bytes
+            wanted = log_pieces(place, size, part_size, start, end)
+            reading = read_ahead(self._store, wanted)
             check = None if header is None else PartCheck(header, self._store, place)
             try:
                 async for piece, data in reading:
@@ -233,7 +235,7 @@ class LedgerStorageManager(RemoteStorageManager):
             end = place.start + place.length
             with self.counts.noting_damage(Operation.FETCH_INDEXES):
                 data = await self._store.get_range(
-                    Operation.FETCH_INDEXES, name, place.start, end
+                    Operation.FETCH_INDEXES, name, place.start, end, header.size
                 )
                 return verified(data, place, index_type, self._store.name_of(name))
         raise RemoteResourceNotFound(

@@ -46,6 +46,8 @@ class SegmentHeader(NamedTuple):
     part_crcs: tuple[int, ...]
     """crc32c of each part of the log."""
     indexes: Mapping[IndexType, StoredIndex]
+    size: int
+    """Bytes of the whole object."""
 
 
 def crc32c(data: bytes) -> int:
@@ -103,9 +105,8 @@ def decode_header(data: bytes, name: str) -> SegmentHeader:
     if crc32c(data[:end]) != stored:
         raise _corrupt(name, f"crc32c {stored:08x} of the header", f"{crc32c(data[:end]):08x}")
     header = _parsed(data[_HEAD.size : end], end + _CRC.size, name)
-    expected = end + _CRC.size + sum(one.length for one in header.indexes.values())
-    if len(data) != expected:
-        raise _corrupt(name, f"{expected} bytes", len(data))
+    if len(data) != header.size:
+        raise _corrupt(name, f"{header.size} bytes", len(data))
     return header
 
 
@@ -134,6 +135,7 @@ def _parsed(packed: bytes, base: int, name: str) -> SegmentHeader:
             header["part_size"],
             tuple(header["part_crcs"]),
             indexes,
+            base + sum(one.length for one in indexes.values()),
         )
     except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
         raise _corrupt(name, "a header of this version", repr(error)) from error

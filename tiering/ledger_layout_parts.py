@@ -22,12 +22,15 @@ def part_sizes(place: str, log_size: int, part_size: int) -> Iterator[tuple[str,
         yield f"{place}/log.{number:05}", min(part_size, log_size - start)
 
 
-def log_pieces(place: str, part_size: int, start: int, end: int) -> Iterator[Piece]:
+def log_pieces(
+    place: str, log_size: int, part_size: int, start: int, end: int
+) -> Iterator[Piece]:
     """Where the log's bytes from `start` to before `end` are."""
     for number in range(start // part_size, -(-end // part_size)):
         base = number * part_size
         name = f"{place}/log.{number:05}"
-        yield from pieces(name, max(start - base, 0), min(end - base, part_size))
+        size = min(part_size, log_size - base)
+        yield from pieces(name, max(start - base, 0), min(end - base, size), size)
 
 
 def has_whole_part(log_size: int, part_size: int, start: int, end: int) -> bool:

@@ -86,6 +86,25 @@ class LineageChain:
             end = held.last
         return end
 
+    def check(self, segment: RemoteLogSegmentMetadata, name: str) -> None:
+        """Compare the epochs of `segment`, which holds part of the lineage, with these.
+
+        Raises:
+            CorruptRemoteData: An epoch begins elsewhere here; `name` is where these are from.
+        """
+        firsts = {one.epoch: one.first for one in self.ranges[1:]}
+        for held in ranges_of(segment):
+            first = firsts.get(held.epoch)
+            began_before = held.first == segment.start_offset
+            is_right = first is None or (
+                first <= held.first if began_before else first == held.first
+            )
+            if not is_right:
+                raise CorruptRemoteData(
+                    f"{name}: expected leader epoch {held.epoch} from {held.first} on as "
+                    f"{segment.remote_log_segment_id} has it, got {first}"
+                )
+
     def shared_in(
         self, segment: RemoteLogSegmentMetadata, epoch_range: EpochRange
     ) -> EpochRange | None:

@@ -8,23 +8,30 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from typing_extensions import override
 
 from tierledger.events.identifiers import Uuid
 from tierledger.tiering import kafka_layout, ledger_layout, manifest_layout
-from tierledger.tiering.index_type import ALL_INDEX_TYPES, REQUIRED_INDEX_TYPES, IndexType
+from tierledger.tiering.index_files import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY
+from tierledger.tiering.index_type import ALL_INDEX_TYPES, IndexType
+from tierledger.tiering.leader_epoch_checkpoint import format_leader_epochs
 from tierledger.tiering.ledger_layout_format import LedgerCustomMetadata
+from tierledger.tiering.ledger_layout_parts import part_sizes
+from tierledger.tiering.producer_snapshot import SNAPSHOT_ENTRY_SIZE, SNAPSHOT_HEAD_SIZE
+from tierledger.tiering.record_batches import SMALLEST_BATCH
 from tierledger.tiering.tier_url import Layout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from tierledger.events.metadata import RemoteLogSegmentMetadata
 
 LOG: Final = "log"
-"""The role of an object that holds the log, or a part of it; others have their suffix."""
+"""The role of an object that holds the log; of a part of it, `log.00000` and so on. Others have
+their suffix."""
 
 PARTITION_MAX: Final = (1 << 31) - 1
 
@@ -42,24 +49,63 @@ class ListedObject(NamedTuple):
     """Whether it lies where the tier keeps new segments."""
 
 
+class ExpectedObject(NamedTuple):
+    """What an object beside the log must be, as far as a list tells."""
+
+    role: str
+    least: int
+    """Bytes."""
+    step: int
+    """It has `least` bytes, or so many more, or twice as many more, up to `most`."""
+    most: int | None
+    is_required: bool = True
+
+    def fits(self, size: int) -> bool:
+        """Whether it may be so large."""
+        is_within = self.least <= size and (self.most is None or size <= self.most)
+        return is_within and (size - self.least) % self.step == 0
+
+    @override
+    def __str__(self) -> str:
+        if self.most == self.least:
+            return f"{self.least} bytes"
+        until = "more" if self.most is None else f"at most {self.most}"
+        steps = "" if self.step == 1 else f" in steps of {self.step}"
+        return f"{self.least} bytes or {until}{steps}"
+
+
 class ExpectedObjects(NamedTuple):
     """What a finished segment has in the tier."""
 
     place: str
-    log_objects: int | None
-    """How many hold the log; none if only their bytes are known."""
+    part_bytes: int | None
+    """Of each object that holds the log but the last; none if only the sum is known."""
     log_bytes: int
-    others: tuple[str, ...]
-    """Roles of the other objects, each of which has to be there."""
-    indexes: str | None
+    others: tuple[ExpectedObject, ...]
+    indexes: str
     """The one of `others` without which nothing of the segment can be read."""
     weight: int | None
     """Bytes of all of them, if the copy said it."""
     is_below_prefix: bool
 
 
+class LogObject(NamedTuple):
+    """An object that holds a log, or a part of it."""
+
+    name: str
+    start: int
+    """Of its bytes in the log."""
+    end: int
+    """Exclusive."""
+
+
 class LayoutNames(ABC):
     """How a tier of one layout names its objects. Pickled into tasks."""
+
+    before_role = "."
+    """What stands between a segment's place and an object's role."""
+    has_index_files = False
+    """Whether each index is an object of its own."""
 
     def __init__(self, prefix: str) -> None:
         """`prefix` is that of the tier's URL."""
@@ -73,6 +119,24 @@ class LayoutNames(ABC):
     @abstractmethod
     def parse(self, path: str) -> ListedObject | None:
         """What `path`, seen from the top of the store, is called as; none if not as ours."""
+
+    def log_objects(self, must: ExpectedObjects) -> Iterator[LogObject]:
+        """The objects that hold a log, in order; one for all if its parts are not known."""
+        name = f"{must.place}{self.before_role}{LOG}"
+        yield LogObject(name, 0, must.log_bytes)
+
+    def index_object(self, must: ExpectedObjects, index_type: IndexType | None = None) -> str:
+        """Which object holds that index, or all if they lie together."""
+        role = must.indexes
+        if self.has_index_files and index_type is not None:
+            role = index_type.value
+        return f"{must.place}{self.before_role}{role}"
+
+    def object_in(self, must: ExpectedObjects, message: str) -> str | None:
+        """Which of the segment's objects a message names; none if it names none of them."""
+        others = (f"{must.place}{self.before_role}{one.role}" for one in must.others)
+        named = chain(others, (one.name for one in self.log_objects(must)))
+        return next((name for name in named if name in message), None)
 
     @abstractmethod
     def expected(self, metadata: RemoteLogSegmentMetadata) -> ExpectedObjects:
@@ -100,6 +164,8 @@ def _suffixes(roles: Collection[str]) -> str:
 class LedgerNames(LayoutNames):
     """Our own layout: `LedgerStorageManager`."""
 
+    before_role = "/"
+
     _NAME: Final = re.compile(
         f"(?P<place>(?P<prefix>.*/)?{_TOPIC}/{_TOPIC_ID}/{_PARTITION}/{_SEGMENT})"
         rf"/(?:(?P<part>log\.[0-9]{{5,}})|{ledger_layout.INDEXES})",
@@ -120,39 +186,50 @@ class LedgerNames(LayoutNames):
         found = self._NAME.fullmatch(path)
         if found is None or found["topic"] in _NO_TOPICS:
             return None
-        role = ledger_layout.INDEXES if found["part"] is None else LOG
+        role = found["part"] or ledger_layout.INDEXES
         below = f"{self.prefix}/" if self.prefix else ""
         return _listed(found, role, is_below_prefix=(found["prefix"] or "") == below)
 
     @override
     def expected(self, metadata: RemoteLogSegmentMetadata) -> ExpectedObjects:
         size = max(0, metadata.segment_size_in_bytes)
-        prefix, parts, weight = self.prefix, None, None
+        prefix, part_bytes, weight = self.prefix, None, None
         if metadata.custom_metadata is not None:
             segment = metadata.remote_log_segment_id
             custom = LedgerCustomMetadata.of(metadata.custom_metadata, segment)
-            prefix, parts = custom.prefix or "", -(-size // custom.part_size)
+            prefix, part_bytes = custom.prefix or "", custom.part_size
             weight = custom.weight
         return ExpectedObjects(
             ledger_layout.place_of(metadata, prefix),
-            parts,
+            part_bytes,
             size,
-            (ledger_layout.INDEXES,),
+            (ExpectedObject(ledger_layout.INDEXES, 1, 1, None),),
             ledger_layout.INDEXES,
             weight,
             prefix == self.prefix,
         )
 
+    @override
+    def log_objects(self, must: ExpectedObjects) -> Iterator[LogObject]:
+        if must.part_bytes is None:
+            yield from super().log_objects(must)
+            return
+        at = 0
+        for name, size in part_sizes(must.place, must.log_bytes, must.part_bytes):
+            yield LogObject(name, at, at + size)
+            at += size
+
 
 class KafkaNames(LayoutNames):
     """Kafka's LocalTieredStorage."""
+
+    has_index_files = True
 
     _NAME: Final = re.compile(
         f"(?P<place>{_TOPIC}-{_PARTITION}-{_TOPIC_ID}/{_SEGMENT})"
         rf"\.(?P<role>{_suffixes([LOG, *(one.value for one in ALL_INDEX_TYPES)])})",
         re.ASCII,
     )
-    _REQUIRED: Final = tuple(sorted(one.value for one in REQUIRED_INDEX_TYPES))
 
     @override
     def parse(self, path: str) -> ListedObject | None:
@@ -165,9 +242,9 @@ class KafkaNames(LayoutNames):
     def expected(self, metadata: RemoteLogSegmentMetadata) -> ExpectedObjects:
         return ExpectedObjects(
             kafka_layout.place_of(metadata),
-            1,
+            max(1, metadata.segment_size_in_bytes),
             max(0, metadata.segment_size_in_bytes),
-            self._REQUIRED,
+            _kafka_files(metadata),
             IndexType.OFFSET.value,
             None,
             is_below_prefix=True,
@@ -204,13 +281,58 @@ class ManifestNames(LayoutNames):
         named = self.parse(f"{place}.{LOG}")
         return ExpectedObjects(
             place,
-            1,
+            max(1, metadata.segment_size_in_bytes),
             max(0, metadata.segment_size_in_bytes),
-            tuple(sorted(manifest_layout.BESIDE)),
+            (
+                ExpectedObject(manifest_layout.INDEXES, _least_indexes(metadata), 1, None),
+                ExpectedObject(manifest_layout.MANIFEST, 1, 1, None),
+            ),
             manifest_layout.INDEXES,
             None,
             named is not None and named.is_below_prefix,
         )
+
+
+def part_number(role: str) -> int | None:
+    """Which part of the log an object of that role holds; none if it holds none."""
+    name, _, number = role.partition(".")
+    return int(number or 0) if name == LOG else None
+
+
+def _kafka_files(metadata: RemoteLogSegmentMetadata) -> tuple[ExpectedObject, ...]:
+    """The files beside a log, and the sizes that Kafka's own formats allow them."""
+    offsets = metadata.end_offset - metadata.start_offset + 1
+    batches = min(offsets, metadata.segment_size_in_bytes // SMALLEST_BATCH)
+    # Kafka enters a time with an entry of the offset index, and another when a segment closes.
+    times = (1, batches + 1)
+    aborted = (0, 0) if metadata.txn_index_empty else (1, batches)
+    return (
+        _entries(IndexType.OFFSET, OFFSET_ENTRY.size, (0, batches)),
+        _entries(IndexType.TIMESTAMP, TIME_ENTRY.size, times),
+        ExpectedObject(
+            IndexType.PRODUCER_SNAPSHOT.value, SNAPSHOT_HEAD_SIZE, SNAPSHOT_ENTRY_SIZE, None
+        ),
+        _entries(IndexType.TRANSACTION, TRANSACTION_ENTRY.size, aborted)._replace(
+            is_required=not metadata.txn_index_empty
+        ),
+        ExpectedObject(IndexType.LEADER_EPOCH.value, _least_checkpoint(metadata), 1, None),
+    )
+
+
+def _entries(kind: IndexType, size: int, counts: tuple[int, int]) -> ExpectedObject:
+    least, most = counts
+    return ExpectedObject(kind.value, least * size, size, most * size)
+
+
+def _least_checkpoint(metadata: RemoteLogSegmentMetadata) -> int:
+    """Bytes of a leader-epoch checkpoint that has the segment's own epochs."""
+    # The first of them may have begun in an earlier segment.
+    return len(format_leader_epochs(dict.fromkeys(metadata.segment_leader_epochs, 0)))
+
+
+def _least_indexes(metadata: RemoteLogSegmentMetadata) -> int:
+    """Bytes of an object that has all indexes, of which two may be empty."""
+    return TIME_ENTRY.size + SNAPSHOT_HEAD_SIZE + _least_checkpoint(metadata)
 
 
 _NAMES: Final[Mapping[Layout, Callable[[str], LayoutNames]]] = {

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from tierledger.tiering.object_store import ObjectStore
 
 INDEXES: Final = "indexes"
-BESIDE: Final = (INDEXES, "rsm-manifest")
+MANIFEST: Final = "rsm-manifest"
+BESIDE: Final = (INDEXES, MANIFEST)
 """Suffixes of what lies beside a segment's log."""
 
 MANIFESTS_KEPT: Final = 1024
@@ -69,7 +70,8 @@ class ManifestStorageManager(ReadOnlyStorageManager):
         path = place_of(metadata, self._prefix)
         with self._store.counts.noting_damage(Operation.FETCH_LOG):
             await self._manifest(metadata, path, Operation.FETCH_LOG)
-            reading = read_ahead(self._store, pieces(f"{path}.log", start, end))
+            size = metadata.segment_size_in_bytes
+            reading = read_ahead(self._store, pieces(f"{path}.log", start, end, size))
             try:
                 async for _, data in reading:
                     yield data
@@ -91,7 +93,9 @@ class ManifestStorageManager(ReadOnlyStorageManager):
             if start == end:
                 return b""
             name = f"{path}.indexes"
-            return await self._store.get_range(Operation.FETCH_INDEXES, name, start, end)
+            return await self._store.get_range(
+                Operation.FETCH_INDEXES, name, start, end, manifest.indexes_size
+            )
 
     @override
     async def fetch_indexes(
@@ -101,7 +105,7 @@ class ManifestStorageManager(ReadOnlyStorageManager):
         with self._store.counts.noting_damage(Operation.FETCH_INDEXES):
             manifest = await self._manifest(metadata, path, Operation.FETCH_INDEXES)
             data = await self._store.get(Operation.FETCH_INDEXES, f"{path}.indexes")
-            expected = max(end for _, end in manifest.indexes.values())
+            expected = manifest.indexes_size
             if len(data) != expected:
                 raise CorruptRemoteData(
                     f"{self._store.name_of(path)}.indexes: expected {expected} bytes, "
@@ -120,7 +124,7 @@ class ManifestStorageManager(ReadOnlyStorageManager):
         known = self._manifests.get(segment)
         if known is not None:
             return known
-        name = f"{path}.rsm-manifest"
+        name = f"{path}.{MANIFEST}"
         data = await self._store.get(operation, name)
         manifest = decode_manifest(data, self._store.name_of(name))
         _check_segment(manifest.segment, segment, self._store.name_of(name))

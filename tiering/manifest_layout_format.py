@@ -57,6 +57,11 @@ class Manifest(NamedTuple):
     indexes: Mapping[IndexType, tuple[int, int]]
     """Where each begins in the indexes object, and before which byte it ends."""
 
+    @property
+    def indexes_size(self) -> int:
+        """Bytes of the indexes object."""
+        return max(end for _, end in self.indexes.values())
+
 
 def decode_manifest(data: bytes, name: str) -> Manifest:
     """The manifest that `data` holds.

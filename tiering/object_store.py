@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
     from pathlib import Path
 
-    from obstore import Bytes, ListStream, ObjectMeta
+    from obstore import ListStream, ObjectMeta
     from obstore.store import ClientConfig, RetryConfig
     from obstore.store import ObjectStore as ObstoreStore
 
@@ -51,6 +51,15 @@ _NO_RIGHT = ("401 Unauthorized", "403 Forbidden", "(code: AccessDenied)")
 
 Nor for one of many objects to be deleted, of which the store says so in its answer's body.
 """
+
+_NO_CREDENTIALS = {
+    "/latest/api/token": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "/latest/meta-data": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "/computeMetadata/": "GOOGLE_APPLICATION_CREDENTIALS",
+    "/metadata/identity": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
+"""Where a store's client asks the machine for a role when it was given no credentials, by that
+part of the address; and which variables give it some."""
 
 _NO_FOLDER = "LocalFileSystem error: Unable to create dir"
 
@@ -179,23 +188,29 @@ class ObjectStore:
         self.counts.bytes_read += len(data)
         return data
 
-    async def get_range(self, operation: Operation, name: str, start: int, end: int) -> bytes:
+    async def get_range(
+        self, operation: Operation, name: str, start: int, end: int, size: int
+    ) -> bytes:
         """`name` from byte `start` to before byte `end`: exactly so many.
+
+        The store tells with them how large all of it is, which must be `size`.
 
         Raises:
             RemoteResourceNotFound: It is not there.
-            CorruptRemoteData: It ends before `end`.
+            CorruptRemoteData: It is shorter or longer than `size`.
         """
 
-        def send() -> Awaitable[Bytes]:
-            return obstore.get_range_async(self._store, name, start=start, end=end)
+        async def send() -> tuple[int, bytes]:
+            answer = await obstore.get_async(self._store, name, options={"range": (start, end)})
+            return answer.meta["size"], bytes(await answer.bytes_async())
 
         try:
-            data = bytes(await self._ask(operation, Request.GET, name, send))
+            found, data = await self._ask(operation, Request.GET, name, send)
         except _PastTheEndError:
-            await self._check_length(operation, name, end)
+            await self._check_length(operation, name, size)
             raise
         self.counts.bytes_read += len(data)
+        self._check_size(name, found, size)
         if len(data) != end - start:
             raise CorruptRemoteData(
                 f"{self.name_of(name)}: expected {end - start} bytes from {start} on, "
@@ -305,15 +320,18 @@ class ObjectStore:
         answer = await obstore.get_async(self._store, name)
         return bytes(await answer.bytes_async())
 
-    async def _check_length(self, operation: Operation, name: str, end: int) -> None:
+    async def _check_length(self, operation: Operation, name: str, size: int) -> None:
 
         def send() -> Awaitable[ObjectMeta]:
             return obstore.head_async(self._store, name)
 
-        size = (await self._ask(operation, Request.HEAD, name, send))["size"]
-        if size < end:
+        found = (await self._ask(operation, Request.HEAD, name, send))["size"]
+        self._check_size(name, found, size)
+
+    def _check_size(self, name: str, found: int, expected: int) -> None:
+        if found != expected:
             raise CorruptRemoteData(
-                f"{self.name_of(name)}: expected at least {end} bytes, it has {size}"
+                f"{self.name_of(name)}: expected {expected} bytes, it has {found}"
             )
 
     async def _ask(
@@ -339,6 +357,12 @@ class ObjectStore:
         # The rest is a dump of its insides.
         reason = _QUERY.sub(r"\1?...", str(error).partition("\n\nDebug source:")[0])
         message = f"{self.name_of(name)}: {request.value} failed: {reason}"
+        for path, variables in _NO_CREDENTIALS.items():
+            if path in reason:
+                message = (
+                    f"{self.url}: no credentials were given, and this machine has no role that "
+                    f"brings some; set {variables} in the environment"
+                )
         if any(word in reason for word in _NO_BUCKET):
             return StoreRefused(f"{self.url}: there is no such bucket: {reason}")
         if isinstance(error, FileNotFoundError):

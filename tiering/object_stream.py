@@ -28,13 +28,15 @@ class Piece(NamedTuple):
     name: str
     start: int
     end: int
+    size: int
+    """Of the whole object."""
 
 
-def pieces(name: str, start: int, end: int) -> Iterator[Piece]:
+def pieces(name: str, start: int, end: int, size: int) -> Iterator[Piece]:
     """The bytes of `name` from `start` to before `end`, cut at multiples of `PIECE_BYTES`."""
     while start < end:
         until = min(end, start - start % PIECE_BYTES + PIECE_BYTES)
-        yield Piece(name, start, until)
+        yield Piece(name, start, until, size)
         start = until
 
 
@@ -45,7 +47,7 @@ async def read_ahead(
     coming: deque[tuple[Piece, asyncio.Task[bytes]]] = deque()
     try:
         for piece in wanted:
-            read = store.get_range(Operation.FETCH_LOG, piece.name, piece.start, piece.end)
+            read = store.get_range(Operation.FETCH_LOG, *piece)
             coming.append((piece, asyncio.ensure_future(read)))
             if len(coming) > PIECES_AHEAD:
                 yield await _first(coming)

@@ -20,6 +20,11 @@ _ENTRY = Struct(">qhiqiqiq")
 _CRC_FROM = _HEADER.size
 _ENTRIES_FROM = _HEADER.size + _COUNT.size
 
+SNAPSHOT_HEAD_SIZE: Final = _ENTRIES_FROM
+"""Bytes of a snapshot without producers."""
+SNAPSHOT_ENTRY_SIZE: Final = _ENTRY.size
+"""Bytes for each producer."""
+
 
 class ProducerState(NamedTuple):
     """One producer's last batch, and the transaction that it has open."""

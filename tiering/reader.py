@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tierledger.events.errors import InvalidArgument
+from tierledger.events.errors import CorruptRemoteData, InvalidArgument
 from tierledger.tiering.lineage_chain import fetch_chain, newest_segment
 from tierledger.tiering.reader_indexes import SegmentIndexes
 from tierledger.tiering.reader_prefetch import closing
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tierledger.events.identifiers import TopicIdPartition
     from tierledger.tiering.index_cache import RemoteIndexCache
     from tierledger.tiering.metadata_ports import RemoteLogMetadataSource
+    from tierledger.tiering.reader_indexes import TimePlace
     from tierledger.tiering.record_batches import RecordBatch
     from tierledger.tiering.records import Record
     from tierledger.tiering.remote_storage_manager import RemoteStorageManager
@@ -153,16 +154,32 @@ class RemoteLogReader:
         return tier.next_offset
 
     async def _first_since(self, tier: Tier, stretch: Stretch, timestamp_ms: int) -> int | None:
-        metadata, first = stretch.metadata, stretch.first
-        position = await self._indexes.lookup_timestamp(metadata, timestamp_ms, first)
-        batches = StretchBatches(tier.chain, stretch, position)
-        fetched = self._storage.fetch_log_segment(metadata, position)
+        place = await self._indexes.lookup_timestamp(stretch, timestamp_ms)
+        try:
+            return await self._first_behind(place, tier, stretch, timestamp_ms)
+        except CorruptRemoteData:
+            if not place.position:
+                raise
+        # A wrong position looks like damage of the log.
+        self._indexes.distrust(stretch.metadata)
+        place = await self._indexes.lookup_timestamp(stretch, timestamp_ms)
+        return await self._first_behind(place, tier, stretch, timestamp_ms)
+
+    async def _first_behind(
+        self, place: TimePlace, tier: Tier, stretch: Stretch, timestamp_ms: int
+    ) -> int | None:
+        begins_by = place.offset if place.position else None
+        batches = StretchBatches(tier.chain, stretch, place.position, begins_by)
+        fetched = self._storage.fetch_log_segment(stretch.metadata, place.position)
+        is_borne_out = False
         async with closing(batches.fed_from(fetched)) as found:
             async for batch in found:
+                is_borne_out = is_borne_out or place.check(batch, stretch.name)
                 if batch.max_timestamp_ms < timestamp_ms:
                     continue
                 for record in decoded(batch, stretch.name):
-                    if record.offset >= first and record.timestamp_ms >= timestamp_ms:
+                    is_wanted = record.offset >= stretch.first
+                    if is_wanted and record.timestamp_ms >= timestamp_ms:
                         return record.offset
         return None
 
@@ -178,13 +195,13 @@ class RemoteLogReader:
         start = await tier.earliest_offset() if from_offset is None else from_offset
         if not tier.chain.first_offset <= start <= tier.next_offset:
             raise await tier.out_of_range(start)
-        limit, aborted = tier.next_offset, None
+        limit, aborted, stable = tier.next_offset, None, None
         if isolation is IsolationLevel.READ_COMMITTED:
-            limit = await tier.last_stable_offset()
+            limit = stable = await tier.last_stable_offset()
             aborted = AbortedTransactions(tier, self._indexes)
         if to_offset is not None:
             limit = min(limit, to_offset)
-        return LogRun(tier, self._indexes, start, limit, aborted)
+        return LogRun(tier, self._indexes, start, limit, aborted, stable)
 
     async def _newest_tier(self) -> Tier | None:
         newest = await newest_segment(self._source, self._tip)

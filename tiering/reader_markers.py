@@ -15,7 +15,7 @@ from tierledger.events.errors import CorruptRemoteData
 from tierledger.tiering.records import decoded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tierledger.tiering.record_batches import RecordBatch
 
@@ -24,7 +24,9 @@ HELD_BYTES_MAX: Final = 16 << 20
 say, and a marker that contradicts comes after them."""
 
 _MARKER = Struct(">hh")
-_ENDS: Final = {0: "ABORT", 1: "COMMIT"}
+ABORT: Final = "ABORT"
+COMMIT: Final = "COMMIT"
+_ENDS: Final = {0: ABORT, 1: COMMIT}
 
 
 class SegmentBatch(NamedTuple):
@@ -39,10 +41,10 @@ class _Transaction:
 
     __slots__ = ("first_offset", "is_aborted", "is_open")
 
-    def __init__(self, first_offset: int, *, is_aborted: bool) -> None:
+    def __init__(self, first_offset: int, *, is_aborted: bool | None) -> None:
         self.first_offset = first_offset
         self.is_aborted = is_aborted
-        """As the indexes say."""
+        """As the indexes say; none if they were not asked."""
         self.is_open = True
 
 
@@ -83,6 +85,9 @@ class DecidedBatches:
                 raise self._contradicted(found, transaction, f"data at {batch.base_offset}")
             if not is_aborted:
                 self._hold(found, transaction)
+        yield from self._let_through()
+
+    def _let_through(self) -> Iterator[SegmentBatch]:
         while self._held:
             (first, transaction) = self._held[0]
             waits = transaction is not None and transaction.is_open
@@ -91,6 +96,24 @@ class DecidedBatches:
             self._held.popleft()
             self._held_bytes -= len(first.batch.data)
             yield first
+
+    @property
+    def undecided(self) -> Mapping[int, int]:
+        """By producer, where the transactions begin that were seen, and their markers not."""
+        return {producer: one.first_offset for producer, one in self._open.items()}
+
+    def see(self, found: SegmentBatch) -> Iterator[SegmentBatch]:
+        """The batches that `found` decides, which lies behind all that is wanted.
+
+        Raises:
+            CorruptRemoteData: It is a marker, and contradicts the indexes.
+        """
+        batch = found.batch
+        if batch.is_control:
+            self._end(found)
+        elif batch.is_transactional and batch.producer_id not in self._open:
+            self._open[batch.producer_id] = _Transaction(batch.base_offset, is_aborted=None)
+        yield from self._let_through()
 
     def rest(self) -> Iterator[SegmentBatch]:
         """All that still waits, for there is no more: as the indexes say."""
@@ -103,13 +126,14 @@ class DecidedBatches:
         self._held_bytes += len(found.batch.data)
 
     def _end(self, found: SegmentBatch) -> None:
-        transaction = self._open.pop(found.batch.producer_id, None)
+        batch = found.batch
+        transaction = self._open.pop(batch.producer_id, None)
         if transaction is None:
             return
         transaction.is_open = False
-        end = _end_of(found)
-        if end not in (None, "ABORT" if transaction.is_aborted else "COMMIT"):
-            marker = f"its {end} marker at {found.batch.base_offset}"
+        end = None if transaction.is_aborted is None else end_of(batch, found.segment)
+        if end not in (None, ABORT if transaction.is_aborted else COMMIT):
+            marker = f"its {end} marker at {batch.base_offset}"
             raise self._contradicted(found, transaction, marker)
 
     def _contradicted(
@@ -125,9 +149,9 @@ class DecidedBatches:
         )
 
 
-def _end_of(marker: SegmentBatch) -> str | None:
+def end_of(marker: RecordBatch, segment: str) -> str | None:
     """ABORT or COMMIT; none if compaction took the record, or it is another kind."""
-    for record in decoded(marker.batch, marker.segment):
+    for record in decoded(marker, segment):
         if record.key is not None and len(record.key) >= _MARKER.size:
             _, kind = _MARKER.unpack_from(record.key)
             return _ENDS.get(kind)

@@ -46,9 +46,13 @@ class LogRun:
         indexes: SegmentIndexes,
         start: int,
         limit: int,
-        aborted: AbortedTransactions | None,
+        aborted: AbortedTransactions | None = None,
+        stable_offset: int | None = None,
     ) -> None:
-        """With `aborted`, give only what was committed."""
+        """With `aborted`, give only what was committed.
+
+        Nothing is, from `stable_offset` on, as the newest segment's producer snapshot says.
+        """
         self._tier = tier
         self._indexes = indexes
         self.start = start
@@ -56,6 +60,7 @@ class LogRun:
         self._limit = limit
         self._aborted = aborted
         self._decided = DecidedBatches()
+        self._stable_offset = stable_offset
         self._fetching: Stretch | None = None
         self._taking: _Piece | None = None
         self._distrusted: set[RemoteLogSegmentId] = set()
@@ -82,12 +87,46 @@ class LogRun:
                 except RemoteStorageError as error:
                     if not await self._goes_on(error):
                         raise
+            async with closing(self._proven()) as decided:
+                async for found in decided:
+                    yield found
         except RemoteStorageError:
             for found in self._decided.rest():
                 yield found
             raise
         for found in self._decided.rest():
             yield found
+
+    async def _proven(self) -> AsyncIterator[SegmentBatch]:
+        """What still waits for its marker, which is read behind the limit.
+
+        The producer snapshot alone says which transactions have not ended in the tier, and a
+        wrong one would give what was not committed, or stop too early. The log knows better.
+        """
+        if self._aborted is None:
+            return
+        end, stable = self._tier.next_offset, self._stable_offset
+        stops_there = self._limit == stable != end
+        if not stops_there and not self._waits():
+            return
+        behind = LogRun(self._tier, self._indexes, self._limit, end)
+        async with closing(behind.batches()) as batches:
+            async for found in batches:
+                for decided in self._decided.see(found):
+                    yield decided
+                if not stops_there and not self._waits():
+                    return
+        open_from = min(self._decided.undecided.values(), default=end)
+        if open_from != stable:
+            raise CorruptRemoteData(
+                f"producer snapshot of {self._tier.newest.remote_log_segment_id}: expected "
+                f"{_open_from(open_from, end)} as the log has it, found "
+                f"{_open_from(stable, end)}"
+            )
+
+    def _waits(self) -> bool:
+        """Whether a transaction of what was given has not ended yet."""
+        return any(first < self._limit for first in self._decided.undecided.values())
 
     async def _pieces(self) -> AsyncIterator[tuple[_Piece, int]]:
         offset = self._offset
@@ -162,3 +201,9 @@ class LogRun:
             found.metadata.remote_log_segment_id
             != self._fetching.metadata.remote_log_segment_id
         )
+
+
+def _open_from(offset: int | None, end: int) -> str:
+    if offset == end:
+        return "no transaction to be open at its end"
+    return f"the first open transaction to begin at {offset}"

@@ -104,6 +104,7 @@ class Tier:
                 f"{tip}: no segment holds offset {offset} of leader epoch {held_in.epoch}, "
                 f"though the tier reaches to {self.chain.end_offset}"
             )
+        self._check_epochs(found)
         last = self.chain.shared_end(found, offset)
         if last is None:
             raise CorruptRemoteData(
@@ -111,7 +112,19 @@ class Tier:
                 f"leader epoch {held_in.epoch}, it has epochs "
                 f"{dict(found.segment_leader_epochs)} and ends at {found.end_offset}"
             )
+        following = self.chain.range_for(last + 1)
+        if following is not None and following.first == last + 1:
+            # If that epoch began earlier, the end of this stretch was lost.
+            behind = await self.source.remote_log_segment_metadata(
+                tip, following.epoch, following.first
+            )
+            if behind is not None:
+                self._check_epochs(behind)
         return Stretch(found, offset, last)
+
+    def _check_epochs(self, segment: RemoteLogSegmentMetadata) -> None:
+        newest = self.newest.remote_log_segment_id
+        self.chain.check(segment, f"leader-epoch index of {newest}")
 
     async def out_of_range(self, offset: int) -> InvalidArgument:
         """What to raise for an offset that is not in the tier."""

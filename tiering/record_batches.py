@@ -22,6 +22,9 @@ NO_LEADER_EPOCH: Final = -1
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _OFFSET_AND_LENGTH: Final = Struct(">qi")
+SMALLEST_BATCH: Final = _HEADER.size
+"""Bytes of a batch without records."""
+
 _MAGIC_AT: Final = 16
 _CHECKED_FROM: Final = 21
 """The checksum covers all from the attributes on: not offset, length and leader epoch."""
@@ -63,6 +66,14 @@ class RecordBatch(NamedTuple):
     def compression(self) -> int:
         """The number of the codec."""
         return self.attributes & _COMPRESSION
+
+
+def _has_checksum(data: bytes) -> bool:
+    """Whether the checksum of message format 2 fits."""
+    if len(data) < _HEADER.size:
+        return False
+    crc: int = _HEADER.unpack_from(data)[4]
+    return int(google_crc32c.value(data[_CHECKED_FROM:])) == crc
 
 
 class BatchSplitter:
@@ -154,7 +165,8 @@ class BatchSplitter:
     def _parsed(self, data: bytes) -> RecordBatch:
         magic = data[_MAGIC_AT]
         if magic != MAGIC:
-            if magic < MAGIC:
+            # No checksum covers the format's number; that of this format would not fit another.
+            if magic < MAGIC and not _has_checksum(data):
                 raise RejectedError(
                     f"log of {self._segment} at {self.position}: messages of format {magic} "
                     f"are not read, expected format {MAGIC} (Kafka 0.11 and later)"

@@ -46,6 +46,9 @@ INDEX_CACHE_METRICS: Final = {
     ),
     "corrupt_files": _cache("corrupt_files_total", "Damaged files of the cache."),
     "corrupt_downloads": _cache("corrupt_downloads_total", "Damaged indexes from the tier."),
+    "empty_offset_indexes": _cache(
+        "empty_offset_indexes_total", "Offset indexes without entries that should have some."
+    ),
     "file_errors": _cache("file_errors_total", "Times that the disk refused."),
     "files_removed_at_start": _cache(
         "files_removed_at_start_total", "Files left over by a process that ended too early."

@@ -55,12 +55,20 @@ class TierUrl(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The root's URL, without what might be secret."""
+        """The URL of the tier as it is given, without what might be secret."""
+        return f"{self.shown_root}/{self.prefix}" if self.prefix else self.shown_root
+
+    @property
+    def shown_root(self) -> str:
+        """The same without the prefix, which objects' names begin with."""
+        layout = "" if self.layout == Layout.LEDGER else f"{self.layout.value}:"
+        if self.scheme == DIRECTORY and self.layout == Layout.LOCAL_TIERED:
+            return f"{layout}{self.root}"
         if self.scheme in {MEMORY, DIRECTORY}:
-            return f"{self.scheme}:{self.root}"
+            return f"{layout}{self.scheme}:{self.root}"
         parts = urlsplit(self.root)
         host = parts.netloc.rpartition("@")[2]
-        return f"{parts.scheme}://{host}{parts.path}"
+        return f"{layout}{parts.scheme}://{host}{parts.path}"
 
 
 def parse(url: str) -> TierUrl:
@@ -160,7 +168,7 @@ def _open_store(
     settings: StoreSettings | None,
     counts: RequestCounts,
 ) -> ObjectStore:
-    shown = url.shown
+    shown = url.shown_root
     if url.scheme == MEMORY:
         return ObjectStore(MemoryStore(), shown, counts, is_near=True)
     if url.scheme == DIRECTORY:

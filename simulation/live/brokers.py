@@ -51,7 +51,8 @@ class LiveBroker:
         self._name = f"broker-{broker_id}/{life}"
         self._run = run
         self._random = random
-        self._ids = CountedIds(broker_id << 16 | life)
+        # A service that outlives its brokers sees those of the next run, too.
+        self._ids = CountedIds(run.plan.seed << 32 | broker_id << 16 | life)
         self._known_ids = KnownIds(self._ids)
         self._manager = AsyncRemoteLogMetadataManager(
             run.connect, self._known_ids, deadline_s=run.plan.deadline_s

@@ -100,11 +100,14 @@ class Storm:
 
     @property
     def minimums(self) -> Minimums:
+        def at_least(per_minute: int) -> int:
+            return max(1, int(per_minute * self.minutes))
+
         return Minimums(
-            ok_writes=int(WRITES_PER_MINUTE * self.minutes),
+            ok_writes=at_least(WRITES_PER_MINUTE),
             ok_reads=1,
-            leadership_changes=int(CHANGES_PER_MINUTE * self.minutes),
-            faults=int(FAULTS_PER_MINUTE * self.minutes),
+            leadership_changes=at_least(CHANGES_PER_MINUTE),
+            faults=at_least(FAULTS_PER_MINUTE),
             fault_notes=frozenset(STRIKES),
         )
 

@@ -16,6 +16,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tierledger.actors import ray_cluster
+from tierledger.actors.processes import process_of
 from tierledger.actors.ray_service import RayConnection, connect
 from tierledger.events.errors import NotReady, RemoteStorageError
 from tierledger.simulation.live.processes import (
@@ -237,7 +238,9 @@ class LiveService:
         """The coordinator's process and pid."""
         connection = await self.connection()
         process = await _persistent(connection.coordinator.process)
-        return process, int(process.rpartition("/")[2])
+        told = process_of(process)
+        assert told is not None, "it is of this version"
+        return process, told.pid
 
     async def other_coordinator(self, but: str) -> None:
         """Return once the coordinator is another process than `but`."""

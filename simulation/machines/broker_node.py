@@ -42,25 +42,39 @@ ATTEMPT = 400 * MS
 DEADLINE = 2 * S
 """After which it gives up on a call."""
 
+READY_FIRST, READY_LAST = 60 * MS, 1000 * MS
+"""Pauses before a replica is asked again if it is ready: the first, doubled up to the last."""
+
+RECORDED_MS = 1_500_000_000_000
+"""When the history was recorded that importers take over: long before any world."""
+
 PAUSES = (10 * MS, 20 * MS, 50 * MS, 100 * MS, 200 * MS)
 
 
 class BrokerNode:
     """One life of one broker."""
 
-    def __init__(self, world: World, life: Life, broker_id: int) -> None:
+    def __init__(
+        self, world: World, life: Life, broker_id: int, *, import_cluster: str | None = None
+    ) -> None:
         self.world = world
         self.life = life
         self.broker_id = broker_id
+        self.import_cluster = import_cluster
+        """The cluster whose recorded history it takes over, if it is no broker of this one."""
         self.is_fenced = False
         self.claims: dict[int, tuple[str, cmd.Claim]] = {}
         """Per partition the role and the claim that are in force."""
         self.led: dict[int, int] = {}
         """What this broker believes to lead, with the leader epoch it was told."""
         self.seen: dict[int, int] = {}
+        self.ready: dict[int, tuple[cmd.Claim, int]] = {}
+        """Under which claim a partition's replica was last said to be ready, and when (us)."""
         self._clock, self._wires = world.clock, world.wires
         self._mark = world.recording.mark
         self._incarnation: int | None = None
+        self._newest = 0
+        """Of its broker's incarnations, as far as it was told."""
         self._announcements = 0
         self._told: deque[tuple[Any, ...]] = deque()
         self._is_announcing = True
@@ -70,6 +84,10 @@ class BrokerNode:
         self._tokens = 0
         self._requests = 0
         self._lanes: dict[tuple[int, int, str], Lane] = {}
+        self._begun: dict[int, int] = {}
+        self._open: dict[int, dict[int, None]] = {}
+        """Per partition the writes that have not ended, oldest first; see `actors.window`."""
+        self._writes_max = world.requests_kept * 3 // 4
 
     # Registering and announcing, one after the other.
 
@@ -78,13 +96,20 @@ class BrokerNode:
 
     def _ask_register(self, token: int) -> None:
         node = self.world.coordinator_node()
-        self._wires.send(self.life, node.life, node.take_register, self, token, self.broker_id)
+        self._wires.send(
+            self.life, node.life, node.take_register,
+            self, token, self.broker_id, self.life.name.encode(), self._newest,
+        )  # fmt: skip
 
     def _registered(self, result: Any) -> None:  # noqa: ANN401
         if isinstance(result, RemoteStorageError):
             self._clock.after(200 * MS, self.life, self.start)
             return
-        self._incarnation = result
+        if not result.is_given:
+            self._newest = result.incarnation
+            self.start()
+            return
+        self._incarnation = result.incarnation
         self._is_announcing = False
         self._announce_next()
 
@@ -121,8 +146,9 @@ class BrokerNode:
         leads, follows, stops, says_epochs = told = self._told.popleft()
         self._announcements += 1
         items = self.world.items
+        recorded = None if self.import_cluster is None else RECORDED_MS
         leaders: list[LeaderItem] = [
-            (*items[number], epoch if says_epochs else None, None)
+            (*items[number], epoch if says_epochs else None, recorded)
             for number, epoch in leads.items()
         ]
         announcement = Announcement(
@@ -132,6 +158,7 @@ class BrokerNode:
             tuple(leaders),
             tuple(items[number] for number in follows),
             tuple(items[number] for number in stops),
+            self.import_cluster,
         )
 
         def ask(token: int) -> None:
@@ -155,7 +182,10 @@ class BrokerNode:
         for number in stops:
             self.claims.pop(number, None)
         for number, claim in zip((*leads, *follows), result, strict=True):
-            self.claims[number] = (LEADER if number in leads else FOLLOWER, claim)
+            known = (LEADER if number in leads else FOLLOWER, claim)
+            if self.claims.get(number) != known:
+                self.claims[number] = known
+                self.ask_ready(number)
         self._lead(leads)
         self._announce_done()
 
@@ -212,7 +242,62 @@ class BrokerNode:
         node = self.world.coordinator_node()
         self._wires.send(self.life, node.life, node.take_route, self, token, tuple(numbers))
 
+    # Readiness, as `Roles.are_ready` asks for it.
+
+    def ask_ready(self, number: int, pause: int = READY_FIRST) -> None:
+        """Ask until the replica of a partition is ready for what was announced of it."""
+        known = self.claims.get(number)
+        if known is None or self.is_fenced:
+            return
+
+        def located(routes: Any) -> None:  # noqa: ANN401
+            if self.claims.get(number) == known:
+                self._ask_replica(number, known, routes)
+
+        asked = Asked(
+            lambda token: self._ask_route(token, [number]), located, self._clock.now + ATTEMPT
+        )
+        self._ask(asked)
+        if pause <= READY_LAST:
+            self._clock.after(pause, self.life, self._ask_ready_again, number, known, 2 * pause)
+
+    def _ask_ready_again(self, number: int, known: tuple[str, cmd.Claim], pause: int) -> None:
+        is_ready = self.ready.get(number, (None, 0))[0] == known[1]
+        if self.claims.get(number) == known and not is_ready:
+            self.ask_ready(number, pause)
+
+    def _ask_replica(self, number: int, known: tuple[str, cmd.Claim], routes: Any) -> None:  # noqa: ANN401
+        if isinstance(routes, RemoteStorageError):
+            return
+        role, claim = known
+        address = routes[0].leader_host if role == LEADER else routes[0].follower_host
+        host = None if address is None else self.world.host_at(address)
+        if host is not None:
+            self._wires.send(self.life, host.life, host.take_ready, self, number, role, claim)
+
+    def said_ready(self, number: int, claim: cmd.Claim) -> None:
+        """A host says that its replica of a partition is ready for `claim`."""
+        self.ready[number] = (claim, self._clock.now)
+
     # Calls.
+
+    def is_forgotten(self, op: Op) -> bool:
+        """Whether a call is so late that its repeat would not be recognised any more.
+
+        It would have to be on its way while its client made as many others as are remembered;
+        `Window` keeps a client that still waits from that, and no connection holds a call as
+        long whose client has given up.
+        """
+        return self._begun.get(op.partition, 0) - op.serial >= self.world.requests_kept
+
+    def _begin(self, op: Op) -> None:
+        op.serial = self._begun.get(op.partition, 0)
+        self._begun[op.partition] = op.serial + 1
+        self._open.setdefault(op.partition, {})[op.serial] = None
+
+    def _is_full(self, partition: int) -> bool:
+        oldest = next(iter(self._open.get(partition, ())), None)
+        return oldest is not None and self._begun[partition] - oldest >= self._writes_max
 
     def lane(self, partition: int, number: int, what: str) -> Lane:
         lane = self._lanes.get((partition, number, what))
@@ -240,17 +325,44 @@ class BrokerNode:
     ) -> None:
         """Make a write; `then` hears the error it ended with, if any."""
         claim = self.claim_to_lead(partition)
-        if claim is None:
+        if claim is None or self._is_full(partition):
             return
         request = self.request_id()
+        command = make(claim, Origin(self.broker_id, request))
+        self._change(partition, lane, claim, command, request, what, wanted, then)
+
+    def import_records(
+        self,
+        partition: int,
+        lane: Lane,
+        records: tuple[cmd.ImportedRecord, ...],
+        then: Any,  # noqa: ANN401
+    ) -> None:
+        """Take recorded history over; what was taken over before is recognised by itself."""
+        claim = self.claim_to_lead(partition)
+        if claim is not None:
+            command = cmd.ImportRecords(claim, records)
+            self._change(partition, lane, claim, command, b"", "import", None, then)
+
+    def _change(
+        self,
+        partition: int,
+        lane: Lane,
+        claim: cmd.Claim,
+        command: cmd.Command,
+        request: bytes,
+        what: str,
+        wanted: KafkaValue | None,
+        then: Any,  # noqa: ANN401
+    ) -> None:
         world = self.world
         number = world.recorder.begin(
             lane.process, WRITE, world.keys_of[partition],
             claim=claim, request=request, what=what, wanted=wanted,
         )  # fmt: skip
         op = Op(partition, number, self._clock.now + world.scenario.patience, lane)
-        op.command = make(claim, Origin(self.broker_id, request))
-        op.then = then
+        op.command, op.then = command, then
+        self._begin(op)
         lane.is_busy = True
         self._attempt(op)
 
@@ -378,4 +490,6 @@ class BrokerNode:
     def _end(self, op: Op, error: RemoteStorageError | None) -> None:
         op.is_done = True
         op.lane.is_busy = False
+        if op.query is None:
+            self._open[op.partition].pop(op.serial, None)
         op.then(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tierledger.actors.leader import Leader
 from tierledger.events.commands import LeaderVerdict
 from tierledger.simulation.machines.clockwork import MS, S
 from tierledger.simulation.machines.strikes import copy_once
@@ -15,6 +16,10 @@ REPEAT = 2 * S
 """How often brokers are told again what they know: every change of an ISR does that."""
 
 LOOK = 100 * MS
+
+CERTAIN = 8 * S
+"""Without a change of any log for so long whoever is locked out stays so: more than any pause
+between two attempts, of whomever."""
 
 LATE_WORDS = 1600 * MS
 """Longer than any word to a broker is on its way."""
@@ -31,7 +36,13 @@ class Controller:
         self.changes = 0
         self.deletions: dict[int, int] = {}
         """How many steps of a partition's deletion have succeeded."""
+        self._released: set[int] = set()
+        """Partitions that no broker is to host for the moment."""
+        self._verdicts: dict[int, list[LeaderVerdict]] = {}
+        """All leaders of each partition."""
         self._healed_at = 0
+        self._length, self._unchanged_since = 0, 0
+        """Of all logs together, and since when (us) it is that."""
         self._arrived: dict[int, int] = {}
         """When the last word to each broker arrives."""
 
@@ -44,13 +55,16 @@ class Controller:
             self.replicas[number] = ids[turn:] + ids[:turn]
             self.leader[number] = self.replicas[number][0]
             self.epoch[number] = 0
+            self._verdicts[number] = [LeaderVerdict(self.leader[number], 0)]
         for broker_id in ids:
             self.tell(broker_id, MS)
         if scenario.repeats:
             self._repeat()
 
-    def verdict(self, number: int) -> LeaderVerdict:
-        return LeaderVerdict(self.leader[number], self.epoch[number])
+    def verdict(self, number: int, behind: int = 0) -> LeaderVerdict:
+        """Who leads, or led so many elections ago."""
+        verdicts = self._verdicts[number]
+        return verdicts[max(0, len(verdicts) - 1 - behind)]
 
     def elect(self, number: int, pick: int, delays: tuple[int, int], *, clean: bool) -> None:
         """Another replica leads, in the next leader epoch; both hear of it after a while."""
@@ -58,6 +72,7 @@ class Controller:
         others = [one for one in self.replicas[number] if one != former] or [former]
         self.leader[number] = others[pick % len(others)]
         self.epoch[number] += 1
+        self._verdicts[number].append(LeaderVerdict(self.leader[number], self.epoch[number]))
         self.changes += 1
         world = self.world
         world.recording.event("elected", number, self.leader[number])
@@ -91,6 +106,22 @@ class Controller:
             self.replicas[number].append(broker_id)
             self.tell(broker_id, 5 * MS, (number,))
 
+    def release(self, number: int, back: int) -> None:
+        """All replicas leave their brokers, and return after a while."""
+        self._released.add(number)
+        self.world.recording.mark("partition released")
+        self._tell_everybody(number)
+        self.world.clock.after(back, None, self._take_back, number)
+
+    def _take_back(self, number: int) -> None:
+        if number in self._released:
+            self._released.discard(number)
+            self._tell_everybody(number)
+
+    def _tell_everybody(self, number: int) -> None:
+        for broker_id in range(1, self.world.scenario.brokers + 1):
+            self.tell(broker_id, 5 * MS, (number,))
+
     def _repeat(self) -> None:
         for broker_id in range(1, self.world.scenario.brokers + 1):
             self.tell(broker_id, 3 * MS)
@@ -102,7 +133,9 @@ class Controller:
         follows: list[int] = []
         stops: list[int] = []
         for number in range(self.world.scenario.partitions) if numbers is None else numbers:
-            if self.leader[number] == broker_id:
+            if number in self._released:
+                stops.append(number)
+            elif self.leader[number] == broker_id:
                 leads[number] = self.epoch[number]
             elif broker_id in self.replicas[number]:
                 follows.append(number)
@@ -125,6 +158,8 @@ class Controller:
 
     def heal(self) -> None:
         """Once the last late word has arrived, see whether all is well."""
+        for number in list(self._released):
+            self._take_back(number)
         self.world.clock.after(LATE_WORDS, None, self._settled)
 
     def _settled(self) -> None:
@@ -133,7 +168,7 @@ class Controller:
         Once brokers have said what they were told before: a store that is away lets their words
         wait for seconds, and until then the leader of an earlier word is the right one.
         """
-        if any(broker.has_words for broker in self.world.brokers.values()):
+        if any(broker.has_words for broker in self.world.everybody):
             self.world.clock.after(LOOK, None, self._settled)
             return
         self._healed_at = self.world.healed_at = self.world.clock.now
@@ -152,10 +187,28 @@ class Controller:
             world.recording.event("well")
             world.clock.is_stopped = True
             return
+        if self._is_certain():
+            world.recording.event("locked out")
+            world.clock.is_stopped = True
+            return
         for number in waiting:
             broker = world.brokers[self.leader[number]]
-            world.clock.step(broker.life, copy_once, world, broker, number, 9, 0)
+            world.clock.step(broker.life, copy_once, world, broker, number, 9, "go on", 0)
         world.clock.after(LOOK, None, self._look)
+
+    def _is_certain(self) -> bool:
+        """Whether nothing will change any more: no log has, for long, and no claim waits."""
+        world, now = self.world, self.world.clock.now
+        length = len(world.medium.log)
+        waits = any(
+            isinstance(shell.machine, Leader) and len(shell.machine._undecided)
+            for host in world.hosts.values()
+            if host.life.is_reachable
+            for shell in host.shells.values()
+        )
+        if waits or length != self._length:
+            self._length, self._unchanged_since = length, now
+        return now - self._unchanged_since > CERTAIN
 
     def _is_well(self, number: int) -> bool:
         """Whether the true leader has had a write acknowledged since; damage is for people."""

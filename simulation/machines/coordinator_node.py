@@ -23,6 +23,7 @@ from tierledger.events.log_events import Event
 from tierledger.simulation.machines.clockwork import MS, S
 from tierledger.simulation.machines.fleet import Fleet
 from tierledger.simulation.machines.medium import COORDINATOR
+from tierledger.storage.backend import CreateOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -86,16 +87,17 @@ class CoordinatorNode:
 
     # Requests.
 
-    def take_register(self, caller: BrokerNode, token: int, broker_id: int) -> None:
+    def take_register(
+        self, caller: BrokerNode, token: int, broker_id: int, request: bytes, after: int
+    ) -> None:
         """A new incarnation for a broker."""
-        given: list[int] = []
 
         def decide(state: CoordinatorState) -> list[CoordinatorBody]:
-            given[:] = [state.incarnations.get(broker_id, 0) + 1]
-            return rules.register(state, broker_id)
+            return rules.register(state, broker_id, request, after)
 
         def done(error: RemoteStorageError | None) -> None:
-            self._answer(caller, token, error or given[0])
+            said = error or rules.registered(self.state, broker_id, request)
+            self._answer(caller, token, said)
 
         self._put(Request(decide, done))
 
@@ -103,7 +105,7 @@ class CoordinatorNode:
         """A broker's word on what it leads and follows."""
 
         def done(error: RemoteStorageError | None) -> None:
-            self._answer(caller, token, error or rules.in_force(self.state, given))
+            self._answer(caller, token, error or rules.hear(self.state, given))
 
         self._put(Request(lambda state: rules.announce(state, given), done))
 
@@ -214,7 +216,7 @@ class CoordinatorNode:
             request.doubt_until = request.doubt_until or self._clock.now + DOUBT
             self._mark("coordinator's append in doubt")
             self._clock.after(RETRY, self.life, self._look, request)
-        elif result[0]:
+        elif result[0] is CreateOutcome.CREATED:
             self._stored(request)
         elif request.doubt_until:
             self._look(request)
@@ -317,7 +319,8 @@ class CoordinatorNode:
         )
         self._next_batch += 1
         for event in events:
-            self._works += rules.evolve(state, event)
+            # Strictly: nothing here writes what would have to be set aside.
+            self._works += rules.evolve_strictly(state, event)
 
     def move_leader(self, number: int, host: str) -> None:
         """Place a partition's leader elsewhere, for no reason; the one there hears nothing."""
@@ -327,6 +330,7 @@ class CoordinatorNode:
             entry = state.partitions.get(key)
             if entry is None or entry.leadership is None or host not in state.hosts:
                 return []
+            self.world.moved.add(state.assignment + 1)
             return [ev.LeadersPlaced(host, ((*key, state.assignment + 1),))]
 
         self._put(Request(decide))

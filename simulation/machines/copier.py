@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from tierledger.events import commands as cmd
@@ -30,8 +32,28 @@ CUSTOM = CustomMetadata(bytes(8))
 CUSTOM_AT_LIMIT = CustomMetadata(bytes(128))
 CUSTOM_OVER_LIMIT = CustomMetadata(bytes(129))
 
-SEGMENTS_KEPT = 3
-"""Finished segments before the oldest is deleted."""
+OPERATIONS: dict[str, int] = {
+    "go on": 50,
+    "start": 8,
+    "retire": 16,
+    "add again": 1,
+    "add other content": 1,
+    "add what was deleted": 1,
+    "add what is being deleted": 2,
+    "overlap": 3,
+    "finish the newest": 4,
+    "finish again": 1,
+    "finish over limit": 1,
+    "finish at limit": 1,
+    "finish unknown": 1,
+    "finish too early": 1,
+    "finish what is deleted": 1,
+    "delete unknown": 1,
+    "delete again": 1,
+    "give a copy up": 1,
+    "bury too early": 1,
+}
+"""What a broker may do to a segment, each with its weight; one that finds none goes on."""
 
 
 class Copier:
@@ -48,47 +70,91 @@ class Copier:
         self._over: list[RemoteLogSegmentId] = []
         self._copied: list[RemoteLogSegmentId] = []
         self._deleting: list[RemoteLogSegmentId] = []
+        self._deleted: list[RemoteLogSegmentMetadata] = []
         self._early: RemoteLogSegmentId | None = None
         """A segment that was finished before it was added."""
-        self._last_added: RemoteLogSegmentMetadata | None = None
+        self._added: dict[RemoteLogSegmentId, RemoteLogSegmentMetadata] = {}
 
-    def step(self, lane: Lane, draw: int) -> None:
-        """One write of a broker's copying and retention; `draw`, 0 to 999, chooses which."""
-        rare = draw % 50
-        if rare == 7 and self._last_added is not None:
-            self._add(lane, self._last_added, "add again")
-        elif rare == 13 and self._copied:
-            self._move(lane, self._copied[-1], FINISHED, "finish again", CUSTOM)
-        elif rare == 21:
-            unknown = RemoteLogSegmentId(self._tip, self._new_id())
-            self._move(lane, unknown, DELETED if draw % 2 else FINISHED, "unknown segment")
-        elif rare == 29 and self._deleting:
-            self._move(lane, self._deleting[-1], FINISHED, "finish what is deleted", CUSTOM)
-        elif rare == 37 and self._early is None:
-            self._early = RemoteLogSegmentId(self._tip, self._new_id())
-            self._move(lane, self._early, FINISHED, "finish too early", CUSTOM)
-        elif self._over:
-            self._clean_up(lane)
-        elif self._deleting:
+    def step(self, lane: Lane, operation: str, draw: int) -> None:
+        """One write of a broker's copying and retention; `draw`, 0 to 999, gives details."""
+        if not self._odd(lane, operation, draw):
+            self._go_on(lane, operation, draw)
+
+    def _odd(self, lane: Lane, operation: str, draw: int) -> bool:  # noqa: C901, PLR0912
+        """Something that a broker does seldom, or by mistake; false if there is no segment."""
+        last = next(reversed(self._added.values()), None)
+        match operation:
+            case "add again" if last is not None:
+                self._add(lane, last, operation)
+            case "add other content" if last is not None:
+                size = (last.segment_size_in_bytes or 0) + 1
+                self._add(lane, replace(last, segment_size_in_bytes=size), operation)
+            case "add what was deleted" if self._deleted:
+                self._add(lane, self._deleted[draw % len(self._deleted)], operation)
+            case "add what is being deleted" if self._deleting:
+                self._add(lane, self._added[self._deleting[0]], operation)
+            case "overlap":
+                self._copy(lane, draw, overlaps=True)
+            case "finish the newest" if self._started:
+                self._move(lane, self._started[-1], FINISHED, "finish", CUSTOM)
+            case "finish again" if self._copied:
+                self._move(lane, self._copied[-1], FINISHED, operation, CUSTOM)
+            case "finish over limit" if self._started:
+                self._move(lane, self._started[0], FINISHED, "finish", CUSTOM_OVER_LIMIT)
+            case "finish at limit" if self._started:
+                self.world.recording.mark("custom metadata as long as allowed")
+                self._move(lane, self._started[0], FINISHED, "finish", CUSTOM_AT_LIMIT)
+            case "finish unknown":
+                self._move(lane, self._unknown(), FINISHED, operation)
+            case "finish too early" if self._early is None:
+                self._early = self._unknown()
+                self._move(lane, self._early, FINISHED, operation, CUSTOM)
+            case "finish what is deleted" if self._deleting:
+                self._move(lane, self._deleting[-1], FINISHED, operation, CUSTOM)
+            case "delete unknown":
+                self._move(lane, self._unknown(), DELETED, operation)
+            case "delete again" if self._deleting:
+                self._move(lane, self._deleting[-1], DELETING, operation)
+            case "give a copy up" if self._started:
+                self._move(lane, self._started[-1], DELETING, "delete")
+            case "bury too early" if self._copied:
+                self._move(lane, self._copied[-1], DELETED, operation)
+            case _:
+                return False
+        return True
+
+    def _go_on(self, lane: Lane, operation: str, draw: int) -> None:
+        """What is due; one of the plain steps is taken before its time."""
+        if self._over:
+            self._move(lane, self._over[0], DELETING, "delete", CUSTOM_OVER_LIMIT)
+        elif self._deleting and operation != "start":
             self._move(lane, self._deleting[0], DELETED, "deleted")
-        elif self._started and draw % 10 < 8:
-            self._finish(lane, rare)
-        elif len(self._copied) > SEGMENTS_KEPT:
+        elif self._started and operation != "start":
+            self._move(lane, self._started[0], FINISHED, "finish", CUSTOM)
+        elif self._copied and (operation == "retire" or self._has_enough):
             self._move(lane, self._copied[0], DELETING, "delete")
         else:
             self._copy(lane, draw)
+
+    @property
+    def _has_enough(self) -> bool:
+        return len(self._copied) > self.world.scenario.rows_kept
+
+    def _unknown(self) -> RemoteLogSegmentId:
+        return RemoteLogSegmentId(self._tip, self._new_id())
 
     @property
     def _tip(self) -> Any:  # noqa: ANN401
         return self.world.tips[self.partition]
 
     def _new_id(self) -> Uuid:
+        """An id that sorts anywhere among the others, as Kafka's random ones do."""
         self._segments += 1
         parts = (self.broker.life.number, self.partition, self.epoch, self._segments)
-        return Uuid(b"".join(part.to_bytes(4, "big") for part in parts))
+        named = b"".join(part.to_bytes(4, "big") for part in parts)
+        return Uuid(blake2b(named, digest_size=16).digest())
 
-    def _copy(self, lane: Lane, draw: int) -> None:
-        overlaps = draw % 11 == 3
+    def _copy(self, lane: Lane, draw: int, *, overlaps: bool = False) -> None:
         if overlaps:
             self.world.recording.mark("segments overlap")
         start = max(0, self._next_offset - (5 if overlaps else 0))
@@ -96,10 +162,10 @@ class Copier:
         if self.epoch and draw % 7 == 2:
             epochs = {self.epoch - 1: start, self.epoch: start + 4}
             self.world.recording.mark("segment of two leader epochs")
-        segment = self._early or RemoteLogSegmentId(self._tip, self._new_id())
+        segment = self._early or self._unknown()
         self._early = None
         self._next_offset = start + 10
-        self._last_added = RemoteLogSegmentMetadata(
+        metadata = RemoteLogSegmentMetadata(
             remote_log_segment_id=segment,
             start_offset=start,
             end_offset=start + 9,
@@ -111,7 +177,8 @@ class Copier:
             segment_leader_epochs=epochs,
             txn_index_empty=draw % 2 == 0,
         )
-        self._add(lane, self._last_added, "add")
+        self._added[segment] = metadata
+        self._add(lane, metadata, "add")
 
     def _add(self, lane: Lane, metadata: RemoteLogSegmentMetadata, what: str) -> None:
         def then(error: RemoteStorageError | None) -> None:
@@ -123,18 +190,6 @@ class Copier:
             lane, lambda claim, origin: cmd.AddSegment(claim, origin, metadata), what,
             metadata, then,
         )  # fmt: skip
-
-    def _finish(self, lane: Lane, rare: int) -> None:
-        custom = CUSTOM
-        if rare == 3:
-            custom = CUSTOM_OVER_LIMIT
-        elif rare == 4:
-            custom = CUSTOM_AT_LIMIT
-            self.world.recording.mark("custom metadata as long as allowed")
-        self._move(lane, self._started[0], FINISHED, "finish", custom)
-
-    def _clean_up(self, lane: Lane) -> None:
-        self._move(lane, self._over[0], DELETING, "delete", CUSTOM_OVER_LIMIT)
 
     def _move(
         self,
@@ -173,11 +228,12 @@ class Copier:
             _without(self._started, segment)
             self._copied.append(segment)
         elif what == "delete":
-            _without(self._over, segment)
-            _without(self._copied, segment)
+            for among in (self._over, self._copied, self._started):
+                _without(among, segment)
             self._deleting.append(segment)
         elif what == "deleted":
             _without(self._deleting, segment)
+            self._deleted.append(self._added[segment])
 
     def delete_partition(self, lane: Lane) -> None:
         """The next step of the partition's deletion: marked, started, finished."""

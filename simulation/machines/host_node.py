@@ -12,6 +12,7 @@ from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.follower import Follower
 from tierledger.actors.follower import Phase as FollowerPhase
 from tierledger.actors.leader import Leader, Phase
+from tierledger.actors.placement_order import PlacementOrder
 from tierledger.actors.refusals import Refusal
 from tierledger.events import commands as cmd
 from tierledger.events.errors import NotLeader, OutcomeUnknown, RemoteStorageError
@@ -38,6 +39,13 @@ REPORT = 500 * MS
 """How often a host repeats what the coordinator has to know."""
 
 
+CLOSING = -1
+"""To whom shells that are closed reply."""
+
+CLOSE_LOOK, CLOSE_MAX = 20 * MS, 2000 * MS
+"""How often a host that closes looks if all has ended, and how long it waits."""
+
+
 class HostNode:
     """One life of one host."""
 
@@ -53,6 +61,7 @@ class HostNode:
         self.shells: dict[tuple[int, str], Shell] = {}
         self.waiting: dict[int, tuple[BrokerNode, Op, int]] = {}
         """Callers that wait for an answer."""
+        self.waits_since: dict[int, int] = {}
         self._clock, self._medium, self._wires = world.clock, world.medium, world.wires
         self._mark = world.recording.mark
         self._replies = 0
@@ -60,6 +69,7 @@ class HostNode:
         self._is_committing = False
         self._slots: list[tuple[Shell, int]] = []
         self._is_reading = False
+        self._order = PlacementOrder()
         self._lost: dict[int, int] = {}
         self._refused: dict[int, Refusal] = {}
         self._is_reporting = False
@@ -80,7 +90,7 @@ class HostNode:
         Ray and HTTP/2 promise that, and a client builds on it: who hears "full" of an attempt
         may say that it did not happen.
         """
-        if attempt in op.arrived:
+        if attempt in op.arrived or caller.is_forgotten(op):
             return
         op.arrived.add(attempt)
         shell = self.shells.get((number, LEADER))
@@ -112,6 +122,20 @@ class HostNode:
             self._mark("read waited for a position")
             self._clock.after(QUERY_TIMEOUT, self.life, self._expire, shell, reply_to)
 
+    def take_ready(self, caller: BrokerNode, number: int, role: str, claim: cmd.Claim) -> None:
+        """Say so if the replica here is ready for `claim`; see `Host._is_ready`."""
+        shell = self.shells.get((number, role))
+        if shell is None:
+            return
+        machine = shell.machine
+        if isinstance(machine, Leader):
+            is_ready = machine.holds(claim)
+        else:
+            is_ready = machine.is_ready_for(claim)
+        if is_ready:
+            self.world.observer.was_ready(shell, claim)
+            self._wires.send(self.life, caller.life, caller.said_ready, number, claim)
+
     def _expire(self, shell: Shell, reply_to: int) -> None:
         if reply_to in self.waiting:
             self._mark("read expired")
@@ -120,12 +144,14 @@ class HostNode:
     def _expect(self, caller: BrokerNode, op: Op, attempt: int) -> int:
         self._replies += 1
         self.waiting[self._replies] = (caller, op, attempt)
+        self.waits_since[self._replies] = self._clock.now
         return self._replies
 
     def reply(self, reply_to: msg.ReplyTo, value: object) -> None:
         """Answer a caller; late and repeated answers find nobody."""
         if reply_to is None:
             return
+        self.waits_since.pop(reply_to, None)
         waiting = self.waiting.pop(reply_to, None)
         if waiting is not None:
             caller, op, attempt = waiting
@@ -148,12 +174,11 @@ class HostNode:
         """Take a partition on, change its claim, or release it; see `Host.place`."""
         number, role, assignment = placement.key.partition, placement.role, placement.assignment
         shell = self.shells.get((number, role))
-        if assignment is None:
-            if shell is not None and shell.assignment <= placement.until:
-                shell.feed(msg.StopArrived(None, self.now_ms()))
+        if self._order.is_late(placement, None if shell is None else shell.assignment):
             return
-        known = shell.assignment if shell is not None and role == LEADER else -1
-        if assignment.number <= known:
+        if assignment is None:
+            assert shell is not None, "a release of nothing is late"
+            shell.feed(msg.StopArrived(None, self.now_ms()))
             return
         opener = self.life.name.encode()
         assigned = msg.Assigned(assignment, None, self.now_ms(), opener)
@@ -180,6 +205,18 @@ class HostNode:
         shell = self.shells[number, role] = Shell(self, role, number, machine)
         shell.load()
         return shell
+
+    def close(self) -> None:
+        """Stop everything in good order, and end; see `Host.close`."""
+        for shell in list(self.shells.values()):
+            shell.feed(msg.StopArrived(CLOSING, self.now_ms(), is_released=False))
+        self._clock.after(CLOSE_LOOK, self.life, self._closed, self._clock.now + CLOSE_MAX)
+
+    def _closed(self, until: int) -> None:
+        if self.shells and self._clock.now < until:
+            self._clock.after(CLOSE_LOOK, self.life, self._closed, until)
+        else:
+            self.world.kill(self.life)
 
     # What shells ask for.
 
@@ -222,10 +259,8 @@ class HostNode:
                 stimulus = msg.AppendAnswered(number, msg.AppendOutcome.UNKNOWN)
             elif isinstance(result, RemoteStorageError):
                 stimulus = msg.AppendRefused(number, result)
-            elif result[at]:
-                stimulus = msg.AppendAnswered(number, msg.AppendOutcome.CREATED)
             else:
-                stimulus = msg.AppendAnswered(number, msg.AppendOutcome.EXISTS)
+                stimulus = msg.AppendAnswered(number, msg.AppendOutcome(result[at].value))
             self._outcome(shell, stimulus)
         self._is_committing = bool(self._appends)
         if self._appends:
@@ -233,7 +268,9 @@ class HostNode:
 
     def _outcome(self, shell: Shell, stimulus: msg.Stimulus) -> None:
         leader = shell.machine
-        assert isinstance(leader, Leader), "only leaders append"
+        if not isinstance(leader, Leader):
+            shell.feed(stimulus)
+            return
         before = leader.position
         had_claimed = leader._has_claimed
         shell.feed(stimulus)
@@ -282,7 +319,11 @@ class HostNode:
             return
         for shell, value in zip(followers, result, strict=True):
             if value is not None:
-                shell.feed(msg.HintArrived(shell.machine.position + 1))
+                self.hint(shell)
+
+    def hint(self, shell: Shell) -> None:
+        """Let a follower look for what has been appended."""
+        shell.feed(msg.HintArrived(shell.machine.position + 1))
 
     def _report(self) -> None:
         if not self._is_reporting:

@@ -7,9 +7,11 @@ log as it was written; what readers get may have been damaged since.
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from sortedcontainers import SortedDict
+from typing_extensions import override
 
 from tierledger.events.errors import (
     OutcomeUnknown,
@@ -18,16 +20,18 @@ from tierledger.events.errors import (
 )
 from tierledger.simulation.machines.clockwork import MS
 from tierledger.simulation.service.lying_store import completed
-from tierledger.storage.backend import Remove
+from tierledger.storage.backend import CreateOutcome, Remove
 from tierledger.storage.memory import MemoryBackend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tierledger.events.identifiers import TopicIdPartition
     from tierledger.simulation.machines.clockwork import Clockwork, Life
     from tierledger.simulation.machines.recording import Recording
     from tierledger.simulation.machines.wires import Wires
     from tierledger.storage.backend import Operation
+    from tierledger.storage.keys import MetadataKeyFactory
 
 COORDINATOR = -1
 """Stands for a partition's number in the slots of the coordinator's log."""
@@ -56,6 +60,34 @@ TIMEOUT = 300 * MS
 """After which a connection gives up on an answer."""
 
 
+class KeyedMedium(MemoryBackend):
+    """The medium as code that knows keys sees it: checkpoints, and the log of one partition."""
+
+    def __init__(
+        self, medium: Medium, keys: MetadataKeyFactory, tip: TopicIdPartition, number: int
+    ) -> None:
+        super().__init__(medium.state)
+        self._medium = medium
+        self._keys = keys
+        self._tip = tip
+        self._number = number
+
+    @override
+    async def get_like(
+        self, prefix: str, *, after: str | None = None, limit: int = 1000
+    ) -> list[tuple[str, bytes]]:
+        if prefix != self._keys.log(self._tip):
+            return await super().get_like(prefix, after=after, limit=limit)
+        first = 0 if after is None else self._keys.parse_log_batch(after)[2] + 1
+        log, partition = self._medium.log, self._number
+        slots = range(first, self._medium.heads.get(partition, 0))
+        there = (slot for slot in slots if (partition, slot) in log)
+        return [
+            (self._keys.log_batch(self._tip, slot), log[partition, slot])
+            for slot in islice(there, limit)
+        ]
+
+
 class Medium:
     """Slots that are created once, and a key-value part for checkpoints."""
 
@@ -76,16 +108,26 @@ class Medium:
         self._clock = clock
         self._wires = wires
         self._recording = recording
-        self._armed: dict[str, list[tuple[int, int]]] = {}
+        self._armed: dict[str, list[tuple[int, int, bool]]] = {}
+        self._cut_off: dict[str, tuple[int, int]] = {}
+        """Site to until when it does not reach the store (us), and what its writes suffer."""
         self._power_cuts = 0
 
     def heal(self) -> None:
         self._armed.clear()
+        self._cut_off.clear()
         self.away_until = 0
 
-    def arm(self, site: str, fate: int, given: int) -> None:
-        """Let the next fitting request of `site` suffer `fate`; `given`: us, if it has any."""
-        self._armed.setdefault(site, []).append((fate, given))
+    def cut_off(self, site: str, until: int, fate: int) -> None:
+        """Keep `site` from the store until then (us); what it writes suffers `fate`."""
+        self._cut_off[site] = (until, fate)
+
+    def arm(self, site: str, fate: int, given: int, *, of_writes: bool = False) -> None:
+        """Let the next fitting request of `site` suffer `fate`; `given`: us, if it has any.
+
+        `of_writes`: a read does not fit.
+        """
+        self._armed.setdefault(site, []).append((fate, given, of_writes))
 
     def cut_power(self, keeps: int) -> None:
         """Forget some of the requests under way: those whose bit in `keeps` is not set."""
@@ -110,23 +152,27 @@ class Medium:
         then: Callable[..., None],
         *given: Any,  # noqa: ANN401
     ) -> None:
-        """Create slots in one durable step; the result is a list: whether each was free."""
+        """Append slots in one durable step; the result is a list: an outcome for each."""
         self._ask(life, True, self._create, (life, items), then, given)
 
-    def _create(self, life: Life, items: Sequence[tuple[Slot, bytes]]) -> list[bool]:
-        log, created = self.log, []
+    def _create(self, life: Life, items: Sequence[tuple[Slot, bytes]]) -> list[CreateOutcome]:
+        log, outcomes = self.log, []
         for slot, value in items:
-            is_free = slot not in log
-            created.append(is_free)
-            if is_free:
+            partition, number = slot
+            if slot in log:
+                outcome = CreateOutcome.EXISTS
+            elif number < self.heads.get(partition, 0):
+                outcome = CreateOutcome.PASSED
+            else:
+                outcome = CreateOutcome.CREATED
                 log[slot] = self.truth[slot] = value
                 self.durable_at[slot] = self._clock.now
-                partition, number = slot
                 self.heads[partition] = number + 1
-            self._recording.created(life, slot, is_free)
-        if self.on_created is not None and True in created:
+            outcomes.append(outcome)
+            self._recording.created(life, slot, outcome is CreateOutcome.CREATED)
+        if self.on_created is not None and CreateOutcome.CREATED in outcomes:
             self.on_created(life)
-        return created
+        return outcomes
 
     def read_slots(
         self,
@@ -198,9 +244,11 @@ class Medium:
         armed = self._armed.get(life.site)
         if not armed:
             return None
-        for at, (fate, given) in enumerate(armed):
+        for at, (fate, given, of_writes) in enumerate(armed):
             fits = fate == wanted if wanted is not None else fate != STALE
-            if fits and (writes or fate in (REFUSE, SLOW, SLOW_ANSWER, STALE)):
+            if fits and (
+                writes or (fate in (REFUSE, SLOW, SLOW_ANSWER, STALE) and not of_writes)
+            ):
                 del armed[at]
                 return (fate, given)
         return None
@@ -216,19 +264,21 @@ class Medium:
     ) -> None:
         clock = self._clock
         arrives = clock.now + self._wires.delay(life, 41)
-        if self._armed or clock.now < self.away_until:
+        if self._armed or self._cut_off or clock.now < self.away_until:
             if clock.now < self.away_until:
                 fate: Any = (REFUSE, 0)
+            elif clock.now < self._cut_off.get(life.site, (0, 0))[0]:
+                fate = (self._cut_off[life.site][1] if writes else REFUSE, 0)
             else:
                 fate = self._take_fate(life, writes=writes)
             if fate is not None:
                 self._recording.mark(FATES[fate[0]])
                 if self._recording.keeps:
-                    self._recording.asked(life, _lands(fate, arrives), apply)
+                    self._recording.asked(life, _lands(fate, arrives), apply, args)
                 self._mistreat(fate, life, arrives, apply, args, then, given)
                 return
         if self._recording.keeps:
-            self._recording.asked(life, arrives, apply)
+            self._recording.asked(life, arrives, apply, args)
         clock.at(arrives, None, self._apply, life, apply, args, then, given)
 
     def _apply(
@@ -248,7 +298,7 @@ class Medium:
             delay = self._wires.delay(life, 53)
             self._clock.after(delay, life, then, result, *given)
         if self._recording.keeps:
-            self._recording.answered(life, delay, apply)
+            self._recording.answered(life, delay, apply, result)
 
     def _mistreat(
         self,
@@ -275,7 +325,8 @@ class Medium:
             clock.at(arrives + late, None, self._apply, life, apply, args, then, given)
         elif kind == FALSE_EXISTS:
             if apply == self._create:
-                clock.at(arrives, life, then, [False] * len(args[1]), *given)
+                exist = [CreateOutcome.EXISTS] * len(args[1])
+                clock.at(arrives, life, then, exist, *given)
             else:
                 clock.at(arrives, life, then, StorageUnavailable("conflict; retry"), *given)
         else:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tierledger.actors.calls import FOLLOWER
 from tierledger.actors.leader import Leader, Phase
-from tierledger.actors.messages import AppendAnswered, AppendOutcome, SlotRead
-from tierledger.simulation.observations import Applied, Led, StateSeen
+from tierledger.actors.messages import REFUSED, STOPPED, AppendAnswered, AppendOutcome, SlotRead
+from tierledger.simulation.checkers_violation import Violation
+from tierledger.simulation.observations import Applied, Led, Ready, StateSeen
+from tierledger.simulation.state_digest import state_digest
 
 if TYPE_CHECKING:
     from tierledger.actors import messages as msg
+    from tierledger.events.commands import Claim
+    from tierledger.events.partition_state import Session
     from tierledger.simulation.machines.shell import Shell
     from tierledger.simulation.machines.world import World
 
@@ -24,7 +28,11 @@ class Observer:
     def __init__(self, world: World) -> None:
         self.applied: list[Applied] = []
         self.led: list[Led] = []
+        self.ready: list[Ready] = []
         self.states: list[StateSeen] = []
+        self._sessions: dict[str, int | None] = {}
+        """Shell to the session that it leads in."""
+        self.failures: list[Violation] = []
         self._world = world
         self._clock, self._recording = world.clock, world.recording
 
@@ -40,7 +48,8 @@ class Observer:
         leader = shell.machine
         assert isinstance(leader, Leader), "only leaders append"
         mark, state = self._recording.mark, leader.state
-        assert state is not None, "a leader that appends has loaded"
+        if state is None:
+            return  # It failed in the middle of a change.
         if leader.position > before:
             self._note_applied(shell, before)
             session = state.session
@@ -63,10 +72,23 @@ class Observer:
             mark(("claim lost a race", "claim lost two races", "claim lost three races")[
                 min(leader._claims, 3) - 1
             ])  # fmt: skip
-        if leader._has_claimed and not had_claimed and leader.phase is Phase.LEADING:
-            self._claimed(shell, state.session)
+        if leader._has_claimed and leader.phase is Phase.LEADING:
+            if not had_claimed:
+                self._claimed(shell)
+            self._note_session(shell, state.session)
 
-    def _claimed(self, shell: Shell, session: Any) -> None:  # noqa: ANN401
+    def _note_session(self, shell: Shell, session: Session | None) -> None:
+        """A leader may serve one session after the other: each has its place in the picture."""
+        number = None if session is None or not session.is_open else session.number
+        if self._sessions.get(shell.name) != number:
+            self._sessions[shell.name] = number
+            what = "session closed" if number is None else "claim"
+            claim = (
+                "" if session is None else f"broker {session.broker_id} under {session.pair}"
+            )
+            self._recording.moment(shell.host.life.name, what, claim, number, shell.number)
+
+    def _claimed(self, shell: Shell) -> None:
         others = sum(
             other is not shell.host
             and not other.life.is_dead
@@ -77,8 +99,6 @@ class Observer:
             self._recording.mark("two believed they lead")
         if others > 1:
             self._recording.mark("three believed they lead")
-        number = None if session is None else session.number
-        self._recording.moment(shell.host.life.name, "claim", "", number, shell.number)
 
     def entered(self, shell: Shell, position: int, chain_hash: bytes) -> None:
         """A machine has loaded a state, and reads on from there."""
@@ -112,8 +132,19 @@ class Observer:
             key = self._world.keys_of[shell.number]
             position, now = state.next_position - 1, self._clock.now * 1000
             self.states.append(
-                StateSeen(now, shell.name, shell.role, key, position, state.digest())
+                StateSeen(now, shell.name, shell.role, key, position, state_digest(state))
             )
+
+    def was_ready(self, shell: Shell, claim: Claim) -> None:
+        """A replica says that it is ready for an announcement."""
+        key = self._world.keys_of[shell.number]
+        now, position = self._clock.now * 1000, shell.machine.position
+        self.ready.append(Ready(now, shell.name, shell.role, key, claim, position))
+
+    def failed(self, shell: Shell, cause: str) -> None:
+        """A step raised what nobody foresaw; the service would quarantine and go on."""
+        key = self._world.keys_of[shell.number]
+        self.failures.append(Violation("unforeseen", key, f"{shell.name}: {cause}"))
 
     def alarmed(self, shell: Shell, effect: msg.Alarm) -> None:
         if effect.kind == "quarantined":
@@ -134,6 +165,8 @@ class Observer:
             return
         if reason == "fenced":
             self._recording.mark("leader found that it was replaced")
-        elif shell.machine.position >= 0:
+        elif reason == STOPPED:
             self._recording.mark("leader stopped")
+        elif reason == REFUSED:
+            self._recording.mark("leader gave way")
         self._recording.moment(shell.host.life.name, "gone", reason, None, shell.number)

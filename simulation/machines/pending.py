@@ -19,7 +19,7 @@ class Op:
 
     __slots__ = (
         "arrived", "attempt", "attempts", "command", "deadline", "doubt", "is_done", "lane",
-        "number", "partition", "position_min", "query", "role", "then",
+        "number", "partition", "position_min", "query", "role", "serial", "then",
     )  # fmt: skip
 
     def __init__(self, partition: int, number: int, deadline: int, lane: Lane) -> None:
@@ -37,6 +37,8 @@ class Op:
         """Attempts that a host has got; see `HostNode.take_command`."""
         self.doubt: OutcomeUnknown | None = None
         self.is_done = False
+        self.serial = 0
+        """Of a write: how many its broker had begun before it in the partition."""
         self.then: Any = None
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.checkers_violation import Violation
 from tierledger.simulation.final_log import LoggedBatch
+from tierledger.simulation.machines.knobs import KEPT_DEFAULT
 from tierledger.simulation.machines.run_laws import checkpoints_written
 from tierledger.simulation.machines.verdict import MINIMUMS, healed
 from tierledger.simulation.machines.world import CLUSTER_ID, CUSTOM_BYTES_MAX
@@ -35,7 +36,7 @@ def record_of(world: World, origin: str) -> Record:
             f"seed {world.scenario.seed} writes in the format of a newer release, which no "
             "record has; expected --shape release=same"
         )
-    minimums = None if world.damaged else MINIMUMS
+    minimums = None if world.damaged or world.scenario.is_part else MINIMUMS
     settings = RecordSettings(CLUSTER_ID, origin, CUSTOM_BYTES_MAX, minimums=minimums)
     medium = world.medium
     logs = [
@@ -53,10 +54,12 @@ def record_of(world: World, origin: str) -> Record:
     if not world.is_well:
         findings.append(Violation("liveness", None, "not well again after all had healed"))
     observer = world.observer
-    seen = Observations(observer.states, observer.applied, observer.led, healed(world))
-    return Record(
-        settings, world.recorder.history(), logs, list(_checkpoints(world)), findings, seen
-    )
+    # What a state forgets of requests follows from a limit that no record knows.
+    is_usual = world.requests_kept == KEPT_DEFAULT
+    states = observer.states if is_usual else []
+    checkpoints = list(_checkpoints(world)) if is_usual else []
+    seen = Observations(states, observer.applied, observer.led, healed(world))
+    return Record(settings, world.recorder.history(), logs, checkpoints, findings, seen)
 
 
 def _checkpoints(world: World) -> Iterator[RecordedCheckpoint]:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import msgpack
 
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.machines.marks import MARKS
+from tierledger.simulation.machines.pending import Op
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tierledger.simulation.machines.clockwork import Clockwork, Life
     from tierledger.simulation.machines.medium import Slot
 
+
+SHORT = 20
+"""Bytes that are ids or hashes, and are shown whole; longer ones are content of their own."""
 
 STORE = "store"
 """The store's lane."""
@@ -29,8 +36,8 @@ class Recording:
         self.keeps = keeps
         self.moments: list[tuple[int, str, str, str, int | None, int | None]] = []
         """Time, lane, what, detail, session, partition."""
-        self.arrows: list[tuple[int, str, str, int | None, str]] = []
-        """Sent, from, to, received or lost, what."""
+        self.arrows: list[tuple[int, str, str, int | None, str, str]] = []
+        """Sent, from, to, received or lost, what, and its content."""
         self._clock = clock
         self._trace: list[tuple[Any, ...]] = []
 
@@ -41,29 +48,44 @@ class Recording:
         self.marks[what] = self.marks.get(what, 0) + 1
 
     def message(
-        self, source: Life, target: Life, call: Callable[..., None], arrives: int
+        self,
+        source: Life,
+        target: Life,
+        call: Callable[..., None],
+        arrives: int,
+        args: Sequence[Any] = (),
     ) -> None:
         now, what = self._clock.now, call.__name__
         self._trace.append((now, source.name, target.name, what, arrives))
         if self.keeps:
-            self.arrows.append((now, source.name, target.name, arrives, what))
+            self.arrows.append((now, source.name, target.name, arrives, what, content(args)))
 
-    def lost(self, source: Life, target: Life, call: Callable[..., None]) -> None:
+    def lost(
+        self, source: Life, target: Life, call: Callable[..., None], args: Sequence[Any] = ()
+    ) -> None:
         now, what = self._clock.now, call.__name__
         self._trace.append((now, source.name, target.name, what))
         if self.keeps:
-            self.arrows.append((now, source.name, target.name, None, what))
+            self.arrows.append((now, source.name, target.name, None, what, content(args)))
 
-    def asked(self, life: Life, arrives: int | None, apply: Callable[..., Any]) -> None:
+    def asked(
+        self,
+        life: Life,
+        arrives: int | None,
+        apply: Callable[..., Any],
+        args: Sequence[Any] = (),
+    ) -> None:
         """A request to the store, for the picture."""
         what = _request(apply)
-        self.arrows.append((self._clock.now, life.name, STORE, arrives, what))
+        self.arrows.append((self._clock.now, life.name, STORE, arrives, what, content(args)))
 
-    def answered(self, life: Life, delay: int | None, apply: Callable[..., Any]) -> None:
+    def answered(
+        self, life: Life, delay: int | None, apply: Callable[..., Any], result: object
+    ) -> None:
         """The store's answer, or that it is lost, for the picture."""
-        now = self._clock.now
+        now, what = self._clock.now, f"{_request(apply)} done"
         arrives = None if delay is None else now + delay
-        self.arrows.append((now, STORE, life.name, arrives, f"{_request(apply)} done"))
+        self.arrows.append((now, STORE, life.name, arrives, what, content((result,))))
 
     def created(self, life: Life, slot: Slot, is_free: bool) -> None:
         self._trace.append((self._clock.now, life.name, *slot, is_free))
@@ -91,6 +113,44 @@ class Recording:
     def digest(self) -> str:
         """The run as one number: the same seed gives the same number, everywhere."""
         return blake2b(msgpack.packb(self._trace), digest_size=16).hexdigest()
+
+
+CONTENT_MAX = 200
+"""Characters of a message's content that are shown."""
+
+
+def content(args: Sequence[Any]) -> str:
+    """What a message says, as people read it."""
+    return "; ".join(said for one in args if (said := _said(one)))[:CONTENT_MAX]
+
+
+def _said(value: Any) -> str:  # noqa: ANN401 - Whatever is sent.
+    """One part of a message: of processes nothing, of calls their number."""
+    if isinstance(value, Op):
+        return f"call {value.number}"
+    if isinstance(value, bytes):
+        return value.hex() if len(value) <= SHORT else f"{len(value)} bytes"
+    if isinstance(value, Exception):
+        return f"{type(value).__name__}: {value}"
+    if isinstance(value, TopicIdPartition):
+        return str(value.partition)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        given = zip(value._fields, value, strict=True)
+        said = (f"{name}={_said(one)}" for name, one in given if one not in (None, ()))
+        return f"{type(value).__name__}({', '.join(said)})"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_said, value))}]"
+    if is_dataclass(value) and not isinstance(value, type):
+        names = [one.name for one in fields(value)]
+        said = (
+            f"{name}={_said(one)}"
+            for name in names
+            if (one := getattr(value, name)) is not None
+        )
+        return f"{type(value).__name__}({', '.join(said)})"
+    if value is None or isinstance(value, str | int | float | Enum):
+        return str(value)
+    return ""
 
 
 def _request(apply: Callable[..., Any]) -> str:

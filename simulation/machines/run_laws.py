@@ -1,16 +1,13 @@
 """Laws of a run that answers and logs do not tell of.
 
-What the store and the coordinator wrote down on the way is held against the logs, and against
-what the leader oracle had said.
+What the store was given on the way is held against the logs, and against what the leader oracle
+had said.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tierledger.actors.calls import PartitionKey
-from tierledger.actors.coordinator_events import COORDINATOR_CODEC, LeaderRefused
-from tierledger.events.event_codec import genesis
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.log_events import (
     SegmentUpdated,
@@ -19,12 +16,13 @@ from tierledger.events.log_events import (
     TombstonesDropped,
 )
 from tierledger.simulation.checkers_violation import Violation
-from tierledger.simulation.machines.medium import COORDINATOR
 from tierledger.storage.checkpoint import CheckpointStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from tierledger.actors.calls import PartitionKey
+    from tierledger.events.commands import LeaderVerdict
     from tierledger.simulation.final_log import FinalLog
     from tierledger.simulation.machines.world import World
 
@@ -73,13 +71,13 @@ def early_checkpoint(checkpoints: Iterable[Written], log: FinalLog) -> Iterator[
             yield Violation("early_checkpoint", log.key, message)
 
 
-def unsettled_dispute(log: FinalLog, named: Iterable[int]) -> Iterator[Violation]:
+def unsettled_dispute(log: FinalLog, named: Iterable[LeaderVerdict]) -> Iterator[Violation]:
     """A session took over where leader epochs cannot be compared, and nobody had said so.
 
-    `named`: the brokers that the leader oracle ever named. Without its word the dispute has to
-    stand in the log.
+    `named`: all that the leader oracle ever said. Without its word, or with one that is from
+    before the leader epoch it is about, the dispute has to stand in the log.
     """
-    known = set(named)
+    known = list(named)
     last: SessionOpened | None = None
     for at in log.sessions:
         body, former = log.events[at].body, last
@@ -89,7 +87,13 @@ def unsettled_dispute(log: FinalLog, named: Iterable[int]) -> Iterator[Violation
             continue
         is_unclear = (body.leader_epoch is None) != (former.leader_epoch is None)
         is_on_record = at < log.end and isinstance(log.events[at + 1].body, SessionDisputed)
-        if is_unclear and not is_on_record and body.broker_id not in known:
+        since = -1 if former.leader_epoch is None else former.leader_epoch
+        is_said = any(
+            said.broker_id == body.broker_id
+            and (said.leader_epoch is None or said.leader_epoch >= since)
+            for said in known
+        )
+        if is_unclear and not (is_on_record or is_said):
             message = (
                 f"position {at}: broker {body.broker_id} in leader epoch {body.leader_epoch} "
                 f"took over from {former.broker_id} in {former.leader_epoch}, without a word "
@@ -112,24 +116,3 @@ def early_forgetting(log: FinalLog, retention_ms: int) -> Iterator[Violation]:
                 message = f"position {position}: an id was remembered for {kept_ms} ms only"
                 yield Violation("early_forgetting", log.key, message)
             deleted = [one for one in deleted if one[0] >= body.until]
-
-
-def refusal_repeated(world: World) -> Iterator[Violation]:
-    """The coordinator took note of one refusal twice: the first had changed nothing."""
-    position, chain_hash = 0, genesis(world.cluster_id, b"coordinator", 0)
-    seen: set[tuple[bytes, int, int]] = set()
-    for at in range(world.medium.heads.get(COORDINATOR, 0)):
-        value = world.medium.truth[COORDINATOR, at]
-        _, _, stored = world.newer_serde.deserialize("batch", value)
-        events, chain_hash = COORDINATOR_CODEC.decode(stored, position, chain_hash)
-        position += len(events)
-        for event in events:
-            body: object = event.body
-            if not isinstance(body, LeaderRefused):
-                continue
-            refusal = (body.topic_id, body.partition, body.assignment)
-            if refusal in seen:
-                key = PartitionKey(body.topic_id, body.partition)
-                message = f"assignment {body.assignment} was refused before, and is in force"
-                yield Violation("refusal_repeated", key, message)
-            seen.add(refusal)

@@ -6,10 +6,15 @@ the order in which something happens, so any of them can be left out of a failin
 
 from __future__ import annotations
 
+from bisect import bisect
+from hashlib import blake2b
+from itertools import accumulate
 from random import Random
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tierledger.simulation.machines.clockwork import MS, S
+from tierledger.simulation.machines.copier import OPERATIONS
+from tierledger.simulation.machines.knobs import KNOBS
 from tierledger.simulation.machines.medium import (
     FALSE_EXISTS,
     LATE,
@@ -23,23 +28,22 @@ from tierledger.simulation.machines.medium import LOSE as LOSE_WRITE
 from tierledger.simulation.machines.medium import TWICE as WRITE_TWICE
 from tierledger.simulation.machines.wires import DELAY, LOSE, TWICE
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+T = TypeVar("T")
+
 POINTS = ("durable", "append", "loaded", "checkpointed", "coordinated")
 """Where crashes are rare by chance and interesting."""
 
-KNOBS: dict[str, tuple[int, ...]] = {
-    "CHECKPOINT_EVENTS": (3, 10, 40),
-    "INBOX_MAX": (2, 1024),
-    "CLAIMS_MAX": (1, 8, 8),
-    "EVENTS_PER_BATCH": (1, 4, 256),
-    "READ_BATCHES": (1, 4, 64),
-}
+RETENTIONS_MS = (150, 1500, 7 * 24 * 3600 * 1000)
+"""How long ids of deleted segments are remembered: in most worlds they come to be forgotten."""
 
+ROWS_KEPT = (0, 0, 0, 1, 1, 3, 12, 80)
+"""Finished segments of a broker's partition before it deletes the oldest."""
 
 REPEATS = 0.5
 """Share of worlds in which Kafka repeats itself; in the others what it said once has to do."""
-
-DONE_ALREADY = 71
-"""The draw of a copier that deletes a segment nobody knows."""
 
 
 class Decision(NamedTuple):
@@ -85,11 +89,21 @@ class Scenario(NamedTuple):
     """Whether Kafka says again from time to time what brokers were told."""
     outdated: tuple[str, ...] = ()
     """Hosts that run an older release: they write checkpoints in its format."""
+    retention_ms: int = RETENTIONS_MS[-1]
+    """How long ids of deleted segments are remembered."""
+    rows_kept: int = 3
+    """Finished segments before a broker deletes the oldest."""
+    oracle_behind: int = 0
+    """How many elections the leader oracle may be behind."""
+    oracle_delay: int = 0
+    """How long (us) its answer takes."""
+    is_part: bool = False
+    """Whether it is what is left of another: too little may happen in it to prove anything."""
 
     def kept(self, indices: frozenset[int]) -> Scenario:
         """The same world with only those decisions."""
         decisions = [one for at, one in enumerate(self.decisions) if at in indices]
-        return self._replace(decisions=tuple(decisions))
+        return self._replace(decisions=tuple(decisions), is_part=True)
 
 
 def is_small(seed: int) -> bool:
@@ -98,42 +112,59 @@ def is_small(seed: int) -> bool:
 
 
 def drawn(seed: int, *, small: bool | None = None) -> Scenario:
-    """The world that `seed` makes."""
+    """The world that `seed` makes. Each part of it is drawn by itself: see `_Shape`."""
     small = is_small(seed) if small is None else small
-    random = Random(f"{seed}:shape")
-    brokers = random.randint(2, 3)
-    hosts = random.randint(3, 4 if small else 5)
-    partitions = random.choice((1, 1, 2)) if small else random.choice((2, 3, 4))
-    duration = (5 if small else 14) * S
-    upgraded, writes_newer = _release(random, hosts)
-    shape = _Shape(seed, brokers, hosts, partitions, duration)
+    shape = _Shape(
+        seed=seed,
+        brokers=_pick(seed, "brokers", (2, 3)),
+        hosts=_pick(seed, "hosts", (3, 4) if small else (3, 4, 5)),
+        partitions=_pick(seed, "partitions", (1, 1, 2) if small else (2, 3, 4)),
+        duration=(5 if small else 14) * S,
+    )
     decisions = [
         *_work(shape, 52 if small else 250),
-        *_elections(shape, random.randint(3, 5) if small else random.randint(8, 14)),
-        *_faults(shape, random.randint(3, 9) if small else random.randint(8, 40)),
+        *_elections(shape, small=small),
+        *_faults(shape, small=small),
     ]
     decisions.sort(key=lambda one: one.at)
-    base = random.choice((300, 800, 5000))
+    upgraded = _some_hosts(shape, "upgraded")
+    repeats = _chance(seed, "repeats") < REPEATS
+    room = (1, 2, 64) if shape.partitions < 3 else (64,)
     return Scenario(
         seed=seed,
-        brokers=brokers,
-        hosts=hosts,
-        partitions=partitions,
-        partitions_per_host=random.choice((1, 2, 64)) if partitions < 3 else 64,
-        duration=duration,
-        delays=_delays(random, base),
-        skews_ms=_skews(random),
-        known_epochs=random.choice((0, 50, 100, 100)),
-        oracle_knows=random.choice((0, 50, 100)),
-        knobs=tuple((name, random.choice(values)) for name, values in KNOBS.items()),
+        brokers=shape.brokers,
+        hosts=shape.hosts,
+        partitions=shape.partitions,
+        partitions_per_host=_pick(seed, "room", room),
+        duration=shape.duration,
+        delays=_delays(shape.stream("delays"), _pick(seed, "delay", (300, 800, 5000))),
+        skews_ms=_skews(shape.stream("skews")),
+        known_epochs=_pick(seed, "epochs", (0, 50, 100, 100)),
+        oracle_knows=_pick(seed, "oracle", (0, 50, 100)),
+        knobs=tuple((name, _pick(seed, name, values)) for name, values in KNOBS.items()),
         upgraded=upgraded,
-        writes_newer=writes_newer,
+        writes_newer=bool(upgraded) and _chance(seed, "newer") < 0.5,
         decisions=tuple(decisions),
-        attempt=shape.stream("attempt").choice((400 * MS, 400 * MS, 3 * S)),
-        patience=shape.stream("patience").choice((60 * MS, 400 * MS, 2 * S, 2 * S)),
-        repeats=shape.stream("repeats").random() < REPEATS,
-        outdated=_outdated(shape.stream("outdated"), hosts),
+        attempt=_pick(seed, "attempt", (400 * MS, 400 * MS, 3 * S)),
+        patience=_pick(seed, "patience", (60 * MS, 400 * MS, 2 * S, 2 * S)),
+        repeats=repeats,
+        outdated=_some_hosts(shape, "outdated"),
+        retention_ms=_pick(seed, "retention", RETENTIONS_MS),
+        rows_kept=_pick(seed, "rows", ROWS_KEPT),
+        # Who believes an oracle that is behind waits until Kafka says it again.
+        oracle_behind=_pick(seed, "behind", (0, 1, 2)) if repeats else 0,
+        oracle_delay=_pick(seed, "oracle delay", (0, 20 * MS, 900 * MS)),
     )
+
+
+def _chance(seed: int, name: str) -> float:
+    """A number from 0 to 1 that nothing else draws."""
+    drawn = blake2b(f"{seed}:{name}".encode(), digest_size=7).digest()
+    return int.from_bytes(drawn, "big") / (1 << 56)
+
+
+def _pick(seed: int, name: str, values: Sequence[T]) -> T:
+    return values[int(_chance(seed, name) * len(values))]
 
 
 class _Shape(NamedTuple):
@@ -144,21 +175,15 @@ class _Shape(NamedTuple):
     duration: int
 
     def stream(self, name: str) -> Random:
-        """The random numbers of one purpose: one more draw in one reshuffles no other."""
+        """The random numbers of one purpose: another draw, or purpose, reshuffles no other."""
         return Random(f"{self.seed}:{name}")
 
 
-def _release(random: Random, hosts: int) -> tuple[tuple[str, ...], bool]:
-    if random.random() > 0.1:
-        return (), False
-    count = random.randint(1, hosts)
-    return tuple(f"host-{at}" for at in range(count)), random.random() < 0.5
-
-
-def _outdated(random: Random, hosts: int) -> tuple[str, ...]:
-    if random.random() > 0.1:
-        return ()
-    return tuple(f"host-{at}" for at in range(random.randint(1, hosts)))
+def _some_hosts(shape: _Shape, name: str) -> tuple[str, ...]:
+    """In a tenth of the worlds some hosts, else none."""
+    chance = _chance(shape.seed, name) * 10
+    count = 1 + int(chance * shape.hosts) if chance < 1 else 0
+    return tuple(f"host-{at}" for at in range(count))
 
 
 def _delays(random: Random, base: int) -> tuple[int, ...]:
@@ -179,7 +204,7 @@ def _skews(random: Random) -> tuple[int, ...]:
 
 def _work(shape: _Shape, count: int) -> list[Decision]:
     """Calls of brokers, often several at a time. Only true believers write; see `strikes`."""
-    random = shape.stream("work")
+    random, operation = shape.stream("work"), _operations(shape)
     draw, decisions = random.random, []
     begin, length = 400 * MS, shape.duration - 900 * MS
     burst_at = 0
@@ -189,29 +214,37 @@ def _work(shape: _Shape, count: int) -> list[Decision]:
         when = burst_at + int(draw() * (2 * MS if at % 8 < 4 else 60 * MS))
         partition = int(draw() * shape.partitions)
         broker = 1 + int(draw() * shape.brokers)
-        chosen = draw()
+        chosen, named, number = draw(), draw(), int(draw() * 1000)
         if chosen < 0.06:
             # Half of them ask for what is so already: a stale leader may not say "done".
-            what = DONE_ALREADY if draw() < 0.5 else int(draw() * 1000)
-            args: tuple[Any, ...] = (int(draw() * 8), partition, what)
+            what = "delete unknown" if named < 0.5 else operation(2 * named - 1)
+            args: tuple[Any, ...] = (int(draw() * 8), partition, what, number)
             decisions.append(Decision(when, "zombie copy", args))
         elif chosen < 0.56:
-            args = (partition, int(draw() * 2), int(draw() * 1000))
+            args = (partition, int(draw() * 2), operation(named), number)
             decisions.append(Decision(when, "copy", args))
         else:
             role = draw() < 0.45
-            args = (
-                broker, partition, int(draw() * 2), int(role), int(draw() * 7),
-                int(draw() * 1000),
-            )  # fmt: skip
+            args = (broker, partition, int(draw() * 2), int(role), int(named * 7), number)
             decisions.append(Decision(when, "read", args))
     return decisions
 
 
-def _elections(shape: _Shape, count: int) -> list[Decision]:
+def _operations(shape: _Shape) -> Callable[[float], str]:
+    """What brokers do in this world, by its weight: half of the odd things are not done."""
+    on = {
+        name: weight
+        for name, weight in OPERATIONS.items()
+        if weight > 1 or _chance(shape.seed, f"may {name}") < 0.5
+    }
+    names, ends = list(on), list(accumulate(on.values()))
+    return lambda chance: names[bisect(ends, chance * ends[-1])]
+
+
+def _elections(shape: _Shape, *, small: bool) -> list[Decision]:
     random = shape.stream("elections")
     draw, decisions = random.random, []
-    for _ in range(count):
+    for _ in range(random.randint(3, 5) if small else random.randint(8, 14)):
         at = 500 * MS + int((shape.duration - 1200 * MS) * draw())
         partition = int(draw() * shape.partitions)
         kind = draw()
@@ -226,21 +259,29 @@ def _elections(shape: _Shape, count: int) -> list[Decision]:
     return decisions
 
 
-def _faults(shape: _Shape, count: int) -> list[Decision]:
-    """Faults of the kinds that this seed has on; most at times when there is work."""
-    random = shape.stream("faults")
-    draw = random.random
-    on = [kind for kind, share in FAULTS.items() if draw() < share]
-    if not on:
-        on = ["depose"]
+def _faults(shape: _Shape, *, small: bool) -> list[Decision]:
+    """Faults of the kinds that this seed has on, each kind drawn by itself."""
     decisions = []
-    for _ in range(count):
-        at = 450 * MS + int((shape.duration - 1000 * MS) * draw())
-        kind = on[int(draw() * len(on))]
-        name, args = _MADE[kind](shape, random)
-        decisions.append(Decision(at, name, args))
+    mean = FAULTS_SMALL if small else FAULTS_LARGE
+    for kind, share in FAULTS.items():
+        if _chance(shape.seed, kind) >= share:
+            continue
+        random = shape.stream(kind)
+        draw = random.random
+        for _ in range(round(random.expovariate(1 / mean)) or kind in HABITS):
+            at = 450 * MS + int((shape.duration - 1000 * MS) * draw())
+            name, args = _MADE[kind](shape, random)
+            decisions.append(Decision(at, name, args))
     return decisions
 
+
+FAULTS_SMALL, FAULTS_LARGE = 0.8, 3.0
+"""Of each kind that is on, how many strike on average: half a dozen in a small world."""
+
+HABITS = frozenset(
+    {"copy run", "import", "release", "close host", "delete partition", "slow follower"}
+)
+"""What strikes at least once where it is on."""
 
 FAULTS: dict[str, float] = {
     "depose": 0.75,
@@ -263,6 +304,9 @@ FAULTS: dict[str, float] = {
     "clog": 0.2,
     "store": 0.6,
     "store away": 0.2,
+    "bad spell": 0.25,
+    "two fates": 0.2,
+    "troubled election": 0.2,
     "lie": 0.15,
     "assign": 0.2,
     "contend": 0.12,
@@ -270,6 +314,11 @@ FAULTS: dict[str, float] = {
     "delete partition": 0.06,
     "damage": 0.08,
     "rot checkpoint": 0.06,
+    "copy run": 0.2,
+    "import": 0.2,
+    "slow follower": 0.15,
+    "release": 0.15,
+    "close host": 0.15,
 }
 """Each kind of fault, and the share of seeds that have it on."""
 
@@ -298,6 +347,11 @@ def _length(random: Random) -> int:
     return int((200, 1000, 3000)[int(random.random() * 3)] * (0.5 + random.random()))
 
 
+def _soon(random: Random) -> int:
+    """Milliseconds: at once, or after a while."""
+    return int(random.random() * (15 if random.random() < 0.5 else 900))
+
+
 def _wire(shape: _Shape, random: Random) -> tuple[str, tuple[Any, ...]]:
     source, target = _anybody(shape, random), _anybody(shape, random)
     fate = (LOSE, DELAY, TWICE)[int(random.random() * 3)]
@@ -312,6 +366,13 @@ def _store(shape: _Shape, random: Random) -> tuple[str, tuple[Any, ...]]:
     )  # fmt: skip
     fate = fates[int(random.random() * len(fates))]
     return "store", (site, fate, int(random.random() * 2500) * MS)
+
+
+def _two_fates(shape: _Shape, random: Random) -> tuple[str, tuple[Any, ...]]:
+    first = (LATE, LOSE_ANSWER, LOSE_WRITE, FALSE_EXISTS)[int(random.random() * 4)]
+    second = (REFUSE, FALSE_EXISTS, LOSE_ANSWER)[int(random.random() * 3)]
+    by = int(random.random() * 1200) * MS
+    return "two fates", (_partition(shape, random), first, second, by)
 
 
 def _fuse(shape: _Shape, random: Random) -> tuple[str, tuple[Any, ...]]:
@@ -367,6 +428,31 @@ _MADE: dict[str, Any] = {
     "clog": lambda s, r: ("clog", (_anybody(s, r), _anybody(s, r), _length(r) // 2)),
     "store": _store,
     "store away": lambda s, r: ("store away", (_length(r) // 2,)),
+    "bad spell": lambda s, r: (
+        "bad spell",
+        (_host(s, r), _length(r), int(r.random() < 0.5)),
+    ),
+    "two fates": _two_fates,
+    "troubled election": lambda s, r: (
+        "troubled election",
+        (
+            _partition(s, r),
+            int(r.random() * 4),
+            10 + int(r.random() * 400),
+            int(r.random() < 0.5),
+        ),
+    ),
+    "copy run": lambda s, r: ("copy run", (_partition(s, r), 10 + int(r.random() * 60))),
+    "import": lambda s, r: (
+        "import",
+        (_partition(s, r), int(r.random() * 1000), 4 + int(r.random() * 20)),
+    ),
+    "slow follower": lambda s, r: (
+        "slow follower",
+        (_partition(s, r), 80 + int(r.random() * 600), 1 + int(r.random() * s.brokers)),
+    ),
+    "release": lambda s, r: ("release", (_partition(s, r), _soon(r))),
+    "close host": lambda s, r: ("close host", (_host(s, r),)),
     "lie": lambda s, r: ("lie", (int(r.random() * 100),)),
     "assign": lambda s, r: ("assign", (int(r.random() * 8), int(r.random() * 200))),
     "tell all": lambda s, r: (

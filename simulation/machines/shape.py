@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.machines.clockwork import MS
-from tierledger.simulation.machines.scenario import drawn
+from tierledger.simulation.machines.scenario import RETENTIONS_MS, drawn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,19 +20,23 @@ if TYPE_CHECKING:
 
 EVEN_DELAY: Final = 1 * MS
 
-_COUNTED: Final[dict[str, tuple[str, int]]] = {
-    "brokers": ("brokers", 1),
-    "hosts": ("hosts", 1),
-    "partitions": ("partitions", 1),
-    "duration": ("duration", MS),
+_COUNTED: Final[dict[str, tuple[str, int, int]]] = {
+    "brokers": ("brokers", 1, 100),
+    "hosts": ("hosts", 1, 100),
+    "partitions": ("partitions", 1, 100),
+    "duration": ("duration", MS, 3_600_000),
 }
-"""A word's name to the field of a scenario that it sets, and the unit."""
+"""A word's name to the field of a scenario that it sets, the unit, and how many it may be."""
+
+DECISIONS_MAX: Final = 1_000_000
+"""No seed has that many."""
 
 _NAMED: Final[dict[str, dict[str, Any]]] = {
     "delays=even": {"delays": (EVEN_DELAY,)},
     "skews=none": {"skews_ms": (0,)},
     "epochs=known": {"known_epochs": 100},
-    "oracle=knows": {"oracle_knows": 100},
+    "oracle=knows": {"oracle_knows": 100, "oracle_behind": 0, "oracle_delay": 0},
+    "limits=default": {"retention_ms": RETENTIONS_MS[-1], "rows_kept": 3},
     "knobs=default": {"knobs": ()},
     "room=enough": {"partitions_per_host": 64},
     "release=same": {"upgraded": (), "writes_newer": False},
@@ -49,15 +53,21 @@ def shaped(scenario: Scenario, words: Iterable[str]) -> Scenario:
     for word in words:
         name, _, value = word.partition("=")
         if word in _NAMED:
-            scenario = scenario._replace(**_NAMED[word])
-        elif name in _COUNTED and value.isascii() and value.isdigit() and int(value):
-            field, unit = _COUNTED[name]
-            changed: dict[str, Any] = {field: int(value) * unit}
-            scenario = scenario._replace(**changed)
+            scenario = scenario._replace(**_NAMED[word], is_part=True)
+        elif name in _COUNTED and (count := _number(value, _COUNTED[name][2])):
+            field, unit, _ = _COUNTED[name]
+            changed: dict[str, Any] = {field: count * unit}
+            scenario = scenario._replace(**changed, is_part=True)
         else:
             known = ", ".join([*(f"{one}=NUMBER" for one in _COUNTED), *_NAMED])
-            raise InvalidArgument(f"no shape {word!r}; there are {known}")
+            raise InvalidArgument(f"no shape {word!r:.80}; there are {known}")
     return scenario
+
+
+def _number(text: str, most: int) -> int | None:
+    """The number that `text` is; none if it is none, or more than `most`."""
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+    return int(text) if is_number and int(text) <= most else None
 
 
 def simpler(scenario: Scenario) -> list[str]:
@@ -67,7 +77,9 @@ def simpler(scenario: Scenario) -> list[str]:
         for name in ("partitions", "brokers", "hosts")
         for count in range(1, getattr(scenario, name))
     ]
-    words += [word for word in _NAMED if shaped(scenario, (word,)) != scenario]
+    words += [
+        word for word in _NAMED if shaped(scenario, (word,)) != scenario._replace(is_part=True)
+    ]
     return words
 
 
@@ -113,8 +125,9 @@ def numbers_of(text: str) -> list[int]:
     numbers: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.partition("-")
-        ends = [first, last] if dash else [first]
-        if not all(one.isascii() and one.isdigit() for one in ends):
-            raise InvalidArgument(f"expected numbers like 3,8,19-22 or none, got {text!r}")
-        numbers.update(range(int(first), int(ends[-1]) + 1))
+        begin = _number(first, DECISIONS_MAX)
+        end = _number(last, DECISIONS_MAX) if dash else begin
+        if begin is None or end is None:
+            raise InvalidArgument(f"expected numbers like 3,8,19-22 or none, got {text!r:.80}")
+        numbers.update(range(begin, end + 1))
     return sorted(numbers)

@@ -10,29 +10,36 @@ from typing import TYPE_CHECKING, Any
 
 from tierledger.actors import messages as msg
 from tierledger.actors import partition_shell
-from tierledger.actors.answering import answer_now
+from tierledger.actors.answering import answer_now, snapshot_for
 from tierledger.actors.calls import FOLLOWER, LEADER, Answered
+from tierledger.actors.machine_guard import MachineGuard
 from tierledger.events.errors import (
-    CorruptCheckpoint,
     DataError,
     OutcomeUnknown,
     RemoteStorageError,
     RetryableError,
 )
-from tierledger.events.event_codec import genesis
-from tierledger.events.partition_state import PartitionState
 from tierledger.simulation.checkers_fold import answer_of
 from tierledger.simulation.machines.clockwork import MS
+from tierledger.simulation.machines.medium import KeyedMedium
 from tierledger.simulation.service.lying_store import completed
-from tierledger.storage.backend import AtomicConflict, Remove
-from tierledger.storage.checkpoint import LOAD_ATTEMPTS, CheckpointPlan, CheckpointStore
+from tierledger.storage.backend import AtomicConflict
+from tierledger.storage.checkpoint import CheckpointWriter, Standing
 from tierledger.storage.event_log import StoredBatch
+from tierledger.storage.loading import Loading
+from tierledger.storage.partition_reader import LoadedPartition, PartitionReader
 
 if TYPE_CHECKING:
     from tierledger.actors.follower import Follower
     from tierledger.actors.leader import Leader
+    from tierledger.events.answers import Snapshot
+    from tierledger.events.commands import LeaderVerdict
+    from tierledger.events.partition_state import PartitionState
     from tierledger.simulation.machines.host_node import HostNode
-    from tierledger.storage.backend import Operation
+    from tierledger.storage.checkpoint import CheckpointPlan, CheckpointStore
+
+LIST_TAKES = 15 * MS
+"""From a list's beginning to its end: its host lets others run in between."""
 
 RETRY = 100 * MS
 """Pause before a store that was away is asked again."""
@@ -42,8 +49,8 @@ class Shell:
     """A machine with its connections to the store and to its callers."""
 
     __slots__ = (
-        "_attempts", "_checkpoints", "_clock", "_life", "_medium", "_must_rebuild",
-        "_stored_partition", "assignment", "began", "host", "machine", "mark", "name", "number",
+        "_checkpoints", "_clock", "_guard", "_life", "_medium", "_reader", "_writer",
+        "assignment", "began", "host", "machine", "mark", "name", "number",
         "role",
     )  # fmt: skip
 
@@ -55,72 +62,76 @@ class Shell:
         self.role = role
         self.number = number
         self.machine = machine
+        self._guard = MachineGuard(machine)
         self.assignment = 0
         self.began = world.clock.now
         self.name = f"{host.life.name}/{number}/{role}/{world.next_number()}"
         self.mark = world.recording.mark
         self._clock, self._medium, self._life = world.clock, world.medium, host.life
-        self._checkpoints = CheckpointStore(
-            world.medium.backend, world.keys, host.serde, world.tips[number]
+        tip = world.tips[number]
+        self._reader = PartitionReader(
+            KeyedMedium(world.medium, world.keys, tip, number),
+            world.keys,
+            host.serde,
+            world.cluster_id,
+            tip,
         )
-        self._attempts = 0
-        self._stored_partition: bytes | None = None
-        self._must_rebuild = False
+        self._checkpoints = self._reader.checkpoints
+        self._writer = CheckpointWriter(self._checkpoints)
 
     def feed(self, stimulus: msg.Stimulus) -> None:
         """Let the machine handle `stimulus`, and carry out what it calls for."""
-        for effect in self.machine.handle(stimulus):
-            CARRY[type(effect)](self, effect)
+        self._carry_out(self._guard.handle(stimulus))
+
+    def _carry_out(self, effects: list[msg.Effect]) -> None:
+        for effect in effects:
+            try:
+                CARRY[type(effect)](self, effect)
+            except Exception as error:  # noqa: BLE001 - As in the service: this partition's own.
+                self._carry_out(self._guard.failed(error))
 
     # Loading.
 
     def load(self) -> None:
-        """Read the checkpoint, if there is a good one, and start the machine from it."""
+        """Start the machine from the checkpoint, or from where the log begins."""
+        self._look(Loading(self._reader, tracks_changes=self.role == LEADER))
+
+    def _look(self, loading: Loading) -> None:
         self._medium.ask_state(
-            self._life, partial(completed_read, self._checkpoints), self._stored_read
+            self._life, partial(completed_look, loading), self._looked, loading
         )
 
-    def _stored_read(self, result: Any) -> None:  # noqa: ANN401
-        if result is None:
-            self._start_machine(self._blank(), 0)
-        elif isinstance(result, RemoteStorageError):
-            self.mark("load tried again")
-            self._clock.after(RETRY, self._life, self.load)
+    def _looked(self, result: Any, loading: Loading) -> None:  # noqa: ANN401
+        if result is None:  # There is something to load.
+            work = partial(completed_attempt, loading)
+            self._medium.ask_state(self._life, work, self._loaded, loading)
         else:
-            self._stored_partition = result
-            work = partial(completed_load, self._checkpoints, result, self.role == LEADER)
-            self._medium.ask_state(self._life, work, self._loaded)
+            self._loaded(result, loading)
 
-    def _loaded(self, result: Any) -> None:  # noqa: ANN401
-        if isinstance(result, CorruptCheckpoint):
-            self._attempts += 1
-            self.mark("checkpoint did not verify")
-            if self._attempts < LOAD_ATTEMPTS:
-                self.load()
-                return
-            self._must_rebuild = True
-            self.mark("checkpoint given up for the log")
-            self._start_machine(self._blank(), 0)
-        elif isinstance(result, DataError):
+    def _loaded(self, result: Any, loading: Loading) -> None:  # noqa: ANN401
+        if isinstance(result, DataError):
             self.mark("checkpoint of a newer release")
             self.feed(msg.LoadFailed(result))
         elif isinstance(result, RemoteStorageError):
-            self._clock.after(RETRY, self._life, self.load)
+            self.mark("load tried again")
+            self._clock.after(RETRY, self._life, self._look, loading)
+        elif result is None:
+            self.mark("checkpoint did not verify")
+            self._look(loading)
         else:
-            state, next_batch = result
-            self.mark("loaded from a checkpoint")
-            self._start_machine(state, next_batch)
+            self._writer.stored = loading.stored
+            if loading.trouble is not None:
+                self._writer.is_whole = True
+                self.mark("checkpoint given up for the log")
+            elif loading.stored is not None:
+                self.mark("loaded from a checkpoint")
+            self._start_machine(*result)
 
     def _start_machine(self, state: PartitionState, next_batch: int) -> None:
         self.host.world.passes("loaded", self._life)
         if not self._life.is_dead:
             self.host.world.observer.entered(self, state.next_position - 1, state.chain_hash)
             self.feed(msg.StateLoaded(state, next_batch))
-
-    def _blank(self) -> PartitionState:
-        tip = self.host.world.tips[self.number]
-        origin = genesis(self.host.world.cluster_id, tip.topic_id, tip.partition)
-        return PartitionState(tip, origin, tracks_changes=self.role == LEADER)
 
     def _read_log(self, number: int) -> None:
         limit = partition_shell.READ_BATCHES
@@ -154,9 +165,15 @@ class Shell:
             answered = answer_now(state, effect.query, stale=effect.stale)
         except RemoteStorageError as error:
             answered = error
-        if answered is None:  # Lists and long walks, made in one go here.
-            value = answer_of(state, effect.query)
-            answered = Answered(value, state.next_position - 1, stale=effect.stale)
+        if answered is None:  # Lists and long walks: the state moves on meanwhile.
+            snapshot = snapshot_for(state, effect.query)
+            self._clock.after(LIST_TAKES, self._life, self._answer_later, effect, snapshot)
+            return
+        self.host.reply(effect.reply_to, answered)
+
+    def _answer_later(self, effect: msg.Answer, snapshot: Snapshot) -> None:
+        value = answer_of(snapshot, effect.query)
+        answered = Answered(value, snapshot.position, stale=effect.stale)
         self.host.reply(effect.reply_to, answered)
 
     def _on_append(self, effect: msg.Append) -> None:
@@ -177,8 +194,16 @@ class Shell:
         self._clock.after(effect.delay_ms * MS, self._life, self._ask_oracle, effect)
 
     def _ask_oracle(self, ask: msg.AskOracle) -> None:
-        verdict = self.host.world.oracle(self.number)
+        world = self.host.world
+        verdict = world.oracle(self.number)
         self.mark("oracle silent" if verdict is None else "oracle answered")
+        delay = 0 if world.is_healing else world.scenario.oracle_delay
+        self._clock.after(delay, self._life, self._oracle_said, ask, verdict)
+
+    def _oracle_said(self, ask: msg.AskOracle, verdict: LeaderVerdict | None) -> None:
+        world = self.host.world
+        if verdict is not None and verdict != world.controller.verdict(self.number):
+            self.mark("oracle outdated")
         self.feed(msg.OracleAnswered(ask.claim, verdict, self.host.now_ms(), ask.number))
 
     def _on_claim_refused(self, effect: msg.ClaimRefused) -> None:
@@ -192,6 +217,8 @@ class Shell:
             self._clock.after(0, self._life, follower.feed, hint)
 
     def _on_alarm(self, effect: msg.Alarm) -> None:
+        if self._guard.failure is not None:
+            self.host.world.observer.failed(self, self._guard.failure)
         self.host.world.observer.alarmed(self, effect)
 
     def _on_gone(self, effect: msg.Gone) -> None:
@@ -203,23 +230,11 @@ class Shell:
     def _on_write_checkpoint(self, effect: msg.WriteCheckpoint) -> None:
         state = self.machine.state
         assert state is not None, "a machine checkpoints a state"
-        plan = self._checkpoints.plan(state, effect.next_batch, self._stored_partition)
-        self._write_checkpoint(plan)
+        draft = self._writer.freeze(state, effect.next_batch)
+        self._write_checkpoint(completed(self._writer.plan(draft)))
 
     def _write_checkpoint(self, plan: CheckpointPlan) -> None:
-        operations = plan.operations
-        if self._must_rebuild:
-            operations = [operations[0], *self._leftovers(), *operations[1:]]
-        self._medium.write_state(self._life, operations, self._checkpoint_written, plan)
-
-    def _leftovers(self) -> list[Operation]:
-        keys, tip = self.host.world.keys, self.host.world.tips[self.number]
-        prefix = keys.state(tip)
-        return [
-            Remove(key)
-            for key in self._medium.state.irange(prefix, prefix + "\uffff")
-            if key != keys.partition(tip)
-        ]
+        self._medium.write_state(self._life, plan.operations, self._checkpoint_written, plan)
 
     def _checkpoint_written(self, result: Any, plan: CheckpointPlan) -> None:  # noqa: ANN401
         if isinstance(result, AtomicConflict):
@@ -229,30 +244,33 @@ class Shell:
             self.mark("checkpoint tried again")
             self._clock.after(RETRY, self._life, self._write_checkpoint, plan)
         elif isinstance(result, RemoteStorageError):
-            self._checkpoint_refused()
+            self._checkpoint_refused(again=False)
         else:
+            self._writer.found(plan, plan.partition_value)
             self._checkpoint_stands(plan)
 
     def _conflict_read(self, result: Any, plan: CheckpointPlan) -> None:  # noqa: ANN401
         if isinstance(result, RemoteStorageError):
             self._clock.after(RETRY, self._life, self._write_checkpoint, plan)
-        elif result == plan.partition_value:
+        elif (standing := self._writer.found(plan, result)) is Standing.OURS:
             self.mark("own checkpoint recognised")
             self._checkpoint_stands(plan)
         else:
-            self._checkpoint_refused()
+            self._checkpoint_refused(again=standing is Standing.LESS)
 
-    def _checkpoint_refused(self) -> None:
-        self.mark("checkpoint of a former leader refused")
-        self.feed(msg.CheckpointDone(stored=False))
+    def _checkpoint_refused(self, *, again: bool) -> None:
+        self.mark(
+            "checkpoint of a former leader to be replaced"
+            if again
+            else "checkpoint of a former leader refused"
+        )
+        self.feed(msg.CheckpointDone(stored=False, again=again))
 
     def _checkpoint_stands(self, plan: CheckpointPlan) -> None:
         self.mark("checkpoint written")
         self.host.world.passes("checkpointed", self._life)
         if self._life.is_dead:
             return
-        self._stored_partition = plan.partition_value
-        self._must_rebuild = False
         if plan.is_finished:
             self.mark("checkpoint of a deleted partition swept")
             self._medium.ask_state(
@@ -269,12 +287,14 @@ def completed_read(checkpoints: CheckpointStore) -> bytes | None:
     return completed(checkpoints.read_stored())
 
 
-def completed_load(
-    checkpoints: CheckpointStore, stored: bytes, tracks_changes: bool
-) -> tuple[PartitionState, int]:
-    value = checkpoints.parse_partition(stored)
-    state = completed(checkpoints.load(stored, value, tracks_changes=tracks_changes))
-    return state, value.next_batch
+def completed_look(loading: Loading) -> LoadedPartition | None:
+    """What there is to begin with, if no checkpoint has to be loaded for that."""
+    completed(loading.look())
+    return completed(loading.attempt()) if loading.stored is None else None
+
+
+def completed_attempt(loading: Loading) -> LoadedPartition | None:
+    return completed(loading.attempt())
 
 
 def completed_sweep(checkpoints: CheckpointStore) -> None:

@@ -8,15 +8,19 @@ from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.messages import Query
 from tierledger.simulation.machines.clockwork import MS
 from tierledger.simulation.machines.copier import Copier
-from tierledger.simulation.machines.medium import SLOW
+from tierledger.simulation.machines.medium import LOSE, REFUSE, SLOW, SLOW_ANSWER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tierledger.actors.calls import Placement
     from tierledger.simulation.machines.broker_node import BrokerNode
     from tierledger.simulation.machines.world import World
 
 KINDS = ("lookup", "lookup", "highest_offset", "size", "list_epoch", "next_txn", "list")
+
+STRIDE = 9 * MS
+"""Between two writes of a long run."""
 
 DELETED = 2
 """The last step of a partition's deletion."""
@@ -35,7 +39,9 @@ def _strike(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 # Work.
 
 
-def copy_once(world: World, broker: BrokerNode, partition: int, lane: int, draw: int) -> None:
+def copy_once(
+    world: World, broker: BrokerNode, partition: int, lane: int, operation: str, draw: int
+) -> None:
     """One write by `broker`, if it believes to lead the partition; a step of its life."""
     epoch = broker.led.get(partition)
     if epoch is None:
@@ -47,30 +53,44 @@ def copy_once(world: World, broker: BrokerNode, partition: int, lane: int, draw:
     copier = world.copiers.get(key)
     if copier is None or copier.epoch != epoch:
         copier = world.copiers[key] = Copier(world, broker, partition, epoch)
-    copier.step(lane_, draw)
+    copier.step(lane_, operation, draw)
 
 
 @_strike("copy")
-def _copy(world: World, partition: int, lane: int, draw: int) -> None:
+def _copy(world: World, partition: int, lane: int, operation: str, draw: int) -> None:
     """Whoever believes to lead copies; there may be two, or nobody."""
     for broker in world.brokers.values():
         if partition in broker.led:
-            world.clock.step(broker.life, copy_once, world, broker, partition, lane, draw)
+            world.clock.step(
+                broker.life, copy_once, world, broker, partition, lane, operation, draw
+            )
+
+
+@_strike("copy run")
+def _copy_run(world: World, partition: int, count: int) -> None:
+    """One write after the other: a log that grows long."""
+    for at in range(count):
+        if world.clock.now + at * STRIDE > world.scenario.duration:
+            return
+        operation = ("go on", "start", "go on")[at % 3]
+        world.clock.after(at * STRIDE, None, _copy, world, partition, 2 + at % 3, operation, at)
 
 
 @_strike("zombie copy")
-def _zombie_copy(world: World, pick: int, partition: int, draw: int) -> None:
+def _zombie_copy(world: World, pick: int, partition: int, operation: str, draw: int) -> None:
     """Some life of a broker that believes to lead writes; one that should not, if any does."""
     believers = [
-        one for one in world.broker_lives if not one.life.is_dead and partition in one.led
+        one
+        for one in world.broker_lives
+        if not one.life.is_dead and partition in one.led and one.import_cluster is None
     ]
     if believers:
         leader = world.brokers[world.controller.leader[partition]]
         believers = [one for one in believers if one is not leader] or believers
         broker = believers[pick % len(believers)]
-        if world.brokers[broker.broker_id] is not broker:
+        if world.brokers.get(broker.broker_id) is not broker:
             world.recording.mark("zombie broker wrote")
-        world.clock.step(broker.life, copy_once, world, broker, partition, 7, draw)
+        world.clock.step(broker.life, copy_once, world, broker, partition, 7, operation, draw)
 
 
 @_strike("read")
@@ -96,7 +116,8 @@ def _read_once(
     if lane_.is_busy:
         return
     epoch = max(0, world.controller.epoch[partition] - draw % 3)
-    query = Query(KINDS[kind % len(KINDS)], epoch, epoch * 100 + draw % 60)
+    reach = 60 if draw % 2 else 400  # Where there are segments in most worlds, or in all.
+    query = Query(KINDS[kind % len(KINDS)], epoch, epoch * 100 + draw % reach)
     broker.read(partition, lane_, LEADER if role else FOLLOWER, query, _nobody_asks)
 
 
@@ -245,6 +266,65 @@ def _power_cut(world: World, keeps: int) -> None:
         world.clock.after(200 * MS, None, world.restart_broker, broker_id)
 
 
+@_strike("bad spell")
+def _bad_spell(world: World, site: str, duration: int, loses: int) -> None:
+    """One process cannot reach the store for a while; what it writes is refused, or lost."""
+    world.recording.mark("store away from one")
+    fate = LOSE if loses else REFUSE
+    world.medium.cut_off(site, world.clock.now + duration * MS, fate)
+
+
+@_strike("two fates")
+def _two_fates(world: World, partition: int, first: int, second: int, by: int) -> None:
+    """Something becomes of a leader's next write, and something else when it is repeated."""
+    host = world.leading(partition)
+    if host is not None:
+        for fate in (first, second):
+            world.medium.arm(host.life.site, fate, by, of_writes=True)
+        _burst(world, partition)
+
+
+@_strike("troubled election")
+def _troubled_election(
+    world: World, partition: int, pick: int, duration: int, loses: int
+) -> None:
+    """Another broker is elected while the leader's host cannot reach the store."""
+    host = world.leading(partition)
+    if host is not None:
+        _bad_spell(world, host.life.site, duration, loses)
+        world.controller.elect(partition, pick, (2 * MS, 4 * MS), clean=True)
+        _burst(world, partition)
+
+
+def _burst(world: World, partition: int, count: int = 12) -> None:
+    """Writes as fast as they come."""
+    for at in range(count):
+        world.clock.after(at * 2 * MS, None, _copy, world, partition, at % 5, "go on", at)
+
+
+@_strike("close host")
+def _close_host(world: World, site: str) -> None:
+    """A process is asked to end: it stores what it has begun, and lets everything go."""
+    life = world.at_site(site)
+    host = None if life is None else world.node_of(life)
+    if host is not None:
+        world.recording.mark("host closed")
+        world.clock.step(host.life, host.close)
+
+
+@_strike("release")
+def _release(world: World, partition: int, back: int) -> None:
+    """No broker hosts the partition for a while; then all do again."""
+    _burst(world, partition, 40)
+    world.clock.after(3 * MS, None, world.controller.release, partition, back * MS)
+
+
+@_strike("import")
+def _import(world: World, partition: int, history: int, count: int) -> None:
+    """Somebody takes over recorded history, as one more broker that leads."""
+    world.start_import(partition, history, count)
+
+
 @_strike("clock steps")
 def _clock_steps(world: World, site: str, by_ms: int) -> None:
     life = world.at_site(site)
@@ -299,11 +379,19 @@ def _assign(world: World, host: int, which: int) -> None:
     if not hosts:
         return
     node = hosts[host % len(hosts)]
-    told = [one for work in world.placed for one in work.placements]
+    told = [one for work in world.placed for one in work.placements if may_be_wrong(one)]
     if told:
         world.recording.mark("assigned by nobody")
         placement = told[which % len(told)]
         world.clock.step(node.life, node.place, placement)
+
+
+def may_be_wrong(placement: Placement) -> bool:
+    """Whether a word of a coordinator may come to another than it was meant for.
+
+    Nobody would notice a follower that was let go by mistake, and nobody promises to.
+    """
+    return placement.assignment is not None or placement.role == LEADER
 
 
 @_strike("contend")
@@ -323,7 +411,26 @@ def _contend(world: World, partition: int, host: int, slow: int) -> None:
         world.medium.arm(node.life.site, SLOW, slow * MS)
     world.clock.step(coordinator.life, coordinator.move_leader, partition, node.name)
     for at in range(40):
-        world.clock.after(at * slow * MS // 3, None, _copy, world, partition, at % 2, 500 + at)
+        world.clock.after(
+            at * slow * MS // 3, None, _copy, world, partition, at % 2, "go on", at
+        )
+
+
+@_strike("slow follower")
+def _slow_follower(world: World, partition: int, slow: int, broker_id: int) -> None:
+    """While an answer is on its way to a follower, more is written, and then announced."""
+    for host in world.hosts.values():
+        shell = host.shells.get((partition, FOLLOWER))
+        if shell is None or not host.life.is_reachable:
+            continue
+        world.recording.mark("follower asked while it reads")
+        for _ in range(2):
+            world.medium.arm(host.life.site, SLOW_ANSWER, slow * MS)
+        world.clock.step(host.life, host.hint, shell)
+        for at in range(3):
+            world.clock.after((1 + at) * STRIDE, None, _copy, world, partition, at, "start", at)
+        world.clock.after(4 * STRIDE, None, world.restart_broker, broker_id)
+        return
 
 
 @_strike("second coordinator")
@@ -397,3 +504,10 @@ def _rot_checkpoint(world: World, partition: int, which: int, bit: int) -> None:
 
 STRIKES = dict(_STRIKES)
 """By the decision's kind."""
+
+
+def argument_names(kind: str) -> list[str]:
+    """The names of a decision's arguments, in their order."""
+    strike = STRIKES[kind]
+    code = strike.__code__
+    return list(code.co_varnames[1 : code.co_argcount])

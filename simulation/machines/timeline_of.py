@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+import re
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgpack
+
+from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.coordinator_events import COORDINATOR_CODEC
+from tierledger.events.errors import DataError
+from tierledger.events.event_codec import PARTITION_CODEC
 from tierledger.simulation.history import INFO, OK
+from tierledger.simulation.machines.medium import FATES
+from tierledger.simulation.machines.recording import content
+from tierledger.simulation.machines.strikes import KINDS as QUESTIONS
+from tierledger.simulation.machines.strikes import argument_names
 from tierledger.simulation.timeline import (
     BROKER,
     CALL,
@@ -23,8 +35,10 @@ from tierledger.simulation.timeline import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from tierledger.events.event_codec import EventCodec
+    from tierledger.simulation.checkers_violation import Violation
     from tierledger.simulation.history import Operation
     from tierledger.simulation.machines.scenario import Decision
     from tierledger.simulation.machines.world import World
@@ -34,16 +48,23 @@ _KINDS: Final = {"broker": BROKER, "coordinator": COORDINATOR, "host": HOST, "st
 _BEGINS: Final = {"crash": DEAD, "pause": PAUSED, "cut off": CUT_OFF}
 _ENDS: Final = {"resume": PAUSED}
 
+_OVER: Final = {"gone", "session closed"}
+"""What ends a session in its lane."""
+
+CHECKSUM_BYTES: Final = 4
+"""What stands before the fields of a stored event."""
+
 _OUTCOMES: Final = {OK: "op ok", INFO: "op info"}
 
 
 def timeline_of(
-    world: World, *, title: str, command: str, violations: Iterable[str]
+    world: World, *, title: str, command: str, violations: Iterable[Violation]
 ) -> Timeline:
     """What `world` was seen to do; it was run with `keeps`.
 
     A lane is a process's life, so that a zombie stands beside its successor.
     """
+    found = list(violations)
     names = [life.name for life in world.lives]
     lanes = [Lane(name, _KINDS[name.partition("-")[0].partition("/")[0]]) for name in names]
     moments = list(_moments(world))
@@ -52,29 +73,121 @@ def timeline_of(
         lives.see(moment)
     spans = lives.ended()
     operations = world.recorder.history().operations
-    decided = [_decided(one) for one in world.scenario.decisions]
+    decided = [
+        Moment(one.at, "", "decision", _decided(one, world.calls_of.get(at, ()), operations))
+        for at, one in enumerate(world.scenario.decisions)
+    ]
+    wrong = [Moment(_when(one, world), "", "violation", violation_text(one)) for one in found]
     if any(STORE in {source, target} for _, source, target, *_ in world.recording.arrows):
         lanes.append(Lane(STORE, STORE))
     return Timeline(
         title,
         command,
         lanes,
-        [*map(lives.coloured, moments), *_ends(operations), *decided],
+        [*map(lives.coloured, moments), *_ends(operations), *decided, *wrong],
         list(_arrows(world, spans)),
         [*spans, *_calls(operations, world.clock.now)],
         [one.detail for one in decided],
-        list(violations),
+        [violation_text(one) for one in found],
     )
 
 
-def _decided(decision: Decision) -> Moment:
-    return Moment(decision.at, "", "decision", decision_text(decision))
+def _decided(decision: Decision, calls: Iterable[int], operations: Sequence[Operation]) -> str:
+    """A decision, and the calls that it led to at once."""
+    made = [f"call {at} ({operations[at].what} by {operations[at].process})" for at in calls]
+    return " -> ".join([decision_text(decision), *([", ".join(made)] if made else [])])
 
 
 def decision_text(decision: Decision) -> str:
     """A decision as people read it, with its time."""
-    words = " ".join(map(str, decision.args))
-    return f"{decision.at / 1000:,.3f} ms  {decision.kind} {words}"
+    names = argument_names(decision.kind)
+    given = (
+        f"{name}={_word(decision.kind, name, value)}"
+        for name, value in zip_longest(names, decision.args, fillvalue="?")
+    )
+    return f"{decision.at / 1000:,.3f} ms  {' '.join([decision.kind, *given])}"
+
+
+_WORDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
+    ("wire", "fate"): ("lost", "delayed", "sent twice"),
+    ("store", "fate"): FATES,
+    ("two fates", "first"): FATES,
+    ("two fates", "second"): FATES,
+    ("bad spell", "loses"): ("no", "yes"),
+    ("troubled election", "loses"): ("no", "yes"),
+    ("read", "role"): (FOLLOWER, LEADER),
+    ("read", "kind"): QUESTIONS,
+    ("depose", "how"): ("killed", "paused", "cut off", "given up"),
+    ("elect", "clean"): ("no", "yes"),
+    ("restart broker", "kills"): ("no", "yes"),
+}
+"""What a number stands for, by the decision's kind and the argument."""
+
+
+def _word(kind: str, name: str, value: object) -> str:
+    words = _WORDS.get((kind, name))
+    if words is not None and isinstance(value, int):
+        return words[value % len(words)].replace(" ", "-")
+    return str(value).replace(" ", "-")
+
+
+def violation_text(violation: Violation) -> str:
+    """What was found, as people read it."""
+    key = violation.key
+    where = "" if key is None else f"partition {key.partition}: "
+    return f"{violation.checker}: {where}{violation.message}"
+
+
+def _when(violation: Violation, world: World) -> int:
+    """The moment that a violation is about (us): its calls, its position, or the end."""
+    operations = world.recorder.history().operations
+    times = [operations[at].completed or operations[at].invoked for at in violation.operations]
+    if times:
+        return max(times) // 1000
+    if violation.key is not None and (found := re.search(r"position (\d+)", violation.message)):
+        at = _durable_at(world, violation.key.partition, int(found[1]))
+        if at is not None:
+            return at
+    return world.clock.now
+
+
+def _durable_at(world: World, number: int, position: int) -> int | None:
+    """When an event became durable (us), if it did."""
+    for batch in range(world.medium.heads.get(number, 0)):
+        slot = (number, batch)
+        stored = _stored(world, slot)
+        if stored is not None and stored[0] <= position < stored[0] + stored[1]:
+            return world.medium.durable_at[slot]
+    return None
+
+
+def _stored(world: World, slot: tuple[int, int]) -> list[Any] | None:
+    """First position, count and events of a batch as it was written."""
+    value = world.medium.truth.get(slot)
+    if value is None:
+        return None
+    try:
+        return world.newer_serde.deserialize("batch", value)
+    except DataError:
+        return None
+
+
+def _batch_text(world: World, slot: tuple[int, int]) -> str:
+    """What a batch holds: its positions, and what each event is."""
+    stored = _stored(world, slot)
+    if stored is None:
+        return ""
+    codec = COORDINATOR_CODEC if slot[0] < 0 else PARTITION_CODEC
+    first, count, events = stored
+    last = f"-{first + count - 1}" if count > 1 else ""
+    return f": position {first}{last} " + ", ".join(_event_text(codec, one) for one in events)
+
+
+def _event_text(codec: EventCodec, stored: bytes) -> str:
+    """One stored event, which says itself behind which hash it stands."""
+    position, *_, before, _ = msgpack.unpackb(stored[CHECKSUM_BYTES:], use_list=False)
+    (event,), _ = codec.decode([stored], position, before)
+    return content((event.body,))
 
 
 def _key(partition: int | None) -> str:
@@ -83,7 +196,11 @@ def _key(partition: int | None) -> str:
 
 def _moments(world: World) -> Iterator[Moment]:
     for time, lane, what, detail, session, partition in world.recording.moments:
-        yield Moment(time, lane, what, detail, session, _key(partition))
+        text = detail
+        if what == "append" and detail.startswith("batch "):
+            slot = (-1 if partition is None else partition, int(detail.split()[1]))
+            text = detail + _batch_text(world, slot)
+        yield Moment(time, lane, what, text, session, _key(partition))
 
 
 def _arrows(world: World, spans: Iterable[Span]) -> Iterator[Arrow]:
@@ -92,13 +209,13 @@ def _arrows(world: World, spans: Iterable[Span]) -> Iterator[Arrow]:
     for span in spans:
         if span.what in {DEAD, PAUSED}:
             deaf.setdefault(span.lane, []).append(span)
-    for sent, source, target, arrives, what in world.recording.arrows:
+    for sent, source, target, arrives, what, detail in world.recording.arrows:
         received = arrives
         for span in deaf.get(target, ()):
             if received is not None and span.begin_us <= received < span.end_us:
                 received = None if span.what == DEAD else span.end_us
         said = what.removeprefix("take_").replace("_", " ")
-        yield Arrow(sent, source, target, received, said, is_lost=arrives is None)
+        yield Arrow(sent, source, target, received, said, detail, is_lost=arrives is None)
 
 
 class _Open(NamedTuple):
@@ -127,7 +244,7 @@ class _Lives:
         elif what == "claim":
             self._end(lane, LEADS, moment.key, time)
             self._open[lane, LEADS, moment.key] = _Open(time, moment.epoch)
-        elif what == "gone":
+        elif what in _OVER:
             self._end(lane, LEADS, moment.key, time)
         elif what in _ENDS:
             self._end(lane, _ENDS[what], "", time)

@@ -67,7 +67,7 @@ class Wires:
             if fated is None:
                 return True
             arrives = fated
-        self._recording.message(source, target, call, arrives)
+        self._recording.message(source, target, call, arrives, args)
         self._clock.at(arrives, target, call, *args)
         return True
 
@@ -82,7 +82,7 @@ class Wires:
         """When a message arrives after all; none if it does not."""
         link, now, recording = (source.site, target.site), self._clock.now, self._recording
         if now < self._cuts.get(link, 0):
-            recording.lost(source, target, call)
+            recording.lost(source, target, call, args)
             recording.mark("message lost to a cut")
             return None
         until = self._clogs.get(link, 0)
@@ -94,12 +94,12 @@ class Wires:
             return arrives
         fate, given = armed.pop(0)
         if fate == LOSE:
-            recording.lost(source, target, call)
+            recording.lost(source, target, call, args)
             recording.mark("message lost")
             return None
         if fate == TWICE:
             recording.mark("message sent twice")
-            recording.message(source, target, call, arrives + given)
+            recording.message(source, target, call, arrives + given, args)
             self._clock.at(arrives + given, target, call, *args)
             return arrives
         recording.mark("message delayed")

@@ -16,23 +16,25 @@ from tierledger.simulation.history import Recorder
 from tierledger.simulation.machines.broker_node import BrokerNode
 from tierledger.simulation.machines.clockwork import MS, Clockwork, Life, S
 from tierledger.simulation.machines.controller import Controller
+from tierledger.simulation.machines.coordination_laws import unready
 from tierledger.simulation.machines.coordinator_node import CoordinatorNode
 from tierledger.simulation.machines.copier import Copier
 from tierledger.simulation.machines.host_node import HostNode
+from tierledger.simulation.machines.importer import IMPORTER, Importer
+from tierledger.simulation.machines.knobs import KEPT_DEFAULT, turned_to
 from tierledger.simulation.machines.medium import Medium
 from tierledger.simulation.machines.newer_release import NewerSerDe, OlderSerDe
 from tierledger.simulation.machines.observer import Observer
 from tierledger.simulation.machines.recording import Recording
-from tierledger.simulation.machines.strikes import STRIKES
+from tierledger.simulation.machines.strikes import STRIKES, may_be_wrong
 from tierledger.simulation.machines.wires import Wires
-from tierledger.simulation.service.knobs import turned_to
 from tierledger.storage.keys import DefaultMetadataKeyFactory
 from tierledger.storage.serde import MsgpackSerDe
 
 if TYPE_CHECKING:
     from tierledger.actors.coordinator import HostWork
     from tierledger.events.commands import LeaderVerdict
-    from tierledger.simulation.machines.scenario import Scenario
+    from tierledger.simulation.machines.scenario import Decision, Scenario
 
 CLUSTER_ID = "machines"
 CUSTOM_BYTES_MAX = 128
@@ -49,6 +51,9 @@ HEALING = 30 * S
 CATCHING_UP = 1600 * MS
 """Time within which the followers of a world that is well have read everything."""
 
+READY_LOOKS = 5
+"""How often that time passes at most before a replica that is not ready is found wanting."""
+
 _TOPIC_ID = Uuid(bytes(15) + b"\x09")
 _TIPS = [TopicIdPartition(_TOPIC_ID, number, "orders") for number in range(16)]
 _KEYS = [PartitionKey.of(tip) for tip in _TIPS]
@@ -61,14 +66,13 @@ class World:
     def __init__(self, scenario: Scenario, *, keeps: bool = False) -> None:
         self.scenario = scenario
         self.cluster_id = CLUSTER_ID
-        self.tips = _TIPS[: scenario.partitions]
-        self.keys_of = _KEYS
-        self.items = _ITEMS
+        self.tips, self.keys_of, self.items = _TIPS[: scenario.partitions], _KEYS, _ITEMS
         self.keys = DefaultMetadataKeyFactory(CLUSTER_ID)
         self.serde = MsgpackSerDe()
         self.older_serde = OlderSerDe()
         self.newer_serde = NewerSerDe(writes_newer=scenario.writes_newer)
-        self.limits = Limits(custom_metadata_bytes_max=CUSTOM_BYTES_MAX)
+        self.limits = Limits(CUSTOM_BYTES_MAX, scenario.retention_ms)
+        self.requests_kept = dict(scenario.knobs).get("REQUESTS_KEPT", KEPT_DEFAULT)
         self.clock = Clockwork()
         self.recording = Recording(self.clock, keeps=keeps)
         self.recorder = Recorder(self._now_ns)
@@ -78,6 +82,7 @@ class World:
         self.observer = Observer(self)
         self.brokers: dict[int, BrokerNode] = {}
         self.broker_lives: list[BrokerNode] = []
+        self.importers: list[Importer] = []
         self.hosts: dict[str, HostNode] = {}
         """By address; also those that are gone."""
         self.coordinator: CoordinatorNode | None = None
@@ -91,19 +96,21 @@ class World:
         self.lies: list[Any] = []
         """What a coordinator is to say instead of the next placements."""
         self.placed: list[HostWork] = []
-        self.is_healing = False
-        self.is_well = False
-        self.well_at = 0
+        self.moved: set[int] = set()
+        """Numbers of the placements that a coordinator was made to decide on for no reason."""
+        self.calls_of: dict[int, range] = {}
+        """Decision, by its place among them, to the numbers of the calls it led to at once."""
+        self.is_healing = self.is_well = False
+        self.healed_at = self.well_at = 0
         self.written: dict[tuple[int, int], int] = {}
         """Broker and partition: when the last write that succeeded was begun (us)."""
         self.damaged: set[int] = set()
         self.upgraded: set[str] = set(scenario.upgraded)
-        self.healed_at = 0
-        self._numbers = 0
-        self._ends = 0
-        self._oracle_asked = 0
-        self.oracle_named: dict[int, set[int]] = {}
-        """Partition to the brokers of which the leader oracle ever said that they lead."""
+        self._numbers = self._ends = self._oracle_asked = 0
+        self.oracle_named: dict[int, set[LeaderVerdict]] = {}
+        """Partition to all that the leader oracle ever said of it."""
+        self.suspected: set[str] = set()
+        """Processes of which pings ever went unanswered."""
 
     # Time.
 
@@ -119,7 +126,7 @@ class World:
 
     # Processes.
 
-    def _life(self, site: str) -> Life:
+    def new_life(self, site: str) -> Life:
         life = Life(site, len(self.lives))
         self.lives.append(life)
         self.recording.moment(life.name, "start")
@@ -133,7 +140,7 @@ class World:
                 self.recording.mark("broker replaced while it lives")
             else:  # Kafka would have to tell it once more that it leads nothing.
                 self.kill(former.life)
-        broker = BrokerNode(self, self._life(f"broker-{broker_id}"), broker_id)
+        broker = BrokerNode(self, self.new_life(f"broker-{broker_id}"), broker_id)
         self.brokers[broker_id] = broker
         self.broker_lives.append(broker)
         broker.start()
@@ -145,14 +152,24 @@ class World:
 
     def broker_fenced(self, broker: BrokerNode) -> None:
         """An earlier life had registered after this one: an operator restarts it."""
-        if self.brokers[broker.broker_id] is broker:
+        if self.brokers.get(broker.broker_id) is broker:
             self.restart_broker(broker.broker_id)
+
+    @property
+    def everybody(self) -> list[BrokerNode]:
+        """Whoever announces something: each broker's present life, and importers."""
+        return [*self.brokers.values(), *(one.broker for one in self.importers)]
+
+    def start_import(self, partition: int, history: int, count: int) -> None:
+        """One more broker comes, takes recorded history over, and goes."""
+        number = IMPORTER + len(self.importers)
+        self.importers.append(Importer(self, number, partition, history, count))
 
     def coordinator_node(self) -> CoordinatorNode:
         """The coordinator that everybody finds; a new one if there is none."""
         node = self.coordinator
         if node is None or not node.life.is_reachable:
-            node = self.coordinator = CoordinatorNode(self, self._life("coordinator"))
+            node = self.coordinator = CoordinatorNode(self, self.new_life("coordinator"))
             self.coordinators.append(node)
             node.start()
         return node
@@ -166,7 +183,7 @@ class World:
         known = self.hosts.get(address)
         if known is not None:
             return known if known.life.is_reachable else None
-        life = self._life(name)
+        life = self.new_life(name)
         serde = self.newer_serde if name in self.upgraded or self.is_healing else self.serde
         if serde is self.serde and name in self.scenario.outdated:
             serde = self.older_serde
@@ -231,6 +248,7 @@ class World:
 
     def detected(self, life: Life) -> None:
         """Pings of `life` go unanswered: every coordinator finds out for itself."""
+        self.suspected.add(life.name)
         for node in self.coordinators:
             if not node.life.is_dead:
                 self.clock.at(self.clock.now, node.life, node.suspect, life)
@@ -287,8 +305,9 @@ class World:
         self._oracle_asked += 1
         if (self._oracle_asked * 61 + self.scenario.seed) % 100 >= self.scenario.oracle_knows:
             return None
-        said = self.controller.verdict(number)
-        self.oracle_named.setdefault(number, set()).add(said.broker_id)
+        behind = 0 if self.is_healing else self.scenario.oracle_behind
+        said = self.controller.verdict(number, self._oracle_asked % (behind + 1))
+        self.oracle_named.setdefault(number, set()).add(said)
         return said
 
     def distorted(self, work: HostWork) -> HostWork:
@@ -298,7 +317,8 @@ class World:
             return work
         self.recording.mark("coordinator lied")
         which = self.lies.pop(0)
-        former = self.placed[which % len(self.placed)].placements
+        told = self.placed[which % len(self.placed)].placements
+        former = [one for one in told if may_be_wrong(one)]
         return work._replace(placements=(*former, *work.placements))
 
     # The run.
@@ -312,22 +332,36 @@ class World:
             for broker_id in range(1, scenario.brokers + 1):
                 self.start_broker(broker_id)
             self.controller.start()
-            for decision in scenario.decisions:
-                strike = STRIKES[decision.kind]
-                clock.at(decision.at, None, self._strike, strike, decision)
+            for at, decision in enumerate(scenario.decisions):
+                clock.at(decision.at, None, self._strike, at, decision)
             clock.run(scenario.duration)
             self._heal()
             clock.run(clock.now + HEALING)
             self.well_at = clock.now
             if self.is_well:
-                clock.run(clock.now + CATCHING_UP)
+                for broker in self.brokers.values():
+                    broker.ready.clear()
+                self._wait_until_ready()
             for host in self.hosts.values():
                 if not host.life.is_dead:
                     for shell in host.shells.values():
                         self.observer.saw(shell)
 
-    def _strike(self, strike: Any, decision: Any) -> None:  # noqa: ANN401
-        strike(self, *decision.args)
+    def _wait_until_ready(self) -> None:
+        """Let brokers ask for their replicas, longer where a slow answer is still under way."""
+        for _ in range(READY_LOOKS):
+            for broker in self.brokers.values():
+                for number in broker.claims:
+                    broker.ask_ready(number)
+            self.clock.run(self.clock.now + CATCHING_UP)
+            if not any(unready(self)):
+                return
+
+    def _strike(self, at: int, decision: Decision) -> None:
+        before = self.recorder.count
+        STRIKES[decision.kind](self, *decision.args)
+        if self.recorder.count > before:
+            self.calls_of[at] = range(before, self.recorder.count)
 
     def _heal(self) -> None:
         self.is_healing = True
@@ -345,5 +379,7 @@ class World:
             for host in list(self.hosts.values()):
                 if host.serde is not self.newer_serde:
                     self.kill(host.life)
+        for importer in self.importers:
+            importer.stop()
         self.coordinator_node()
         self.controller.heal()

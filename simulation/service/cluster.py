@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from tierledger.actors.calls import Call, CloseCall, PartitionKey, Placement
-    from tierledger.actors.coordinator_events import Announcement, Route
+    from tierledger.actors.coordinator_events import Announcement, Registered, Route
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.actors.ports import LeaderOracle
     from tierledger.events.commands import Claim
@@ -139,9 +139,11 @@ class CoordinatorWay:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    async def register(self, broker_id: int) -> int:
-        incarnation: int = await self._call(lambda one: one.register(broker_id), "register")
-        return incarnation
+    async def register(self, broker_id: int, request: bytes, after: int) -> Registered:
+        given: Registered = await self._call(
+            lambda one: one.register(broker_id, request, after), "register"
+        )
+        return given
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
         claims: list[Claim] = await self._call(
@@ -261,6 +263,9 @@ class Cluster:
 
     # Hosts, as the coordinator's launcher.
 
+    def prepare(self, address: str) -> None:
+        """A process starts at its launch, in the time that this takes."""
+
     async def launch(self, address: str) -> HostWay:
         running = self.hosts.get(address)
         if running is not None and running.is_reachable:
@@ -321,7 +326,7 @@ class Cluster:
         for address, process in reversed(self.hosts.items()):
             if name in (address, process.serves_as) and process.is_reachable:
                 return HostWay(self, process)
-        raise OutcomeUnknown(f"{name} is not running")
+        raise NotReady(f"{name} is not running")
 
     def _give_up(self, process: Process) -> None:
         self._trace.mark("gave up", process.name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tierledger.actors import leader, leader_batch, partition_shell, window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from random import Random
 
 KNOBS: tuple[tuple[Any, str, tuple[int, ...]], ...] = (
@@ -30,22 +30,6 @@ def turned(random: Random | None) -> Iterator[None]:
     if random is not None:
         for module, name, values in KNOBS:
             setattr(module, name, random.choice(values))
-    try:
-        yield
-    finally:
-        for module, name, value in former:
-            setattr(module, name, value)
-
-
-@contextmanager
-def turned_to(values: Sequence[tuple[str, int]]) -> Iterator[None]:
-    """The knobs of those names at those values, until the world has ended."""
-    wanted = dict(values)
-    former = [
-        (module, name, getattr(module, name)) for module, name, _ in KNOBS if name in wanted
-    ]
-    for module, name, _ in former:
-        setattr(module, name, wanted[name])
     try:
         yield
     finally:

@@ -158,6 +158,10 @@ class StoreConnection(MetadataStorageBackend):
         )
 
     @override
+    async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
+        return await self._ask(lambda: self._store.medium.last_keys(prefixes), writes=False)
+
+    @override
     async def remove_like(self, prefix: str) -> int:
         return await self._ask(lambda: self._store.medium.remove_like(prefix), writes=True)
 

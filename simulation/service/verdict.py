@@ -42,6 +42,8 @@ class Verdict(NamedTuple):
     steps: int
     virtual_s: float
     marks: Counter[str]
+    counts: dict[str, int]
+    """Of what this world counts: nothing."""
 
 
 def judge(plan: WorldPlan) -> Verdict:
@@ -102,6 +104,7 @@ def verdict_of(world: World) -> Verdict:
         steps=world.loop.steps,
         virtual_s=world.loop.time(),
         marks=world.trace.marks,
+        counts={},
     )
 
 

@@ -11,7 +11,7 @@ from tierledger.simulation.live.postgres_server import PostgresServer
 from tierledger.simulation.live.ray_faults import LiveService
 from tierledger.simulation.live.run import LivePlan, LiveRun
 from tierledger.simulation.live.verdict import LiveVerdict, recorded, verdict_of
-from tierledger.simulation.record_file import write_record
+from tierledger.simulation.record_file import record_as_lines
 
 OK_WRITES_MIN = 10
 """Of a few seconds; there are usually some hundreds."""
@@ -47,7 +47,7 @@ async def struck(target: Target, faults: Sequence[str], seed: int) -> tuple[Live
     record = await recorded(run, f"{faults}, seed {seed}", minimums)
     verdict = verdict_of(run, record, chaos.strikes)
     history = target.folder / f"{seed}.jsonl"
-    write_record(history, record)
+    history.write_bytes(b"".join(record_as_lines(record)))
     found = [f"{one.checker}: {one.message}" for one in verdict.violations]
     assert found == [], f"{found}; the history is in {history}"
     return verdict, chaos

@@ -10,9 +10,9 @@ from typer.testing import CliRunner, Result
 from tests.models.planted_anomalies import altered
 from tests.models.records import small_record
 from tierledger.cli.main import app
-from tierledger.simulation.history import INFO, OK, WRITE, write_history
+from tierledger.simulation.history import INFO, OK, WRITE, history_as_lines
 from tierledger.simulation.record import Record
-from tierledger.simulation.record_file import write_record
+from tierledger.simulation.record_file import record_as_lines
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def rows(result: Result) -> dict[str, str]:
 
 
 def test_a_history_without_fault_is_clean(path: Path) -> None:
-    write_record(path, small_record())
+    path.write_bytes(b"".join(record_as_lines(small_record())))
 
     result = checked(path)
 
@@ -60,7 +60,7 @@ def test_a_planted_violation_is_named(path: Path) -> None:
         op.number for op in record.history.operations if op.kind == WRITE and op.outcome == INFO
     )
     claimed = {"outcome": OK, "position": last + 5, "error": ""}
-    write_record(path, with_calls(record, number, **claimed))
+    path.write_bytes(b"".join(record_as_lines(with_calls(record, number, **claimed))))
 
     result = checked(path)
 
@@ -75,7 +75,7 @@ def test_the_same_as_one_json_document(path: Path) -> None:
     record = small_record()
     (checkpoint, *others) = record.checkpoints
     wrong = record._replace(checkpoints=[checkpoint._replace(digest=bytes(16)), *others])
-    write_record(path, wrong)
+    path.write_bytes(b"".join(record_as_lines(wrong)))
 
     result = checked(path, "--json")
 
@@ -90,7 +90,7 @@ def test_the_same_as_one_json_document(path: Path) -> None:
 def test_where_an_assumption_breaks_nobody_else_is_said_to_be_content(path: Path) -> None:
     record = small_record()
     first = record.history.operations[0]
-    write_record(path, with_calls(record, 1, request=first.request))
+    path.write_bytes(b"".join(record_as_lines(with_calls(record, 1, request=first.request))))
 
     result = checked(path)
 
@@ -105,10 +105,10 @@ def test_a_file_that_is_none_or_not_whole_is_a_wrong_question(path: Path) -> Non
     path.write_text("dear diary\n")
     assert "line 1: expected a line of a record" in said_of(path)
 
-    write_history(path, small_record().history)
+    path.write_bytes(b"".join(history_as_lines(small_record().history)))
     assert "calls alone, without what the store held, cannot be judged" in said_of(path)
 
-    write_record(path, small_record())
+    path.write_bytes(b"".join(record_as_lines(small_record())))
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     assert "the record is cut off" in said_of(path)
@@ -119,4 +119,4 @@ def said_of(path: Path) -> str:
     assert result.exit_code == 2
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1
-    return result.stderr.removeprefix("error: InvalidArgument: ").rstrip()
+    return result.stderr.removeprefix("error: ").rstrip()

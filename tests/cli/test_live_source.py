@@ -23,8 +23,8 @@ def test_without_a_service_it_is_said_how_to_start_one(
 ) -> None:
     result = run(store, *command, "--from", source)
 
-    assert result.exit_code == 2
-    assert result.stderr.startswith("error: NotReady: no service runs")
+    assert result.exit_code == 4
+    assert result.stderr.startswith("error: no service runs")
     assert "tierledger serve" in result.stderr
 
 
@@ -54,5 +54,5 @@ def test_ray_is_not_loaded_for_a_service_that_does_not_run(store: Path) -> None:
         [sys.executable, "-c", script, *asked], capture_output=True, text=True, check=False
     )
 
-    assert done.returncode == 2
+    assert done.returncode == 4
     assert done.stderr.splitlines()[-1] == "False"

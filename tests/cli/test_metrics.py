@@ -95,6 +95,7 @@ def test_totals_are_over_all_partitions() -> None:
 
     assert value(found, "coordinator_up") == 1
     assert value(found, "coordinator_position") == 5
+    assert value(found, "set_aside_items") == 0
     assert value(found, "known_partitions") == 3
     assert value(found, "broker_incarnation", broker="1") == 2
     assert value(found, "served_partitions") == 3
@@ -230,11 +231,52 @@ async def test_a_later_scrape_reads_again_and_knows_hosts_of_a_lost_coordinator(
         await get(metrics.address)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/metrics", 200),
+        ("GET", "/metrics?name[]=tierledger_host_up", 200),
+        ("GET", "/", 404),
+        ("GET", "/metrics/", 404),
+        ("GET", "/nope", 404),
+        ("GET", "/favicon.ico", 404),
+        ("POST", "/nope", 404),
+        ("POST", "/metrics", 405),
+        ("DELETE", "/metrics", 405),
+    ],
+)
+async def test_only_the_metrics_are_there(method: str, path: str, status: int) -> None:
+    async with metrics_served(LOOPBACK) as metrics:
+        assert metrics.address is not None
+        metrics.connect(SpokenService({"host-0": SpokenHost(served(0))}))
+        url = metrics.address.removesuffix("/metrics") + path
+
+        found = await asyncio.to_thread(status_of_request, method, url)
+
+    assert found == status
+
+
+def status_of_request(method: str, url: str) -> int:
+    asked = urllib.request.Request(url, method=method)
+    try:
+        with urllib.request.urlopen(asked, timeout=20) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
+@pytest.mark.parametrize("host", ["a" * 300, "no such host", "\udcff"])
+async def test_an_address_that_is_none_is_refused(host: str) -> None:
+    with pytest.raises(InvalidArgument, match="metrics cannot be served on"):
+        ServedMetrics(LOOPBACK._replace(host=host))
+
+
 async def test_a_port_in_use_is_refused_by_name() -> None:
     taken = ServedMetrics(LOOPBACK)
     port = int(taken.address.rsplit(":", 1)[1].split("/")[0])
 
-    with pytest.raises(InvalidArgument, match=rf"on 127\.0\.0\.1:{port}"):
+    with pytest.raises(InvalidArgument, match=rf"on '127\.0\.0\.1', port {port}: "):
         ServedMetrics(LOOPBACK._replace(port=port))
 
     await taken.close()

@@ -92,7 +92,9 @@ def test_ls_goes_on_after_a_partition_that_cannot_be_read(store: Path) -> None:
     result = run(store, "ls", "--json")
 
     assert result.exit_code == 1
-    assert len(result.stdout.splitlines()) == 2
+    shown = result.stdout.splitlines()
+    assert len(shown) == 3
+    assert ['"damaged"' in line for line in shown].count(True) == 1
     assert "cannot be read" in result.stderr
 
 
@@ -162,14 +164,27 @@ def test_lookup_as_of_then_finds_what_is_gone_now(store: Path, as_of: str) -> No
         (["lookup", "orders", 7, 0, 0], "has no partition 7"),
         (["lookup", "orders", 1, 5, 0], "has no leader epoch 5; it has 0, 1"),
         (["segments", "orders", 1, "--epoch", 5], "has no leader epoch 5; it has 0, 1"),
-        (["segments", "gone", 0], "PartitionDeleted"),
-        (["describe", "orders", 1, "--as-of", "yesterday"], "expected a position"),
+        (["segments", "gone", 0], "its deletion is finished"),
+        (
+            ["describe", "orders", 1, "--as-of", "yesterday"],
+            "expected a number (N or pos",
+        ),
+        (["describe", "orders", 1, "--as-of", "9" * 5000], "expected a whole number from 0"),
+        (["describe", "orders", 1, "--as-of", "position:"], "expected a whole number from 0"),
+        (["describe", "orders", 1, "--as-of", "20261121"], "position:20261121 or 2026-11-21"),
+        (["describe", "orders", 1, "--as-of", "position:20261121"], "a position up to 43"),
+        (["describe", "orders", 1, "--as-of", "99999999"], "a position up to 43"),
+        (["describe", "orders", 1, "--as-of", "0001-01-01"], "got '0001-01-01'"),
+        (["ls", "--as-of", "9999-12-31T23:59:59-14:00"], "expected a number"),
+        (["status", "--partition", "orders-" + "9" * 5000], "(5007 characters)"),
+        (["status", "--partition", "orders-\u0663"], "expected TOPIC-NUMBER"),
         (["describe", "orders", 1, "--as-of", "999"], "expected a position up to 43"),
         (["describe", "orders", 1, "--as-of", "1999-01-01"], "nothing is known"),
+        (["log", "orders", 1, "--start", 44], "--start: expected a position up to 43, got 44"),
         (["ls", "--cluster", "other"], "the store has no cluster 'other'"),
         (["lookup", "orders", 1, 0, 0, "--from", "moon"], "--from"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:60],
 )
 def test_what_cannot_be_answered_is_one_line_and_exit_2(
     store: Path, arguments: Sequence[object], message: str
@@ -232,13 +247,15 @@ def test_the_store_is_named_by_the_environment_too(store: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "error"), [("sqlite:nowhere.sqlite", "StoreRefused"), ("ftp:x", "InvalidArgument")]
+    ("url", "said"),
+    [("sqlite:nowhere.sqlite", "nowhere.sqlite"), ("ftp:x", "expected a store as sqlite:FILE")],
 )
-def test_no_store_is_one_line_and_exit_2(url: str, error: str) -> None:
+def test_no_store_is_one_line_and_exit_2(url: str, said: str) -> None:
     result = CliRunner().invoke(app, ["ls", "--store", url])
 
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"error: {error}: ")
+    assert result.stderr.startswith("error: ")
+    assert said in result.stderr
 
 
 def test_a_process_of_its_own_exits_as_said_and_loads_neither_ray_nor_rich(
@@ -264,7 +281,7 @@ def test_a_process_of_its_own_exits_as_said_and_loads_neither_ray_nor_rich(
     assert (found.returncode, missed.returncode, wrong.returncode) == (0, 1, 2)
     assert found.stderr.splitlines()[-1] == "[]"
     assert str(Uuid(segment_id(5))) in found.stdout
-    assert wrong.stderr.startswith("error: RemoteResourceNotFound: the store has no cluster")
+    assert wrong.stderr.startswith("error: the store has no cluster")
     assert "Traceback" not in wrong.stderr
 
 

@@ -92,9 +92,11 @@ def test_a_campaign_that_misses_a_rare_situation_fails_and_names_it() -> None:
 
 
 def test_time_ends_a_run() -> None:
-    found = document(simulate("run", "--minutes", "0", "--jobs", "1", "--json"))
+    asked = ["--seeds", "0:100000", "--minutes", "0.01", "--jobs", "1", "--json"]
 
-    assert found["seeds"] == 1
+    found = document(simulate("run", *asked))
+
+    assert 0 < found["seeds"] < 100_000
 
 
 def test_the_whole_service_is_another_world() -> None:
@@ -119,13 +121,13 @@ def test_a_wrong_question_is_one_line_and_exit_2(words: list[str]) -> None:
     result = simulate(*words)
 
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: InvalidArgument: ")
+    assert result.stderr.startswith("error: ")
 
 
 def test_seeds_are_a_count_or_a_range() -> None:
     assert seeds_of("200") == range(200)
     assert seeds_of("7:9") == range(7, 9)
-    with pytest.raises(InvalidArgument, match="expected seeds like 200 or 100:200, got '9:7'"):
+    with pytest.raises(InvalidArgument, match="expected at least one, got '9:7'"):
         seeds_of("9:7")
 
 

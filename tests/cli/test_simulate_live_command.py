@@ -4,6 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tierledger.cli.main import app
+from tierledger.simulation.live.chaos import Storm
+from tierledger.simulation.live.run import LivePlan
 
 
 @pytest.mark.parametrize(
@@ -32,7 +34,23 @@ def test_a_wrong_question_is_one_line(options: list[str], said: str) -> None:
     assert "secret" not in result.stderr
 
 
-@pytest.mark.parametrize("options", [["--nodes", "1"], ["--hosts", "0"], ["--seed", "-1"]])
+def test_a_short_run_has_to_show_something_too() -> None:
+    storm = Storm(LivePlan(1, 3, 6, 120.0, 5.0), minutes=0.01)
+
+    assert min(storm.minimums[:4]) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--nodes", "1"],
+        ["--hosts", "0"],
+        ["--seed", "-1"],
+        ["--minutes", "0"],
+        ["--minutes", "inf"],
+        ["--rate", "nan"],
+    ],
+)
 def test_a_number_out_of_range_is_refused(options: list[str]) -> None:
     result = CliRunner().invoke(app, ["simulate", "live", *options])
 

@@ -7,6 +7,7 @@ from typer.testing import CliRunner, Result
 
 from tierledger.cli.main import app
 from tierledger.cli.simulate_mutants_command import BAR, bar
+from tierledger.simulation.machines.counts import GREATEST, SUMMED
 from tierledger.simulation.machines.marks import MARKS
 
 QUICK, SLOW = "M08", "M22"
@@ -18,11 +19,11 @@ def simulate(*words: str) -> Result:
 
 
 def test_each_mutant_has_a_line_that_begins_with_its_name() -> None:
-    result = simulate("mutants", "--only", f"{QUICK},M43", "--budget-seeds", "12")
+    result = simulate("mutants", "--only", f"{QUICK},M44", "--budget-seeds", "12")
 
     assert result.exit_code == 0, result.stdout
     rows = [line for line in result.stdout.splitlines() if line.startswith("M")]
-    assert [row.split()[0] for row in rows] == [QUICK, "M43"]
+    assert [row.split()[0] for row in rows] == [QUICK, "M44"]
     assert all("seed " in row for row in rows)
     assert "control" in result.stdout
     assert result.stdout.endswith("2 mutants, 0 not caught; control: 0 failed\n")
@@ -53,7 +54,7 @@ def test_an_unknown_mutant_is_one_line_and_exit_2() -> None:
     result = simulate("mutants", "--only", "M08,nobody")
 
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: InvalidArgument: no mutant 'nobody'; there are M01")
+    assert result.stderr.startswith("error: no mutant 'nobody'; there are M01")
 
 
 def test_coverage_counts_every_situation_and_fails_for_those_that_never_were() -> None:
@@ -68,6 +69,24 @@ def test_coverage_counts_every_situation_and_fails_for_those_that_never_were() -
     assert set(as_json["never"]) == {
         mark for mark, seen in as_json["marks"].items() if not seen
     }
+    for name in (*SUMMED, *GREATEST):
+        assert name in result.stdout
+    assert as_json["counts"].keys() == {*SUMMED, *GREATEST}
+    assert as_json["none"] == [name for name in SUMMED if not as_json["counts"][name]]
+
+
+def test_slips_say_what_found_them_and_how_many_a_minute() -> None:
+    words = ["slips", "--only", "S01,S02", "--seeds", "2", "--jobs", "1"]
+
+    result, as_json = simulate(*words), simulate(*words, "--json")
+
+    found, missed, words_of_all, rate = result.stdout.splitlines()[1:]
+    assert found.startswith("S01 coordinatorstate.review  seed 0")
+    assert "unfollowed" in found
+    assert "NOT FOUND" in missed
+    assert words_of_all == "1 of 2 found within 2 seeds"
+    assert rate.endswith(" per minute of one core")
+    assert json.loads(as_json.stdout.splitlines()[0])["caught_at"] == 0
 
 
 @pytest.mark.parametrize(("seen", "length"), [(0, 0), (1, 2), (100, 12), (10_000, BAR)])

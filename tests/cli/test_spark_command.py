@@ -92,7 +92,7 @@ def test_a_place_that_cannot_be_is_refused(store: Path, tmp_path: Path) -> None:
 def test_a_store_that_is_not_there_is_refused(tmp_path: Path) -> None:
     asked = ("spark", "events", "--out", tmp_path / "x")
 
-    refused(run(tmp_path / "missing", *asked), "StoreRefused", "missing")
+    refused(run(tmp_path / "missing", *asked), "no such store", "missing")
 
 
 def test_what_is_not_in_the_store_is_refused(store: Path, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from tierledger.cli.status_report import (
     status_of,
 )
 from tierledger.events.commands import Claim
+from tierledger.events.errors import RemoteResourceNotFound
 from tierledger.events.identifiers import Uuid
 
 CLAIM = Claim(1, 2, 3)
@@ -134,7 +135,10 @@ def test_a_status_can_be_narrowed_to_a_partition_and_a_host() -> None:
     assert len(status.narrowed(None, None).partitions) == 2
     assert [one.partition for one in status.narrowed("a-b-1", None).partitions] == [1]
     assert [one.partition for one in status.narrowed(f"{TOPIC_ID}-0", None).partitions] == [0]
-    assert status.narrowed("orders-1", None).partitions == []
+    with pytest.raises(RemoteResourceNotFound, match="no partition 'orders-1'; there are "):
+        status.narrowed("orders-1", None)
+    with pytest.raises(RemoteResourceNotFound, match="no host 'nope'; there are host-0"):
+        status.narrowed(None, "nope")
     narrowed = status.narrowed(None, "host-1")
     assert [one.name for one in narrowed.hosts] == ["host-1"]
     assert [one.partition for one in narrowed.partitions] == [0]

@@ -7,6 +7,7 @@ import pytest
 
 from tests.models.command_line import orders, others, run, write
 from tests.models.service_words import host, reading, served, session, silent
+from tierledger.cli.output import time_text
 from tierledger.cli.status_report import Reading, status_of
 from tierledger.cli.status_view import Page, ServiceIdentity, page_of, print_page
 
@@ -96,6 +97,18 @@ def test_all_well_is_said_in_a_word() -> None:
     assert table(found, "broker") == [
         {"broker": 1, "incarnation": 2, "last announcement": "2/3"}
     ]
+
+
+def test_what_is_set_aside_is_shown_with_its_reason_and_is_not_well() -> None:
+    aside = {"what": "orders--1", "reason": "expected 16 bytes", "since_ms": 0, "broker_id": 1}
+    found = reading({"host-0": host(served(0))}, set_aside=1, set_aside_items=[aside])
+    shown = page(found)
+
+    assert dict(shown.pairs)["not well"] == "set aside 1"
+    first, *_ = shown.tables
+    assert first.rows == [("orders--1", time_text(0), "expected 16 bytes")]
+    assert status_of(found).has_set_aside
+    assert not status_of(reading({"host-0": host(served(0))})).has_set_aside
 
 
 def test_a_silent_coordinator_is_said() -> None:

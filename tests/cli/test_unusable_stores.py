@@ -31,11 +31,11 @@ def a_folder(path: Path) -> None:
     path.mkdir()
 
 
-UNUSABLE: dict[str, tuple[Callable[[Path], None], str]] = {
-    "another program's": (of_another_program, "StoreRefused"),
-    "a newer version's": (newer, "FormatTooNew"),
-    "no database": (no_database, "StoreRefused"),
-    "a folder": (a_folder, "StoreRefused"),
+UNUSABLE: dict[str, Callable[[Path], None]] = {
+    "another program's": of_another_program,
+    "a newer version's": newer,
+    "no database": no_database,
+    "a folder": a_folder,
 }
 COMMANDS: dict[str, list[object]] = {
     "ls": [],
@@ -55,8 +55,7 @@ def test_an_unusable_store_is_named_and_left_alone(
     command: str, what: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "store.sqlite"
-    make, error = UNUSABLE[what]
-    make(path)
+    UNUSABLE[what](path)
     before = path.read_bytes() if path.is_file() else None
 
     result = run(path, command.split(maxsplit=1)[0], *COMMANDS[command])
@@ -64,7 +63,7 @@ def test_an_unusable_store_is_named_and_left_alone(
     assert result.exit_code == 2
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1
-    assert result.stderr.startswith(f"error: {error}: ")
+    assert result.stderr.startswith("error: ")
     assert "store.sqlite" in result.stderr
     assert (path.read_bytes() if path.is_file() else None) == before
     if before is not None:

@@ -3,7 +3,9 @@
 import asyncio
 import gzip
 import json
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -13,6 +15,7 @@ from tests.models.stored_partitions import TRACES, StoredPartition, import_trace
 from tierledger.cli.main import app
 from tierledger.cli.trace import read_records
 from tierledger.events.identifiers import TopicIdPartition
+from tierledger.storage.backend import Put, Remove
 from tierledger.storage.sqlite import SqliteBackend
 
 
@@ -29,6 +32,67 @@ async def damage(backend: SqliteBackend) -> None:
     stored = bytearray(await backend.get(key) or b"")
     stored[-1] ^= 1
     await backend.update(key, bytes(stored))
+
+
+async def lose_the_tail(backend: SqliteBackend) -> None:
+    tip = TopicIdPartition(ORDERS, 1, "orders")
+    keys = StoredPartition(backend, tip).keys
+    (last,) = await backend.last_keys([keys.log(tip)])
+    assert last is not None
+    number = keys.parse_log_batch(last)[2]
+    # Behind the checkpoint, and with it.
+    lost = [Remove(keys.log_batch(tip, one)) for one in range(number // 2, number + 1)]
+    await backend.execute_atomically(lost)
+
+
+async def stray(backend: SqliteBackend) -> None:
+    keys = StoredPartition(backend, TopicIdPartition(ORDERS, 1, "orders")).keys
+    strays = ["junk", "junk/more", keys.logs() + "!", keys.states() + "x/y/z"]
+    await backend.execute_atomically([Put(key, b"?") for key in strays])
+
+
+def test_verify_names_every_stray_key_and_all_commands_go_on(store: Path) -> None:
+    write(store, stray)
+
+    verified = run(store, "verify")
+    listed = run(store, "ls")
+
+    assert verified.exit_code == 1
+    assert verified.stdout.count("ok ") == 4
+    assert verified.stdout.count("STRAY ") == 4
+    assert "'junk/more' is no key" in verified.stdout
+    assert listed.exit_code == 0
+    assert listed.stdout.count("orders") == 2
+    assert "/log/!' is no key of a partition; it is left aside" in listed.stderr
+    assert run(store, "segments", "orders", 1).exit_code == 0
+    assert run(store, "export", store.parent / "out").exit_code == 0
+
+
+@pytest.mark.parametrize("harm", [damage, lose_the_tail])
+def test_ls_shows_a_damaged_log_and_that_it_is(
+    store: Path, harm: Callable[[SqliteBackend], Coroutine[Any, Any, None]]
+) -> None:
+    whole = run(store, "ls").stdout.splitlines()
+    write(store, harm, lose_the_checkpoint if harm is damage else nothing)
+
+    result = run(store, "ls")
+    plain = [json.loads(line) for line in run(store, "ls", "--json").stdout.splitlines()]
+
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) == len(whole)
+    (bad,) = [line for line in result.stdout.splitlines() if "DAMAGED" in line]
+    assert "orders" in bad
+    (bad_plain,) = [one for one in plain if "damaged" in one]
+    assert (bad_plain["partition"], "batch" in bad_plain["damaged"]) == (1, True)
+
+
+async def nothing(_: SqliteBackend) -> None:
+    pass
+
+
+async def lose_the_checkpoint(backend: SqliteBackend) -> None:
+    tip = TopicIdPartition(ORDERS, 1, "orders")
+    await backend.remove_like(StoredPartition(backend, tip).keys.state(tip))
 
 
 def test_verify_of_a_whole_store_passes(store: Path) -> None:
@@ -83,24 +147,29 @@ def test_an_export_is_the_same_file_every_time(store: Path, tmp_path: Path) -> N
     assert gzip.decompress(first.read_bytes())
 
 
-def test_an_export_that_fails_leaves_the_file_as_it_was(store: Path, tmp_path: Path) -> None:
+def test_an_export_leaves_damaged_partitions_out_and_says_so(
+    store: Path, tmp_path: Path
+) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    assert run(store, "export", before).exit_code == 0
     write(store, damage)
-    out = tmp_path / "out.jsonl"
-    out.write_text("before")
 
-    result = run(store, "export", out)
+    result = run(store, "export", after)
 
-    assert result.exit_code == 2
-    assert result.stderr.startswith("error: CorruptLog: ")
-    assert out.read_text() == "before"
-    assert list(tmp_path.glob("*.unfinished")) == []
+    assert result.exit_code == 3
+    assert "orders-1 is left out: batch 4: " in result.stderr
+    left = after.read_text().splitlines()
+    assert 0 < len(left) < len(before.read_text().splitlines())
+    assert {json.loads(line)["value_hex"] for line in left} < {
+        json.loads(line)["value_hex"] for line in before.read_text().splitlines()
+    }
 
 
 def test_an_export_to_nowhere_is_one_line(store: Path, tmp_path: Path) -> None:
     result = run(store, "export", tmp_path / "no" / "such" / "folder")
 
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: InvalidArgument: cannot write ")
+    assert result.stderr.startswith("error: cannot write ")
 
 
 def forget(store: Path, *arguments: str, answer: str | None = None) -> Result:
@@ -123,7 +192,6 @@ def test_forget_refuses_what_is_led_or_holds_segments(store: Path) -> None:
     result = forget(store, "orders", "1", "--yes")
 
     assert result.exit_code == 2
-    assert "RejectedError" in result.stderr
     assert "led by broker 1" in result.stderr
     assert run(store, "describe", "orders", 1).exit_code == 0
 
@@ -156,4 +224,4 @@ def test_forget_needs_the_store_to_itself(store: Path) -> None:
     result = asyncio.run(while_written())
 
     assert result.exit_code == 2
-    assert "StoreRefused" in result.stderr
+    assert result.stderr.startswith("error: ")

@@ -27,7 +27,7 @@ from tierledger.storage.backend import (
     ValueMismatch,
 )
 
-CREATED, EXISTS = CreateOutcome.CREATED, CreateOutcome.EXISTS
+CREATED, EXISTS, PASSED = CreateOutcome.CREATED, CreateOutcome.EXISTS, CreateOutcome.PASSED
 
 BAD_KEYS = ["", "\0", "a\0b", "\ud800", "k" * (KEY_BYTES_MAX + 1), "é" * KEY_BYTES_MAX]
 
@@ -240,6 +240,55 @@ class BackendContract(ReadingContract):
 
         assert outcomes == [CREATED, EXISTS, CREATED, EXISTS]
         assert await everything(backend) == {"a": b"1", "b": b"old", "c": b"3"}
+
+    async def test_a_slot_that_was_removed_cannot_be_won_again(
+        self, backend: MetadataStorageBackend
+    ) -> None:
+        slots = [f"log/{number}" for number in range(4)]
+        await backend.create_each([(key, b"old") for key in slots])
+        boundary = Create("log/4", b"boundary")
+        await backend.execute_atomically([boundary, *map(Remove, slots)])
+
+        late = await backend.create_each([("log/0", b"z"), ("other/0", b""), ("log/3", b"z")])
+        taken = await backend.create_each([("log/4", b"z")])
+        next_one = await backend.create_each([("log/5", b"new")])
+
+        assert (late, taken, next_one) == ([PASSED, CREATED, PASSED], [EXISTS], [CREATED])
+        left = {"log/4": b"boundary", "log/5": b"new", "other/0": b""}
+        assert await everything(backend) == left
+
+    async def test_slots_of_one_folder_in_one_step_follow_each_other(
+        self, backend: MetadataStorageBackend
+    ) -> None:
+        await backend.create("log/2", b"there")
+        items = [("log/4", b"4"), ("log/1", b"1"), ("log/2", b"2"), ("log/3", b"3")]
+
+        outcomes = await backend.create_each(items)
+
+        assert outcomes == [CREATED, PASSED, EXISTS, CREATED]
+
+    async def test_of_a_removal_and_late_creations_at_the_same_time_one_log_is_left(
+        self, backend: MetadataStorageBackend
+    ) -> None:
+        slots = [f"{log}/{slot}" for log in range(20) for slot in range(3)]
+        await backend.create_each([(key, b"") for key in slots])
+
+        async def forget(log: int) -> bool:
+            removals = [Remove(f"{log}/{slot}") for slot in range(3)]
+            try:
+                await backend.execute_atomically([Create(f"{log}/3", b"boundary"), *removals])
+            except AtomicConflict:
+                return False
+            return True
+
+        for log in range(20):
+            late = backend.create_each([(f"{log}/2", b"late"), (f"{log}/3", b"late")])
+            is_forgotten, (second, third) = await asyncio.gather(forget(log), late)
+
+            assert second in {EXISTS, PASSED}
+            assert third is (EXISTS if is_forgotten else CREATED)
+            left = [key for key, _ in await backend.get_like(f"{log}/")]
+            assert left == [f"{log}/{slot}" for slot in ([3] if is_forgotten else range(4))]
 
     async def test_a_group_commit_is_bounded(self, backend: MetadataStorageBackend) -> None:
         half = bytes(BATCH_BYTES_MAX // 2)

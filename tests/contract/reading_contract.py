@@ -84,6 +84,16 @@ class ReadingContract:
         assert await keys_after("p/z") == []
         assert await keys_after("z") == []
 
+    async def test_the_last_key_of_each_prefix_is_found(
+        self, backend: MetadataStorageBackend
+    ) -> None:
+        await backend.create_each([(key, b"") for key in ("p/a", "p/b", "p0", "q/\U0010ffff")])
+
+        found = await backend.last_keys(["p/", "q/", "r", "p/", "p/b", ""])
+
+        assert found == ["p/b", "q/\U0010ffff", None, "p/b", "p/b", "q/\U0010ffff"]
+        assert await backend.last_keys([]) == []
+
     async def test_a_page_without_room_is_refused(
         self, backend: MetadataStorageBackend
     ) -> None:

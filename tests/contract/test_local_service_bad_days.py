@@ -35,7 +35,7 @@ async def test_of_announcements_that_arrive_out_of_order_the_last_one_sent_stand
     world: LocalWorld,
 ) -> None:
     router = await world.router()
-    incarnation = await router.coordinate(lambda one: one.register(7))
+    incarnation, _ = await router.coordinate(lambda one: one.register(7, b"request", 0))
     leaders = ((bytes(TIP.topic_id), TIP.partition, TIP.topic, None, None),)
     sent = [
         Announcement(7, incarnation, 1, leaders, (), ()),

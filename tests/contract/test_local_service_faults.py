@@ -32,6 +32,7 @@ from tierledger.events.errors import (
     StorageUnavailable,
 )
 from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.partition_state import PartitionState
 from tierledger.storage.checkpoint import LOAD_ATTEMPTS, CheckpointStore
 from tierledger.storage.memory import MemoryBackend
 
@@ -221,11 +222,7 @@ async def test_a_zombie_writes_neither_event_nor_checkpoint(tmp_path: Path) -> N
     kept = {key: value for key, value in before.items() if key.startswith(state)}
     now = faulty_store.values(name)
     assert {key: now[key] for key in now if key.startswith(state)} == kept
-    store = CheckpointStore(MemoryBackend(now), KEYS, SERDE, TIP)
-    stored = await store.read_stored()
-    assert stored is not None
-    loaded = await store.load(stored, store.parse_partition(stored))
-    assert len(loaded.rows) == 2 * CHECKPOINT_EVENTS - 10
+    assert len((await checkpoint(name)).rows) == 2 * CHECKPOINT_EVENTS - 10
     await new.stop()
 
 
@@ -256,6 +253,44 @@ async def test_a_zombie_that_found_a_broken_checkpoint_leaves_its_successors_alo
 
     assert {key: now[key] for key in now if key.startswith(state)} == before
     assert kinds(await new.events(TIP)).count("SegmentAdded") == 11
+
+
+@pytest.mark.parametrize("before", [0, 3], ids=["first", "second"])
+async def test_a_zombies_late_checkpoint_is_replaced_by_its_successor(
+    tmp_path: Path, before: int
+) -> None:
+    name = str(tmp_path)
+    old, new = (LocalWorld(faulty_store.settings(name, side)) for side in "ab")
+    await old.start()
+    if before:
+        await fill(await old.leader(TIP), before, start=1000)
+        await old.restart()
+    await fill(await old.leader(TIP), 5)
+    faults = faulty_store.faults(name, "a")
+    faults.freeze()
+    stopping = asyncio.ensure_future(old.stop())
+    await eventually(lambda: faults.held > 0)
+
+    await new.start()
+    await fill(await new.leader(TIP, broker_id=2), 5, start=10)
+    faults.thaw()
+    await stopping  # What it had stored last still stood, so its checkpoint stands now.
+    assert (await checkpoint(name)).next_position < len(await new.events(TIP))
+    await fill(await new.leader(TIP, broker_id=2), 5, start=20)
+    await new.stop()
+
+    state = await checkpoint(name)
+    assert state.next_position == len(await new.events(TIP))
+    assert len(state.rows) == before + 15
+
+
+async def checkpoint(store_name: str) -> PartitionState:
+    """The checkpoint that stands, verified."""
+    values = MemoryBackend(faulty_store.values(store_name))
+    store = CheckpointStore(values, KEYS, SERDE, TIP)
+    stored = await store.read_stored()
+    assert stored is not None
+    return await store.load(stored, store.parse_partition(stored))
 
 
 async def fill(manager: AsyncRemoteLogMetadataManager, count: int, *, start: int = 0) -> None:

@@ -1,13 +1,16 @@
 """A whole service whose store fails: typed answers, no guesses, and nothing lost."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from tests.models.actor_harness import kinds
+from tests.models.command_line import run
 from tests.models.faulty_store import Faults
 from tests.models.local_world import (
     HASTY_S,
+    KEYS,
     LocalWorld,
     copy,
     eventually,
@@ -19,6 +22,7 @@ from tests.models.local_world import (
 from tierledger.actors.calls import FOLLOWER
 from tierledger.actors.messages import Query
 from tierledger.events.errors import (
+    CorruptLog,
     NotReady,
     OutcomeUnknown,
     StorageUnavailable,
@@ -136,3 +140,33 @@ async def test_a_follower_serves_on_while_the_store_is_away_and_catches_up_then(
 
     follower.observe(TIP, await copy(leader, segment(1)))
     assert await listed(follower) == [0, 1]
+
+
+@pytest.mark.parametrize("batch", [0, 2])
+async def test_a_damaged_log_of_the_coordinator_is_named_by_verify_and_at_the_start(
+    tmp_path: Path, batch: int
+) -> None:
+    path = tmp_path / "store.sqlite"
+    world = LocalWorld({"metadata.storage.url": f"sqlite:{path}"})
+    await world.start()
+    await copy(await world.leader(TIP), segment(0))
+    await world.stop()
+    whole = await asyncio.to_thread(run, path, "verify")
+    damaged = KEYS.coordinator_batch(batch)
+    await world.change_store(
+        lambda key, value: value[:-1] + bytes([value[-1] ^ 1]) if key == damaged else None
+    )
+
+    verified = await asyncio.to_thread(run, path, "verify")
+    with pytest.raises(CorruptLog) as caught:
+        await world.start()
+
+    assert whole.exit_code == 0
+    assert "ok       the coordinator's log: " in whole.stdout
+    assert verified.exit_code == 1
+    assert verified.stdout.count("ok ") == 1
+    for said in (verified.stdout, str(caught.value)):
+        assert f"batch {batch}: " in said
+        assert damaged in said
+        assert "restore the store from a backup" in said
+    await world.stop()

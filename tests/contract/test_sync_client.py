@@ -5,7 +5,7 @@ import inspect
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pytest
 from typing_extensions import override
 
 from tests.models.local_world import CLUSTER, TickingClock, moved, partition, segment
+from tierledger.actors.calls import Call
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.client_history import PartitionHistory
 from tierledger.actors.host_settings import ServiceSettings
@@ -246,10 +247,13 @@ def test_a_write_that_closing_cuts_short_may_have_happened(tmp_path: Path) -> No
     writing = threading.Event()
 
     class Slow(OwnService):
-        """A service whose hosts cannot be found any more."""
+        """A service whose hosts do not answer any more."""
 
         @override
-        def host(self, name: str) -> object:  # type: ignore[override]
+        def host(self, name: str) -> "Slow":  # type: ignore[override]
+            return self
+
+        async def submit(self, calls: Sequence[Call]) -> list[object]:
             writing.set()
             raise OutcomeUnknown("lost")
 

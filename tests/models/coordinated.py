@@ -55,7 +55,9 @@ class Coordinated:
         return self.apply(rules.host_started(self.state, host, f"{address}/pid", address))
 
     def register(self, broker: int) -> None:
-        self.apply(rules.register(self.state, broker))
+        newest = self.state.incarnations.get(broker, 0)
+        request = self.state.next_position.to_bytes(8, "big")
+        self.apply(rules.register(self.state, broker, request, newest))
 
     def announce(
         self,

@@ -31,6 +31,8 @@ class Faults:
         """Writes that will happen without anybody hearing of it."""
         self.passes = asyncio.Event()
         self.passes.set()
+        self.unforeseen: str | None = None
+        """Lists of keys that begin so raise what no store should."""
         self.held = 0
         """Calls that wait at the barrier."""
 
@@ -98,7 +100,13 @@ class FaultyBackend(MetadataStorageBackend):
     async def get_like(
         self, prefix: str, *, after: str | None = None, limit: int = 1000
     ) -> list[tuple[str, bytes]]:
+        if self._faults.unforeseen is not None and prefix.startswith(self._faults.unforeseen):
+            raise RuntimeError("a bug of the store's driver")
         return await self._read(lambda: self._store.get_like(prefix, after=after, limit=limit))
+
+    @override
+    async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
+        return await self._read(lambda: self._store.last_keys(prefixes))
 
     @override
     async def remove_like(self, prefix: str) -> int:

@@ -8,11 +8,14 @@ from itertools import count
 from tests.models.actor_harness import SERDE
 from tierledger.actors.calls import LEADER, PartitionKey, ReadyCall
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.host import Host
 from tierledger.actors.host_settings import ServiceSettings, limits_of
 from tierledger.actors.local_service import LocalService
 from tierledger.actors.ports import Clock, LeaderOracle
 from tierledger.actors.router import Router
+from tierledger.actors.service_link import ServiceLink
 from tierledger.events.commands import Claim
+from tierledger.events.decide import Limits
 from tierledger.events.event_codec import genesis
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState
@@ -22,7 +25,7 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
 )
-from tierledger.storage.backend import Put
+from tierledger.storage.backend import MetadataStorageBackend, Put
 from tierledger.storage.event_log import EventLog, decode_batch
 from tierledger.storage.keys import DefaultMetadataKeyFactory
 
@@ -141,7 +144,8 @@ class LocalWorld:
     async def router(self) -> Router:
         """A way to the service without a manager."""
         settings = ServiceSettings(CLUSTER, self.storage)
-        router = Router(await self.service.connect(settings), DEADLINE_S)
+        link = ServiceLink(lambda: self.service.connect(settings))
+        router = Router(link, DEADLINE_S)
         self._opened.push_async_callback(router.close)
         return router
 
@@ -257,3 +261,18 @@ async def eventually(holds: Callable[[], bool]) -> None:
     """Let everybody run until `holds`."""
     while not holds():  # noqa: ASYNC110 - What is waited for has no event.
         await asyncio.sleep(POLL_S)
+
+
+def lone_host(backend: MetadataStorageBackend) -> Host:
+    """A host on `backend` that no coordinator knows, not yet started."""
+    return Host(
+        "host-0",
+        process="host-0/1/x",
+        cluster_id=CLUSTER,
+        backend=backend,
+        keys=KEYS,
+        serde=SERDE,
+        limits=Limits(),
+        clock=TickingClock(),
+        give_up=lambda: None,
+    )

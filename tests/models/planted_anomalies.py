@@ -16,6 +16,7 @@ from tierledger.simulation.checkers_violation import Violation
 from tierledger.simulation.final_log import FinalLog
 from tierledger.simulation.history import History, Operation
 from tierledger.simulation.observations import COLD, Applied, Healed, Led, StateSeen
+from tierledger.simulation.state_digest import state_digest
 from tierledger.storage.event_log import StoredBatch, decode_batch
 
 
@@ -95,14 +96,14 @@ def node_records(run: RecordedRun) -> NodeRecords:
         last, session = state.next_position - 1, decoded.events[0].session
         taken = Applied(durable, "", KEY, first, last, decoded.chain_hash)
         found.applied.append(taken._replace(node_life="leader-1"))
-        seen = StateSeen(durable, "host-1", LEADER, KEY, last, state.digest())
+        seen = StateSeen(durable, "host-1", LEADER, KEY, last, state_digest(state))
         found.states.append(seen)
         found.led.append(Led(durable, f"leader of {session}", KEY, session, last))
         if number >= entered:
             found.applied.append(taken._replace(time=durable + 1, node_life="follower-1"))
             found.states.append(seen._replace(node="host-2", role=FOLLOWER))
     end = state.next_position - 1
-    found.states.append(StateSeen(run.now, "reader", COLD, KEY, end, state.digest()))
+    found.states.append(StateSeen(run.now, "reader", COLD, KEY, end, state_digest(state)))
     return found
 
 

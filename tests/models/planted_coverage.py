@@ -37,7 +37,7 @@ def bodies(segments: Iterable[Segment]) -> list[log.Body]:
     made: list[log.Body] = []
     for one in segments:
         flat = tuple(number for pair in sorted(one.epochs.items()) for number in pair)
-        start = min(one.epochs.values())
+        start = max(0, min(one.epochs.values()))
         made.append(
             log.SegmentAdded(
                 segment_id(one.number), start, one.end, flat, one.size, 5, 1, 5, None, False

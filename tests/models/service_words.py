@@ -82,6 +82,8 @@ def coordinator(*hosts: str, **more: object) -> dict[str, Any]:
         "brokers": {1: {"incarnation": 2, "announced": (2, 3)}},
         "partitions": 3,
         "unplaced": 0,
+        "set_aside": 0,
+        "set_aside_items": [],
         **more,
     }
 

@@ -42,7 +42,7 @@ from tierledger.pipeline.listing import (
     written_listing,
 )
 from tierledger.pipeline.tables import planned
-from tierledger.storage.backend import Put
+from tierledger.storage.backend import Put, Remove
 from tierledger.tiering.ledger_layout_format import LedgerCustomMetadata
 from tierledger.tiering.listed_objects import names_of
 from tierledger.tiering.tier_url import Layout, open_store, parse
@@ -123,6 +123,27 @@ async def damage_log(world: AuditedTier, tip: TopicIdPartition) -> None:
         await backend.execute_atomically([Put(key, value[:-1] + b"?")])
 
 
+async def test_no_segment_of_a_log_that_lost_a_batch_is_called_an_orphan(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    world = AuditedTier(tmp_path)
+    for number in range(5):
+        await world.copy(number)
+        await world.write()
+    assert world.partition is not None
+    async with writing(world.url) as backend:
+        # Where a search by doubling steps looks.
+        await backend.execute_atomically([Remove(world.partition.keys.log_batch(world.tip, 3))])
+
+    found, _ = await asyncio.to_thread(found_by, spark, world, damaged=[world.tip])
+
+    assert not found.keys() & {AuditKind.ORPHAN, AuditKind.MISSING_OBJECT}
+    page = ["--tier", world.tier, "--json"]
+    result = await asyncio.to_thread(run, tmp_path / "store.sqlite", "spark", "audit", *page)
+    assert result.exit_code == 3, result.output
+    assert "batch 3 is missing" in result.stderr
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 async def test_every_kind_of_damage_is_found_once_and_nothing_else(
     spark: SparkSession, tmp_path: Path, layout: Layout
@@ -142,6 +163,8 @@ async def test_every_kind_of_damage_is_found_once_and_nothing_else(
     beside = [one for one in world.objects(partial) if one not in world.log_objects(partial)]
     (world.log_objects(partial) if layout == Layout.LEDGER else beside)[-1].unlink()
     shrunk = world.log_objects(resized)[0]
+    if layout == Layout.LOCAL_TIERED:
+        shrunk = shrunk.with_suffix(".timeindex")
     shrunk.write_bytes(shrunk.read_bytes()[:-1])
     for name in HOSTILE:
         world.put(name, b"?")

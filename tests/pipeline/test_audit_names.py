@@ -17,7 +17,7 @@ from tierledger.pipeline.job_audit_kinds import (
     verdicts,
 )
 from tierledger.tiering.ledger_layout_format import LedgerCustomMetadata
-from tierledger.tiering.listed_objects import ListedObject, names_of
+from tierledger.tiering.listed_objects import ExpectedObject, ListedObject, names_of
 from tierledger.tiering.tier_url import Layout
 
 SEGMENT = tier_trace.segments_of("codec-none", 0)[0].metadata
@@ -33,9 +33,9 @@ MANIFEST = f"codec-none-{TIP.topic_id}/0/{NAME}"
 @pytest.mark.parametrize(
     ("layout", "prefix", "path", "role", "is_below"),
     [
-        (Layout.LEDGER, "", f"{LEDGER}/log.00000", "log", True),
+        (Layout.LEDGER, "", f"{LEDGER}/log.00000", "log.00000", True),
         (Layout.LEDGER, "", f"{LEDGER}/indexes", "indexes", True),
-        (Layout.LEDGER, "a/b", f"a/b/{LEDGER}/log.00012", "log", True),
+        (Layout.LEDGER, "a/b", f"a/b/{LEDGER}/log.00012", "log.00012", True),
         (Layout.LEDGER, "a/b", f"{LEDGER}/indexes", "indexes", False),
         (Layout.LEDGER, "a/b", f"xa/b/{LEDGER}/indexes", "indexes", False),
         (Layout.LEDGER, "a", f"a/a/{LEDGER}/indexes", "indexes", False),
@@ -98,9 +98,9 @@ def test_what_a_segment_must_have_is_called_as_its_own(layout: Layout) -> None:
     must = names.expected(SEGMENT)
 
     join = "/" if layout == Layout.LEDGER else "."
-    for role in must.others:
-        found = names.parse(f"{must.place}{join}{role}")
-        assert found == ListedObject(TIP.topic_id, 0, ID, role, must.place, True)
+    for one in must.others:
+        found = names.parse(f"{must.place}{join}{one.role}")
+        assert found == ListedObject(TIP.topic_id, 0, ID, one.role, must.place, True)
     assert must.is_below_prefix
 
 
@@ -109,7 +109,7 @@ def test_custom_metadata_says_below_which_prefix_and_in_how_many_parts() -> None
 
     must = names_of(Layout.LEDGER, "new").expected(replace(SEGMENT, custom_metadata=custom))
 
-    assert (must.place, must.log_objects, must.weight) == (f"old/{LEDGER}", 3, 20_000)
+    assert (must.place, must.part_bytes, must.weight) == (f"old/{LEDGER}", 4096, 20_000)
     assert not must.is_below_prefix
 
 
@@ -117,15 +117,26 @@ KNOWN = KnownSegment(
     state=FINISHED,
     is_settled=True,
     place="here",
-    log_objects=2,
+    part_bytes=60,
     log_bytes=100,
-    others="a,indexes",
+    others=[ExpectedObject("a", 0, 8, 16), ExpectedObject("indexes", 1, 1, None)],
     indexes="indexes",
     weight=130,
     is_below_prefix=True,
     trouble=None,
 )
-WHOLE = FoundObjects("here", True, 4, 130, 2, 100, ["a", "indexes"], 10)
+SIZES = [("a", 8), ("indexes", 22), ("log.00000", 60), ("log.00001", 40)]
+WHOLE = FoundObjects("here", True, 4, 130, SIZES, 10)
+
+
+def without(*roles: str) -> FoundObjects:
+    return WHOLE._replace(sizes=[one for one in SIZES if one[0] not in roles])
+
+
+def resized(sizes: dict[str, int]) -> FoundObjects:
+    return WHOLE._replace(sizes=sorted((dict(SIZES) | sizes).items()))
+
+
 GONE = KnownSegment(DELETED, True, *(None,) * 8)
 OTHER_PLACE = WHOLE._replace(place="there")
 NEVER = WHOLE._replace(newest_ms=5)
@@ -136,12 +147,16 @@ NEVER = WHOLE._replace(newest_ms=5)
     [
         (KNOWN, [WHOLE], "known", ["whole"]),
         (KNOWN, [], "known", ["missing_object"]),
-        (KNOWN, [WHOLE._replace(others=["a"])], "known", ["missing_object"]),
-        (KNOWN, [WHOLE._replace(log_objects=0, log_bytes=0)], "known", ["missing_object"]),
-        (KNOWN, [WHOLE._replace(others=["indexes"])], "known", ["incomplete_set"]),
-        (KNOWN, [WHOLE._replace(log_objects=1, log_bytes=50)], "known", ["incomplete_set"]),
-        (KNOWN, [WHOLE._replace(log_bytes=101)], "known", ["size_mismatch"]),
-        (KNOWN, [WHOLE._replace(log_objects=3)], "known", ["size_mismatch"]),
+        (KNOWN, [without("indexes")], "known", ["missing_object"]),
+        (KNOWN, [without("log.00000", "log.00001")], "known", ["missing_object"]),
+        (KNOWN, [without("a")], "known", ["incomplete_set"]),
+        (KNOWN, [without("log.00001")], "known", ["incomplete_set"]),
+        (KNOWN, [resized({"log.00001": 41})], "known", ["size_mismatch"]),
+        (KNOWN, [resized({"log.00000": 59, "log.00001": 41})], "known", ["size_mismatch"]),
+        (KNOWN, [resized({"log.00002": 0})], "known", ["size_mismatch"]),
+        (KNOWN, [resized({"a": 24})], "known", ["size_mismatch"]),
+        (KNOWN, [resized({"a": 12})], "known", ["size_mismatch"]),
+        (KNOWN, [resized({"indexes": 0})], "known", ["size_mismatch"]),
         (KNOWN, [WHOLE._replace(size_in_bytes=131)], "known", ["size_mismatch"]),
         (KNOWN, [OTHER_PLACE], "known", ["missing_object", "foreign"]),
         (KNOWN, [OTHER_PLACE, WHOLE], "known", ["whole", "foreign"]),

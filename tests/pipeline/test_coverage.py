@@ -23,7 +23,8 @@ from tests.models.planted_coverage import (
 )
 from tests.models.stored_partitions import StoredPartition, added, segment_id, updated
 from tierledger.events.log_events import Body, PartitionDeleteUpdated, SegmentAdded
-from tierledger.pipeline.job_coverage import COVERAGE, LEFT_OVER, CoverageKind
+from tierledger.pipeline.coverage_rules import LEFT_OVER, CoverageKind
+from tierledger.pipeline.job_coverage import COVERAGE
 from tierledger.pipeline.table_lineage import lineage_of
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.memory import MemoryBackend

@@ -17,7 +17,8 @@ from tests.models.stored_partitions import TIME_MS, StoredPartition, added
 from tierledger.cli.main import app
 from tierledger.cli.spark_coverage_command import COLUMNS
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.pipeline.job_coverage import COVERAGE, FINDINGS, CoverageKind
+from tierledger.pipeline.coverage_rules import FINDINGS, CoverageKind
+from tierledger.pipeline.job_coverage import COVERAGE
 from tierledger.pipeline.job_stuck import ADVICE, stuck_table
 from tierledger.pipeline.table_columns import Table
 from tierledger.storage.sqlite import SqliteBackend

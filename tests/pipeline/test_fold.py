@@ -212,7 +212,7 @@ def test_a_batch_that_has_gone_since_the_planning_is_damage(tmp_path: Path) -> N
     damaged: list[DamagedLog] = []
     rows_of(made, damaged)
 
-    assert ["it had 11" in one.message for one in damaged] == [True]
+    assert ["batch 10 is missing" in one.message for one in damaged] == [True]
 
 
 def test_a_selection_takes_names_ids_and_numbers(tmp_path: Path) -> None:

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tierledger.events.errors import InvalidArgument
+from tierledger.events.errors import InvalidArgument, NotReady, StorageUnavailable
 from tierledger.pipeline.session import (
     check_java,
+    check_master,
     check_pandas,
     java_version,
     spark_session,
+    told_by_spark,
 )
 
 
@@ -49,6 +51,87 @@ def test_a_machine_without_java_is_told_so(
 
     with pytest.raises(InvalidArgument, match="no java in PATH"):
         spark_session("never")
+
+
+@pytest.mark.parametrize(
+    ("master", "error", "said"),
+    [
+        ("foo", InvalidArgument, "got 'foo'"),
+        ("local[x]", InvalidArgument, r"local\[N\].*got 'local\[x\]'"),
+        ("spark://nobody", InvalidArgument, "spark://HOST:PORT"),
+        ("spark://127.0.0.1:1", NotReady, r"answers at spark://127\.0\.0\.1:1 .*refused"),
+        ("spark://127.0.0.1:1,127.0.0.1:99999", NotReady, "answers at spark://"),
+    ],
+)
+def test_a_master_that_is_none_is_named_before_java_starts(
+    master: str, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        check_master(master)
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[4]", "local[2, 3]", "yarn"])
+def test_a_master_that_spark_knows_is_taken(master: str) -> None:
+    check_master(master)
+
+
+JAVAS = """An error occurred while calling o69.save.
+: org.apache.spark.SparkException: Job aborted.
+\tat org.apache.spark.Some.method(Some.scala:1)
+Caused by: java.io.IOException: writing failed
+\tat java.base/java.io.Other.method(Other.java:2)
+Caused by: java.nio.file.FileSystemException: /x/y: No space left on device
+\t... 20 more
+"""
+PYTHONS = """[UNKNOWN] Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 7, in main
+Traceback (most recent call last):
+  File "task.py", line 9, in run
+    boom()
+ValueError: expected 3, got 4
+
+\tat org.apache.spark.api.python.Reader.read(Reader.scala:5)
+Caused by: java.lang.Exception: something later
+"""
+CONTEXTS = """An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
+: org.apache.spark.SparkException: Asked to run locally with 0 threads
+\tat org.apache.spark.SparkContext.init(SparkContext.scala:3)
+"""
+OURS = """Job aborted. tierledger.events.errors.StorageUnavailable: the database is away
+Caused by: java.lang.Exception: something
+"""
+EXITED = """[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.
+
+WARNING: Using incubator modules: jdk.incubator.vector
+Exception in thread "main" org.apache.spark.SparkException: HADOOP_CONF_DIR must be set
+\tat org.apache.spark.deploy.Submit.error(Submit.scala:4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (JAVAS, "Spark: FileSystemException: /x/y: No space left on device"),
+        (PYTHONS, "Spark: ValueError: expected 3, got 4"),
+        (CONTEXTS, "Spark: SparkException: Asked to run locally with 0 threads"),
+        (EXITED, "Spark: SparkException: HADOOP_CONF_DIR must be set"),
+        (
+            "[PATH_NOT_FOUND] Path does not exist: x.",
+            "Spark: [PATH_NOT_FOUND] Path does not exist: x.",
+        ),
+        ("", "Spark: no word of why"),
+    ],
+)
+def test_what_spark_raises_is_told_by_its_deepest_cause(text: str, told: str) -> None:
+    assert str(told_by_spark(text)) == told
+
+
+def test_an_error_of_ours_in_a_task_stays_one() -> None:
+    error = told_by_spark(OURS)
+
+    assert type(error) is StorageUnavailable
+    assert str(error) == "the database is away"
 
 
 def test_newer_versions_of_java_are_understood() -> None:

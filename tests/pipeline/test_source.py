@@ -116,7 +116,7 @@ def test_every_kind_of_event_has_its_row(spark: SparkSession, sqlite_url: str) -
         *finished(0),
         log.SegmentUpdated(bytes(16), 2, 1, -5, b"\0\xff", 9, None, (1, b"x")),
         log.SegmentAdded(
-            bytes(16), 0, 9, (0, 0, 3, 5), 2**31, 5, 1, 5, b"", False, (49, 2**40)
+            bytes(16), 0, 9, (0, 0, 3, 5), 2**31 - 1, 5, 1, 5, b"", False, (49, 2**40)
         ),
         log.PartitionDeleteUpdated(2, 1, 2**62),
         log.ImportRecordDropped((3, 4), 'a "reason"', None),

@@ -17,6 +17,7 @@ from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline.columns import CORRUPT, DEFAULT_SCHEMA
 from tierledger.pipeline.source_options import SourceOptions
 from tierledger.pipeline.source_stream import Offset, TierledgerStreamReader
+from tierledger.storage.backend import Remove
 
 STARTS = 4
 QUERY_TIMEOUT_S = 100
@@ -201,3 +202,27 @@ def test_a_stream_says_once_where_a_log_is_damaged(sqlite_url: str) -> None:
     found = positions(reader, {}, end)
     assert [one for one in found if one[2] == CORRUPT] == [("orders", 3, CORRUPT)]
     assert reader.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_a_stream_says_once_that_a_log_lost_what_it_has_read(sqlite_url: str) -> None:
+    async def write() -> None:
+        async with writing(sqlite_url) as backend:
+            partition = StoredPartition(backend)
+            await partition.open()
+            for number in range(5):
+                await partition.append(finished(number))
+
+    async def lose() -> None:
+        async with writing(sqlite_url) as backend:
+            keys = [StoredPartition(backend).keys.log_batch(TIP, number) for number in (4, 5)]
+            await backend.execute_atomically([Remove(key) for key in keys])
+
+    asyncio.run(write())
+    reader = reader_of(sqlite_url)
+    before = reader.latestOffset({}, ReadAllAvailable())
+    asyncio.run(lose())
+
+    after = reader.latestOffset(before, ReadAllAvailable())
+
+    assert [one[2] for one in positions(reader, before, after)] == [CORRUPT]
+    assert reader.latestOffset(after, ReadAllAvailable()) == after

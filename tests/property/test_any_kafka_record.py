@@ -28,7 +28,9 @@ INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 OFFSETS = st.integers(0, (1 << 63) - 1)
 
 ids = st.binary(min_size=16, max_size=16).map(Uuid)
-partitions = st.builds(TopicIdPartition, ids, INT32, st.text(max_size=40))
+partitions = st.builds(
+    TopicIdPartition, ids, st.integers(0, (1 << 31) - 1), st.text(max_size=40)
+)
 segment_ids = st.builds(RemoteLogSegmentId, partitions, ids)
 states = st.sampled_from(RemoteLogSegmentState)
 customs = st.none() | st.builds(CustomMetadata, st.binary(max_size=300))

@@ -107,6 +107,10 @@ class LikeMemory(RuleBasedStateMachine):
     def get_each(self, keys: list[str]) -> None:
         self.both(lambda backend: backend.get_each(keys))
 
+    @rule(prefixes=st.lists(PREFIXES, max_size=3))
+    def last_keys(self, prefixes: list[str]) -> None:
+        self.both(lambda backend: backend.last_keys(prefixes))
+
     @rule(prefix=PREFIXES, after=st.none() | KEYS | PREFIXES, limit=st.integers(-1, 4))
     def get_like(self, prefix: str, after: str | None, limit: int) -> None:
         self.both(lambda backend: backend.get_like(prefix, after=after, limit=limit))

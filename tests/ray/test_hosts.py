@@ -16,10 +16,11 @@ from tests.models.ray_brokers import Brokers, settings_for
 from tierledger.actors import ray_cluster
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.coordinator_placement import WRITER
+from tierledger.actors.processes import process_of
 from tierledger.actors.ray_coordinator import COORDINATOR
-from tierledger.actors.ray_handles import RayCoordinator, host_at, namespace_of
+from tierledger.actors.ray_handles import NamedHost, RayCoordinator, namespace_of
 from tierledger.actors.ray_service import RayService, kill_actor, kill_host
-from tierledger.events.errors import OutcomeUnknown
+from tierledger.events.errors import RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.live.postgres_server import PostgresServer
 
@@ -60,9 +61,9 @@ async def said(service: RayService) -> dict[str, dict[str, Any]]:
     coordinator = RayCoordinator(service.settings, ray_cluster.own_node())
     found = {}
     for name, address in (await coordinator.hosts()).items():
-        with contextlib.suppress(OutcomeUnknown, TimeoutError):
+        with contextlib.suppress(RemoteStorageError, TimeoutError):
             async with asyncio.timeout(SILENT_S):
-                found[name] = await host_at(address, namespace_of(service.settings)).ping()
+                found[name] = await NamedHost(address, namespace_of(service.settings)).ping()
     return found
 
 
@@ -165,7 +166,9 @@ async def test_a_silent_coordinator_is_replaced(
 ) -> None:
     coordinator = RayCoordinator(service.settings, ray_cluster.own_node())
     before = await coordinator.process()
-    os.kill(int(before.rpartition("/")[2]), signal.SIGSTOP)
+    process = process_of(before)
+    assert process is not None
+    process.signal(signal.SIGSTOP)
 
     while await process_of_coordinator(service) in {"", before}:  # noqa: ASYNC110 - It has none.
         await asyncio.sleep(LOOK_S)

@@ -4,14 +4,19 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.models.local_world import eventually
 from tests.models.stored_partitions import TRACES
 from tests.ray.test_serve import run, served
 from tests.ray.test_service_end import descendants, is_running
+
+STANDSTILL_S = 2.0
+"""Time for which a client's loop may stand still on a busy machine; Ray blocks for a minute."""
 
 
 @contextmanager
@@ -25,30 +30,55 @@ def taken(address: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def client_of(store: str, cluster: str) -> Iterator[subprocess.Popen[str]]:
+    """A program that writes to the service, ready; see `tests.models.lost_client`."""
+    command = [sys.executable, "-m", "tests.models.lost_client", store, cluster]
+    pipe = subprocess.PIPE
+    client = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+    try:
+        assert client.stdout is not None
+        assert client.stdout.readline() == "ready\n"
+        yield client
+    finally:
+        client.kill()
+        client.communicate()
+
+
 async def test_a_service_whose_whole_cluster_was_killed_starts_again_from_its_store(
     tmp_path: Path,
 ) -> None:
     store = f"sqlite:{tmp_path / 'store.sqlite'}"
     trace = TRACES / "one-broker"
-    with served(store, "--hosts", 2) as process:
-        assert run("replay", trace, "--store", store).returncode == 0
-        status = json.loads(run("status", "--store", store, "--json").stdout)
-        before = run("segments", "ledger-tx", 0, "--store", store, "--json").stdout
-        everything = {process.pid, *descendants(process.pid)}
-        for pid in everything:
-            os.kill(pid, signal.SIGKILL)
-        process.wait()
-    await eventually(lambda: not any(map(is_running, everything)))
+    with ExitStack() as stack:
+        with served(store, "--hosts", 2) as process:
+            assert run("replay", trace, "--store", store).returncode == 0
+            status = json.loads(run("status", "--store", store, "--json").stdout)
+            before = run("segments", "ledger-tx", 0, "--store", store, "--json").stdout
+            client = stack.enter_context(client_of(store, status["cluster"]))
+            everything = {process.pid, *descendants(process.pid)}
+            for pid in everything:
+                os.kill(pid, signal.SIGKILL)
+            process.wait()
+        await eventually(lambda: not any(map(is_running, everything)))
+        assert client.stdin is not None
+        client.stdin.write("write\n")
+        client.stdin.flush()
 
-    with taken(status["service"]["address"]):
-        gone = run("status", "--store", store, "--json")
-        with served(store, "--hosts", 2):
-            again = run("status", "--store", store, "--json")
-            after = run("segments", "ledger-tx", 0, "--store", store, "--json").stdout
-            replayed = run("replay", trace, "--store", store, "--json")
+        with taken(status["service"]["address"]):
+            gone = run("status", "--store", store, "--json")
+            with served(store, "--hosts", 2):
+                again = run("status", "--store", store, "--json")
+                after = run("segments", "ledger-tx", 0, "--store", store, "--json").stdout
+                replayed = run("replay", trace, "--store", store, "--json")
+                assert client.stdout is not None
+                said = json.loads(client.stdout.readline())
 
     assert gone.returncode == 1
     assert again.returncode == 0
     assert after == before
     assert replayed.returncode == 0, replayed.stderr
     assert run("verify", "--store", store).returncode == 0
+    # The client that was there before found its way by itself, and never stood still.
+    assert set(said["told"]) <= {"NotReady", "NotLeader", "OutcomeUnknown"}
+    assert said["longest_s"] < STANDSTILL_S

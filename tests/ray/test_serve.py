@@ -14,6 +14,10 @@ import pytest
 from tests.models.local_world import eventually
 from tests.models.stored_partitions import TRACES
 from tests.ray.test_service_end import descendants, is_running
+from tierledger.cli.exit_status import ExitStatus
+
+STOP_S = 15
+"""How long a service may take to end; most of a second, where nothing else runs."""
 
 COMMAND = [sys.executable, "-m", "tierledger.cli.main"]
 
@@ -39,7 +43,7 @@ def served(store: str, *options: object) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
-async def test_a_signal_ends_a_service_in_good_order(
+async def test_a_signal_to_all_of_its_processes_ends_a_service_in_good_order(
     number: signal.Signals, tmp_path: Path
 ) -> None:
     store = f"sqlite:{tmp_path / 'store.sqlite'}"
@@ -47,9 +51,10 @@ async def test_a_signal_ends_a_service_in_good_order(
         replayed = run("replay", TRACES / "tier", "--store", store, "--check", "--json")
         status = json.loads(run("status", "--store", store, "--json").stdout)
         started = descendants(process.pid)
-        os.kill(process.pid, number)
+        for pid in (*started, process.pid):  # As a service manager does.
+            os.kill(pid, number)
 
-        assert process.wait(60) == 0
+        assert process.wait(STOP_S) == ExitStatus.WELL
     await eventually(lambda: not any(map(is_running, started)))
     assert started
     assert replayed.returncode == 0, replayed.stderr
@@ -58,6 +63,30 @@ async def test_a_signal_ends_a_service_in_good_order(
     after = run("status", "--store", store, "--json")
     assert (after.returncode, json.loads(after.stdout)["service"]) == (1, None)
     assert run("verify", "--store", store).returncode == 0
+
+
+async def test_a_service_whose_ray_is_gone_ends_and_says_so(tmp_path: Path) -> None:
+    with served(f"sqlite:{tmp_path / 'store.sqlite'}") as process:
+        started = descendants(process.pid)
+        for pid in started:
+            os.kill(pid, signal.SIGKILL)
+
+        assert process.wait(STOP_S) == ExitStatus.FAILED
+    await eventually(lambda: not any(map(is_running, started)))
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [("127.0.0.1:1", ExitStatus.FAILED), ("127.0.0.1", ExitStatus.USAGE)],
+)
+def test_an_address_where_no_ray_cluster_is_is_named_soon(
+    address: str, status: ExitStatus, tmp_path: Path
+) -> None:
+    done = run("serve", "--store", f"sqlite:{tmp_path / 'x'}", "--address", address)
+
+    assert done.returncode == status
+    assert repr(address) in done.stderr or f"at {address} " in done.stderr
+    assert "expected the HOST:PORT" in done.stderr
 
 
 def test_a_replay_without_a_service_starts_one_and_a_repeat_changes_nothing(
@@ -87,7 +116,7 @@ def test_a_limit_of_0_refuses_all_custom_metadata(tmp_path: Path) -> None:
         found = run("segments", "orders", 0, "--store", store, "--json")
 
     assert strict.returncode == 1
-    assert "CustomMetadataSizeLimitExceeded" in strict.stderr
+    assert "custom metadata has 75 bytes, the limit is 0" in strict.stderr
     assert json.loads(strict.stdout)["records refused"] > 0
     segments = [json.loads(line) for line in found.stdout.splitlines()]
     assert [one["custom_metadata_hex"] for one in segments if one["custom_metadata_hex"]] == []

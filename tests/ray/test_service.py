@@ -1,6 +1,7 @@
 """The shells carry effects out on a real cluster; the rules have their tests elsewhere."""
 
 import asyncio
+import uuid
 from itertools import count
 
 import pytest
@@ -12,8 +13,10 @@ from tests.ray.conftest import PACKED
 from tierledger.actors import ray_cluster
 from tierledger.actors.calls import FOLLOWER
 from tierledger.actors.messages import Query
+from tierledger.actors.processes import Process
 from tierledger.actors.ray_coordinator import COORDINATOR
 from tierledger.actors.ray_handles import namespace_of
+from tierledger.actors.ray_launcher import RayLauncher
 from tierledger.actors.ray_service import RayService, kill_host
 from tierledger.actors.service_record import read_record
 from tierledger.actors.sync_client import RemoteLogMetadataManager
@@ -140,6 +143,20 @@ async def test_a_second_service_on_the_same_store_is_refused_by_name(
 
     with pytest.raises(StoreRefused, match=f"pid {record.pid}, at {record.address}"):
         await RayService(service.settings).start()
+
+
+async def test_a_process_that_got_the_pid_of_a_host_in_the_log_is_left_alone(
+    service: RayService,
+) -> None:
+    node = ray_cluster.own_node()
+    launcher = RayLauncher(service.settings, node)
+    other = await asyncio.create_subprocess_exec("sleep", "60")
+    for end in (f"{other.pid}", f"{other.pid}.{uuid.UUID(int=0)}.1"):
+        await launcher.end("host-9/1", f"host-9/1/abcdef/{node}/{end}")
+
+        assert Process.of(other.pid) is not None
+    other.kill()
+    await other.wait()
 
 
 def test_a_program_without_a_loop_uses_the_same_service(

@@ -9,6 +9,8 @@ import pytest
 from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.campaign import SERVICE, hunt, mutant_named, outcome
 from tierledger.simulation.mutants import MUTANTS, Mutant, planted
+from tierledger.simulation.rewriting import rewritten
+from tierledger.simulation.slips import SLIPS
 
 CORES = 2
 
@@ -75,6 +77,30 @@ def test_mutants_are_numbered_in_their_order() -> None:
     numbers = [mutant.name.partition(" ")[0] for mutant in MUTANTS]
 
     assert numbers == [f"M{number:02}" for number in range(1, len(MUTANTS) + 1)]
+
+
+@pytest.mark.parametrize("slip", SLIPS, ids=lambda slip: slip.name)
+def test_a_slip_is_a_change_of_text_that_stands_there(slip: Mutant) -> None:
+    ((function, attribute, code),) = slip.patches()
+
+    assert attribute == "__code__"
+    assert code.co_code != function.__code__.co_code or code.co_consts != (
+        function.__code__.co_consts
+    )
+    assert mutant_named(slip.name.partition(" ")[0]) is slip
+
+
+@pytest.mark.parametrize("number", ["S01", "S03"])
+def test_a_slip_is_found_by_whichever_checker(number: str) -> None:
+    found = hunt(mutant_named(number), range(20))
+
+    assert found.caught_at is not None
+    assert found.cpu_s > 0
+
+
+def test_a_text_that_does_not_stand_there_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match=r"planted: expected 'nothing' once, found it 0"):
+        rewritten(planted, "nothing", "anything")
 
 
 def test_an_unknown_mutant_is_named_beside_those_there_are() -> None:

@@ -12,7 +12,7 @@ from tierledger.actors.answering import PAGE_ROWS
 from tierledger.actors.calls import FOLLOWER, LEADER, Answered
 from tierledger.actors.messages import Query
 from tierledger.events.event_codec import genesis
-from tierledger.simulation.checkers_fold import wrong_answer
+from tierledger.simulation.checkers_model import wrong_answer
 from tierledger.simulation.final_log import FinalLog
 from tierledger.simulation.history import OK, Recorder
 from tierledger.simulation.recorded_client import KnownIds, RecordedClient

@@ -2,6 +2,9 @@
 
 from functools import cache
 
+from tierledger.actors.calls import PartitionKey
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.simulation.checkers_violation import Violation
 from tierledger.simulation.explain_page import page
 from tierledger.simulation.explain_text import text
 from tierledger.simulation.machines.scenario import Decision, Scenario, drawn
@@ -11,17 +14,21 @@ from tierledger.simulation.machines.verdict import ran
 from tierledger.simulation.timeline import Timeline
 
 S = 1_000_000
+WHERE = TopicIdPartition(Uuid(bytes(15) + b"\x09"), 0, "orders")
 
 DECISIONS = (
-    Decision(int(0.8 * S), "copy", (0, 0, 5)),
+    Decision(int(0.8 * S), "copy", (0, 0, "go on", 5)),
     Decision(int(1.0 * S), "pause", ("host-0", 900)),
     Decision(int(1.2 * S), "elect", (0, 0, 1, 1, 1)),
     Decision(int(2.5 * S), "read", (1, 0, 0, 1, 0, 3)),
     Decision(int(2.8 * S), "store", ("host-0", 2, 0)),
-    Decision(int(2.9 * S), "copy", (0, 0, 7)),
+    Decision(int(2.9 * S), "copy", (0, 0, "go on", 7)),
     Decision(int(3.5 * S), "kill", ("host-0",)),
     Decision(int(3.9 * S), "kill", ("coordinator",)),
 )
+
+
+FOUND = [Violation("unlike_model", PartitionKey.of(WHERE), "position 0: as an example")]
 
 
 def calm(decisions: tuple[Decision, ...]) -> Scenario:
@@ -33,7 +40,7 @@ def calm(decisions: tuple[Decision, ...]) -> Scenario:
 @cache
 def timeline() -> Timeline:
     world = ran(calm(DECISIONS), keeps=True)
-    return timeline_of(world, title="a run", command="again", violations=["one"])
+    return timeline_of(world, title="a run", command="again", violations=FOUND)
 
 
 def test_every_life_has_a_lane_of_its_kind() -> None:
@@ -51,7 +58,50 @@ def test_every_decision_is_listed_and_marked_at_its_time() -> None:
 
     assert [one.detail for one in marked] == timeline().decisions
     assert [one.time_us for one in marked] == [one.at for one in DECISIONS]
-    assert timeline().decisions[1] == "1,000.000 ms  pause host-0 900"
+    assert timeline().decisions[1] == "1,000.000 ms  pause site=host-0 duration=900"
+    assert timeline().decisions[4] == (
+        "2,800.000 ms  store site=host-0 fate=answer-of-a-write-lost by=0"
+    )
+
+
+def test_a_decision_says_which_calls_it_led_to() -> None:
+    first, read = timeline().decisions[0], timeline().decisions[3]
+
+    assert first.startswith(
+        "800.000 ms  copy partition=0 lane=0 operation=go-on draw=5 -> call 0 (add by broker-"
+    )
+    assert " kind=lookup draw=3 -> call " in read
+
+
+def test_messages_and_batches_say_what_is_in_them() -> None:
+    (added,) = [one for one in timeline().moments if "SegmentAdded(" in one.detail][:1]
+    asked = [one for one in timeline().arrows if one.what == "command"]
+    answers = [one.detail for one in timeline().arrows if one.what == "answered"]
+
+    assert added.what == "append"
+    assert added.detail.startswith("batch 1: position 1")
+    assert asked[0].detail.startswith("call 0; 1; 0; AddSegment(claim=Claim(broker_id=")
+    assert "call 0; 1; 1" in answers
+
+
+def test_each_session_of_a_leader_has_its_span() -> None:
+    """Two brokers are elected, and the host leads on for the second."""
+    claims = [one for one in timeline().moments if one.what == "claim"]
+    drawn_sessions = {one.epoch for one in timeline().spans if one.what == "leads"}
+
+    assert [one.epoch for one in claims] == list(dict.fromkeys(one.epoch for one in claims))
+    assert drawn_sessions == {one.epoch for one in claims}
+    assert len(drawn_sessions) >= 3
+
+
+def test_a_violation_is_marked_at_the_time_it_is_about() -> None:
+    (marked,) = [one for one in timeline().moments if one.what == "violation"]
+    (first,) = [
+        one for one in timeline().moments if one.detail.startswith("batch 0: ") and one.key
+    ]
+
+    assert marked.time_us == first.time_us
+    assert marked.detail == "unlike_model: partition 0: position 0: as an example"
 
 
 def test_what_lasted_has_its_length() -> None:
@@ -119,7 +169,7 @@ def test_watching_changes_nothing() -> None:
 
 def test_the_same_run_gives_the_same_page_and_text() -> None:
     world = ran(calm(DECISIONS), keeps=True)
-    again = timeline_of(world, title="a run", command="again", violations=["one"])
+    again = timeline_of(world, title="a run", command="again", violations=FOUND)
 
     assert page(again) == page(timeline())
     assert text(again) == text(timeline())

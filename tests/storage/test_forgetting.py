@@ -1,8 +1,10 @@
 """A partition that holds nothing can be let go; it stays known where it ended."""
 
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from tests.models.stored_partitions import (
     CLUSTER,
@@ -13,12 +15,19 @@ from tests.models.stored_partitions import (
     updated,
 )
 from tierledger.events.errors import RejectedError, RemoteResourceNotFound
-from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.backend import (
+    AtomicConflict,
+    CreateOutcome,
+    MetadataStorageBackend,
+    Operation,
+)
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.forgetting import forget
 from tierledger.storage.memory import MemoryBackend
 from tierledger.storage.sqlite import SqliteBackend
 from tierledger.storage.verification import verify
+
+PASSED = CreateOutcome.PASSED
 
 
 async def emptied(
@@ -48,8 +57,8 @@ async def test_what_stays_is_the_boundary_alone(checkpoint: bool, tmp_path: Path
     await forget(partition.reader())
 
     left = [key for key, _ in await backend.get_like("")]
-    last = keys.log_batch(partition.tip, partition.next_batch - 1)
-    assert left == [last, keys.partition(partition.tip)]
+    next_slot = keys.log_batch(partition.tip, partition.next_batch)
+    assert left == [next_slot, keys.partition(partition.tip)]
     assert [entry.is_forgotten async for entry in catalog(partition).partitions()] == [True]
     with pytest.raises(RemoteResourceNotFound):
         await catalog(partition).topic("orders")
@@ -73,7 +82,7 @@ async def test_a_leader_could_go_on_where_the_log_ended() -> None:
 
     assert again.state.session is not None
     assert again.state.session.number == 2
-    assert again.next_batch == partition.next_batch + 3
+    assert again.next_batch == partition.next_batch + 4
     state, _ = await again.reader().state()
     assert state.digest() == again.state.digest()
     report = await verify(again.reader())
@@ -95,7 +104,46 @@ async def test_the_boundary_outlives_the_checkpoint() -> None:
 
     assert state.next_position == partition.state.next_position
     assert state.chain_hash == partition.state.chain_hash
-    assert next_batch == partition.next_batch
+    assert next_batch == partition.next_batch + 1
+
+
+@pytest.mark.parametrize("slot", range(9))
+async def test_no_slot_of_a_forgotten_log_can_be_won_again(slot: int) -> None:
+    backend = MemoryBackend()
+    partition = await emptied(backend)
+    await forget(partition.reader())
+    before = dict(backend.values)
+
+    late = await backend.create_each([(partition.keys.log_batch(TIP, slot), b"late")])
+
+    assert late == [CreateOutcome.EXISTS if slot == partition.next_batch else PASSED]
+    assert dict(backend.values) == before
+
+
+class OvertakenStore(MemoryBackend):
+    """A store in which somebody is quicker than an atomic step."""
+
+    quicker: Callable[[], Awaitable[None]] | None = None
+
+    @override
+    async def execute_atomically(self, operations: Sequence[Operation]) -> None:
+        quicker, self.quicker = self.quicker, None
+        if quicker is not None:
+            await quicker()
+        await super().execute_atomically(operations)
+
+
+async def test_nothing_is_forgotten_if_somebody_leads_meanwhile() -> None:
+    backend = OvertakenStore()
+    partition = await emptied(backend)
+    backend.quicker = partition.open
+
+    with pytest.raises(AtomicConflict):
+        await forget(partition.reader())
+
+    assert (await verify(partition.reader())).passed
+    state, _ = await partition.reader().state()
+    assert state.is_open
 
 
 async def test_a_partition_that_is_led_is_kept() -> None:

@@ -274,9 +274,9 @@ async def test_a_topic_that_kafka_would_not_allow_is_refused(
     topic: str, tmp_path: Path
 ) -> None:
     storage = open_tier("memory:")
-    with pytest.raises(InvalidArgument, match="topic's name"):
+    with pytest.raises(InvalidArgument, match=r"for (a )?topic"):
         await copied(storage, tmp_path, named(topic))
-    with pytest.raises(InvalidArgument, match="topic's name"):
+    with pytest.raises(InvalidArgument, match=r"for (a )?topic"):
         await storage.delete_log_segment_data(named(topic).metadata)
 
 

@@ -188,7 +188,10 @@ async def test_a_range_behind_the_end_is_no_failure_that_passes(s3_server: S3Ser
 
     for start in (2, 4, 5):
         with pytest.raises(CorruptRemoteData, match="orange: expected"):
-            await store.get_range(Operation.FETCH_LOG, "orange", start, 6)
+            await store.get_range(Operation.FETCH_LOG, "orange", start, 6, 6)
+    with pytest.raises(CorruptRemoteData, match="orange: expected 3 bytes, it has 4"):
+        await store.get_range(Operation.FETCH_LOG, "orange", 0, 2, 3)
+    assert await store.get_range(Operation.FETCH_LOG, "orange", 1, 3, 4) == b"12"
 
 
 async def every_page(store: ObjectStore, folder: str) -> list[object]:
@@ -202,7 +205,7 @@ async def test_a_name_that_the_client_does_not_take_is_refused_by_every_method()
     for ask in (
         store.put(what, name, b"x"),
         store.get(what, name),
-        store.get_range(what, name, 0, 1),
+        store.get_range(what, name, 0, 1, 1),
         store.list(what, name),
         every_page(store, name),
         store.delete(what, [name]),

@@ -272,6 +272,7 @@ async def test_old_messages_are_refused_after_all_that_lies_before_them() -> Non
     segment_id = segments[2].remote_log_segment_id.id
     log = bytearray(tier.storage.logs[segment_id])
     log[16] = 1
+    log[17] ^= 1  # An older format has other fields there.
     tier.storage.logs[segment_id] = bytes(log)
 
     found, error = await read(tier)
@@ -279,6 +280,20 @@ async def test_old_messages_are_refused_after_all_that_lies_before_them() -> Non
     assert found == list(range(20))
     assert isinstance(error, RejectedError)
     assert "messages of format 1 are not read" in str(error)
+
+
+async def test_a_format_that_was_flipped_is_damage_and_not_an_older_one() -> None:
+    tier, segments = await three_segments()
+    segment_id = segments[2].remote_log_segment_id.id
+    log = bytearray(tier.storage.logs[segment_id])
+    log[16] ^= 2
+    tier.storage.logs[segment_id] = bytes(log)
+
+    found, error = await read(tier)
+
+    assert found == list(range(20))
+    assert isinstance(error, CorruptRemoteData)
+    assert "expected message format 2, got 0" in str(error)
 
 
 @pytest.mark.parametrize("epochs", [{}, {0: 0}, {0: 0, 5: 10}], ids=["none", "old", "other"])

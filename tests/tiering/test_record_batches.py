@@ -136,6 +136,7 @@ def test_other_formats_are_refused_by_name(
 ) -> None:
     log = bytearray(encoded(0, 0, RECORDS))
     log[16] = magic
+    log[17] ^= 1  # Where another format has no such checksum.
 
     with pytest.raises(error, match=word):
         split(bytes(log))

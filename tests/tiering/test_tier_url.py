@@ -7,10 +7,12 @@ import pytest
 from tests.models.s3_server import S3Server
 from tests.models.segment_copies import copied, whole_log
 from tests.models.tier_trace import segments
-from tierledger.events.errors import InvalidArgument, StoreRefused
+from tierledger.events.errors import InvalidArgument, RemoteStorageError, StoreRefused
+from tierledger.tiering.index_type import IndexType
 from tierledger.tiering.kafka_layout import KafkaLayoutStorageManager
 from tierledger.tiering.ledger_layout import LedgerStorageManager
 from tierledger.tiering.manifest_layout import ManifestStorageManager
+from tierledger.tiering.object_store import StoreSettings
 from tierledger.tiering.tier_url import Layout, TierUrl, open_tier, parse
 
 
@@ -35,6 +37,37 @@ from tierledger.tiering.tier_url import Layout, TierUrl, open_tier, parse
 )
 def test_a_url_is_taken_apart(url: str, expected: TierUrl) -> None:
     assert parse(url) == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("memory:", "memory:"),
+        ("dir:/a/b", "dir:/a/b"),
+        ("file:///a", "dir:/a"),
+        ("local-tiered:/a", "local-tiered:/a"),
+        ("local-tiered:dir:/a", "local-tiered:/a"),
+        ("manifest:dir:/a", "manifest:dir:/a"),
+        ("s3://bucket/x/y", "s3://bucket/x/y"),
+        ("manifest:s3://b/p-", "manifest:s3://b/p-"),
+        ("az://user:hush@c/x?key=hush", "az://c/x"),
+    ],
+)
+def test_a_tier_is_shown_as_it_is_given(url: str, shown: str) -> None:
+    assert parse(url).shown == shown
+
+
+async def test_a_store_without_credentials_says_which_variables_give_some() -> None:
+    patience = StoreSettings(0.5, 1.0, retries_max=0)
+    # In place of the machine's own address for it, which may be slow to say that it has none.
+    options = {"metadata_endpoint": "http://127.0.0.1:1", "allow_http": "true"}
+    storage = open_tier("s3://bucket/x", options, store_settings=patience)
+
+    with pytest.raises(RemoteStorageError, match="set AWS_ACCESS_KEY_ID and") as caught:
+        await storage.fetch_index(segments()[0].metadata, IndexType.OFFSET)
+
+    assert "127.0.0.1" not in str(caught.value)
+    assert "s3://bucket: no credentials were given" in str(caught.value)
 
 
 def test_a_directory_may_be_relative_to_where_one_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ TINY = Scale(
     failover_segments=100,
     failovers=1,
     simulated=100,
+    rows=3_000,
     worlds=2,
     tier_segments=300,
     tier_entries=50,
@@ -48,12 +49,14 @@ GOALS_OF = {
     "cold-start": 2,
     "cli-lookup": 1,
     "neighbour": 1,
+    "steps": 10,
     "service": 0,
     "world": 1,
     "machines": 4,
     "tier-requests": 4,
     "tier-index-cache": 2,
     "tier-read": 2,
+    "tier-scrub": 0,
 }
 
 ON_RAY = [

@@ -3,11 +3,13 @@
 from tierledger.simulation.campaign import Outcome
 from tierledger.simulation.campaign_summary import MEANS_SEEDS, Summary
 from tierledger.simulation.checkers_violation import Violation
+from tierledger.simulation.machines.counts import GREATEST, SUMMED
 from tierledger.simulation.machines.marks import MARKS
 
 BUSY = Outcome(
     seed=1, is_small=True, violations=[], trace_hash="", calls=50, ok_calls=40, changes=4,
-    steps=1000, virtual_s=9.0, marks={"kill host": 2}, cpu_s=0.01,
+    steps=1000, virtual_s=9.0, marks={"kill host": 2},
+    counts={"segments deleted": 3, "most rows in a partition": 7}, cpu_s=0.01,
 )  # fmt: skip
 
 
@@ -64,12 +66,31 @@ def test_a_campaign_in_which_nothing_happens_says_so() -> None:
 
 
 def test_situations_that_never_came_about_are_named() -> None:
-    everything = BUSY._replace(marks=dict.fromkeys(MARKS, 1))
+    counts = dict.fromkeys((*SUMMED, *GREATEST), 1)
+    everything = BUSY._replace(marks=dict.fromkeys(MARKS, 1), counts=counts)
     missing = {mark: 1 for mark in MARKS if mark != "torn batch"}
 
     assert summary_of(everything).shortfalls(requires_marks=True) == []
-    found = summary_of(BUSY._replace(marks=missing)).shortfalls(requires_marks=True)
-    assert found == ["never seen: torn batch"]
+    less = everything._replace(marks=missing, counts={**counts, "page splits": 0})
+    found = summary_of(less).shortfalls(requires_marks=True)
+    assert found == ["never seen: torn batch", "no page splits"]
+
+
+def test_segments_have_to_be_deleted_in_half_of_the_seeds() -> None:
+    counts = dict.fromkeys((*SUMMED, *GREATEST), 1)
+    deleting = BUSY._replace(marks=dict.fromkeys(MARKS, 1), counts=counts)
+    idle = deleting._replace(counts={**counts, "segments deleted": 0})
+
+    assert summary_of(deleting, idle).shortfalls(requires_marks=True) == []
+    (told,) = summary_of(deleting, idle, idle).shortfalls(requires_marks=True)
+    assert told == "segments were deleted in 33% of the seeds, expected 50%"
+
+
+def test_counts_are_added_up_or_the_greatest_is_kept() -> None:
+    summary = summary_of(BUSY, BUSY._replace(counts={"segments deleted": 2}))
+
+    assert summary.counts == {"segments deleted": 5, "most rows in a partition": 7}
+    assert summary.counted == {"segments deleted": 2, "most rows in a partition": 1}
 
 
 def test_failed_seeds_are_kept() -> None:

@@ -21,13 +21,8 @@ from tierledger.events.evolve import evolve_all
 from tierledger.events.log_events import SegmentAdded, SegmentUpdated, TombstonesDropped
 from tierledger.events.overlay import Overlay
 from tierledger.events.partition_state import PartitionState
-from tierledger.simulation.checkers_fold import (
-    Checkpoint,
-    checkpoint_is_fold,
-    hollow_write,
-    lifecycle,
-    wrong_answer,
-)
+from tierledger.simulation.checkers_fold import Checkpoint, checkpoint_is_fold, lifecycle
+from tierledger.simulation.checkers_model import hollow_write, wrong_answer
 from tierledger.simulation.final_log import FinalLog, LoggedBatch, decode_log
 from tierledger.simulation.history import OK, READ, digest_of
 from tierledger.storage.event_log import encode_batch

@@ -284,6 +284,17 @@ def test_a_leader_that_ended_is_placed_again_and_an_old_word_of_it_is_ignored() 
     assert rules.leader_lost(one.state, key(9), 1, "a") == []
 
 
+def test_a_late_word_releases_no_follower_that_was_placed_after_it() -> None:
+    one = Coordinated("a")
+    (followed,) = placements(one.announce(1, follows=[0]))
+    (released,) = placements(one.announce(1, stops=[0]))
+    (again,) = placements(one.announce(1, follows=[0]))
+
+    assert followed.assignment is not None
+    assert again.assignment is not None
+    assert followed.assignment.number <= released.until < again.assignment.number
+
+
 def test_standing_work_is_all_that_a_host_serves() -> None:
     one = Coordinated("a")
     told = placements(one.announce(1, leads=[0, 1]))

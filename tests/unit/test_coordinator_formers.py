@@ -27,6 +27,7 @@ class World:
     def __init__(self) -> None:
         self.state = CoordinatorState(b"")
         self.numbers = dict.fromkeys((1, 2, 3), 0)
+        self.works: list[rules.HostWork] = []
         self.note(HostStarted("host-0", 1, "p", "host-0/1"))
         for broker_id in self.numbers:
             self.note(ClientRegistered(broker_id, 1))
@@ -36,7 +37,7 @@ class World:
         event = Event(self.state.next_position, 0, 0, -1, None, body)  # type: ignore[arg-type]
         stored = COORDINATOR_CODEC.encode(event, b"")
         (read,), _ = COORDINATOR_CODEC.decode([stored], event.position, b"")
-        rules.evolve(self.state, read)
+        self.works += rules.evolve(self.state, read)
 
     def announce(
         self,
@@ -180,3 +181,19 @@ def test_a_claim_below_the_epoch_in_force_is_nobody_elses(world: World) -> None:
     refused = world.announce(2, leads=True, epoch=3)
 
     assert in_force(world, refused, leads=True) == refused
+
+
+def test_a_partition_is_not_let_go_while_another_s_claim_stands_again() -> None:
+    """Its session would be closed, and the true leader refused under its own claim."""
+    world = World()
+    world.announce(1, leads=True)
+    world.announce(2, leads=True)
+    world.works.clear()
+
+    world.announce(2, stops=True)
+
+    told = [one.assignment for work in world.works for one in work.placements]
+    assert [None if one is None else one.claim.broker_id for one in told] == [1]
+    world.announce(1, stops=True)
+    (released,) = world.works[-1].placements
+    assert released.assignment is None

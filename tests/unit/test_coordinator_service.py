@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import pytest
@@ -11,11 +12,12 @@ from tests.models.actor_harness import SERDE
 from tests.models.local_world import CLUSTER, KEYS, TickingClock, eventually
 from tierledger.actors import coordinator_service
 from tierledger.actors.calls import Call, CloseCall, PartitionKey, Placement
-from tierledger.actors.coordinator_events import Announcement
+from tierledger.actors.coordinator_events import Announcement, Registered
+from tierledger.actors.coordinator_fleet import patience
 from tierledger.actors.coordinator_log import BATCHES_PER_READ
 from tierledger.actors.coordinator_requests import REQUESTS_PER_BATCH, WAITING_MAX
 from tierledger.actors.coordinator_service import CoordinatorService
-from tierledger.actors.ports import Clock
+from tierledger.actors.ports import Clock, HostGone
 from tierledger.events.commands import Claim
 from tierledger.events.errors import CorruptLog, OutcomeUnknown, Overloaded
 from tierledger.storage.memory import MemoryBackend
@@ -30,6 +32,7 @@ class DeafHost:
         self.backend = backend
         self.process = process
         self.deaf = 0
+        self.is_gone = False
         self.pinged = 0
         self.answers_to_lose = 0
         self.appends = 0
@@ -65,6 +68,8 @@ class DeafHost:
 
     async def ping(self) -> dict[str, Any]:
         self.pinged += 1
+        if self.is_gone:
+            raise HostGone("ping: it is dead")
         return {"process": self.process, "lost": list(self.lost)}
 
     async def partitions(self) -> list[dict[str, Any]]:
@@ -76,14 +81,21 @@ class Launched:
 
     def __init__(self, host: DeafHost) -> None:
         self.host = host
+        self.asked: list[str] = []
+
+    def prepare(self, address: str) -> None:
+        self.asked.append(f"prepare {address}")
 
     async def launch(self, address: str) -> DeafHost:
+        self.asked.append(f"launch {address}")
+        self.host.is_gone, self.host.process = False, address
         return self.host
 
     async def find(self, address: str) -> DeafHost:
         return self.host
 
-    async def end(self, address: str, process: str | None) -> None: ...
+    async def end(self, address: str, process: str | None) -> None:
+        self.asked.append(f"end {address}")
 
 
 @pytest.fixture
@@ -91,16 +103,29 @@ def host() -> DeafHost:
     return DeafHost(MemoryBackend(), "host-0/1")
 
 
-async def started(host: DeafHost, clock: Clock | None = None) -> CoordinatorService:
+async def started(
+    host: DeafHost, clock: Clock | None = None, launcher: Launched | None = None
+) -> CoordinatorService:
     service = CoordinatorService(
         cluster_id=CLUSTER,
         keys=KEYS,
         serde=SERDE,
-        launcher=Launched(host),
+        launcher=launcher or Launched(host),
         clock=clock or TickingClock(),
     )
     await service.start()
     return service
+
+
+_requests = count()
+
+
+async def registered(service: CoordinatorService, broker: int) -> int:
+    """A new incarnation of `broker`, as a client asks for it."""
+    request, given = next(_requests).to_bytes(8, "big"), Registered(0, is_given=False)
+    while not given.is_given:
+        given = await service.register(broker, request, given.incarnation)
+    return given.incarnation
 
 
 def leads(broker: int, number: int, partition: int = 0) -> Announcement:
@@ -113,9 +138,29 @@ def claims(host: DeafHost) -> list[Claim]:
     return [placed.assignment.claim for placed in host.placed if placed.assignment]
 
 
+async def test_a_successor_begins_to_start_before_the_end_of_its_predecessor_is_sure(
+    host: DeafHost,
+) -> None:
+    launcher = Launched(host)
+    service = await started(host, launcher=launcher)
+    launcher.asked.clear()
+    host.is_gone = True
+
+    await eventually(lambda: len(launcher.asked) == 3)
+    assert launcher.asked == ["prepare host-0/2", "end host-0/1", "launch host-0/2"]
+    await service.close()
+
+
+@pytest.mark.parametrize(("took", "patience_s"), [(0.005, 0.8), (0.5, 2.0), (30.0, 4.0)])
+def test_a_host_may_take_longer_where_everything_is_slow(
+    took: float, patience_s: float
+) -> None:
+    assert patience(took) == patience_s
+
+
 async def test_a_host_that_did_not_hear_is_told_again(host: DeafHost) -> None:
     service = await started(host)
-    await service.register(1)
+    await registered(service, 1)
     host.deaf = 1
     await service.announce(leads(1, 1))
     assert host.placed == []
@@ -130,7 +175,7 @@ async def test_a_host_that_did_not_hear_is_told_again(host: DeafHost) -> None:
 
 async def test_a_leader_that_is_reported_lost_is_placed_once(host: DeafHost) -> None:
     service = await started(host)
-    await service.register(1)
+    await registered(service, 1)
     await service.announce(leads(1, 1))
     host.lost = [(KEY, 1)]  # And so it is said at every ping.
 
@@ -147,14 +192,14 @@ async def test_two_coordinators_on_one_log_never_contradict_each_other(
 ) -> None:
     one, other = await started(host), await started(host)
     for broker in range(1, 21):
-        await (one if broker % 2 else other).register(broker)
+        await registered(one if broker % 2 else other, broker)
         await (other if broker % 3 else one).announce(leads(broker, 1, partition=broker % 4))
 
     keys = [PartitionKey(bytes(16), number) for number in range(4)]
-    await one.register(99)
-    await other.register(99)
+    await registered(one, 99)
+    await registered(other, 99)
     assert await one.route(keys) == await other.route(keys)
-    assert await other.register(99) == 3
+    assert await registered(other, 99) == 3
     for service in (one, other):
         await service.close()
 
@@ -163,13 +208,13 @@ async def test_what_another_coordinator_decided_and_could_not_tell_is_told(
     host: DeafHost,
 ) -> None:
     one, other = await started(host), await started(host)
-    await one.register(1)
+    await registered(one, 1)
     host.deaf = 1
     await one.announce(leads(1, 1))
     await one.close()
     assert host.placed == []
 
-    await other.register(2)
+    await registered(other, 2)
     await other.close()
     assert claims(host) == [Claim(1, 1, 1)]
 
@@ -178,12 +223,12 @@ async def test_a_coordinator_that_was_overtaken_says_neither_done_nor_refused(
     host: DeafHost,
 ) -> None:
     old, new = await started(host), await started(host)
-    await old.register(1)
+    await registered(old, 1)
     await old.announce(leads(1, 1))
     await new.announce(Announcement(1, 1, 2, (), (), ((bytes(16), 0, "orders"),)))
 
     await old.announce(leads(1, 3))  # No repeat: it was stopped meanwhile.
-    await new.register(2)
+    await registered(new, 2)
     (route,) = await new.route([KEY])
     for service in (old, new):
         await service.close()
@@ -193,7 +238,7 @@ async def test_a_coordinator_that_was_overtaken_says_neither_done_nor_refused(
 async def test_an_answer_of_the_store_that_was_lost_is_looked_up(host: DeafHost) -> None:
     service = await started(host)
     host.answers_to_lose = 3
-    incarnations = [await service.register(1) for _ in range(5)]
+    incarnations = [await registered(service, 1) for _ in range(5)]
     await service.close()
 
     assert incarnations == [1, 2, 3, 4, 5]
@@ -201,23 +246,23 @@ async def test_an_answer_of_the_store_that_was_lost_is_looked_up(host: DeafHost)
 
 async def test_a_new_coordinator_reads_a_log_of_any_length(host: DeafHost) -> None:
     service = await started(host)
-    count = 2 * BATCHES_PER_READ + 3
-    for _ in range(count):
-        await service.register(1)
-    await service.announce(Announcement(*leads(1, 1)._replace(incarnation=count)))
+    registrations = 2 * BATCHES_PER_READ + 3
+    for _ in range(registrations):
+        await registered(service, 1)
+    await service.announce(Announcement(*leads(1, 1)._replace(incarnation=registrations)))
     await service.close()
     host.placed.clear()
 
     again = await started(host)
-    assert await again.register(1) == count + 1
-    assert claims(host) == [Claim(1, count, 1)]  # Its standing work.
+    assert await registered(again, 1) == registrations + 1
+    assert claims(host) == [Claim(1, registrations, 1)]  # Its standing work.
     await again.close()
 
 
 async def test_a_log_with_a_hole_is_refused(host: DeafHost) -> None:
     service = await started(host)
     for _ in range(3):
-        await service.register(1)
+        await registered(service, 1)
     await service.close()
     del host.backend.values[KEYS.coordinator_batch(1)]
 
@@ -227,7 +272,7 @@ async def test_a_log_with_a_hole_is_refused(host: DeafHost) -> None:
 
 async def test_calls_are_taken_one_by_one(host: DeafHost) -> None:
     service = await started(host)
-    incarnations = await asyncio.gather(*(service.register(1) for _ in range(20)))
+    incarnations = await asyncio.gather(*(registered(service, 1) for _ in range(20)))
     await service.close()
 
     assert incarnations == list(range(1, 21))
@@ -241,7 +286,7 @@ async def test_what_waits_together_is_one_step_and_each_hears_what_became_of_it(
 ) -> None:
     service = await started(host)
     for _ in range(2):
-        await service.register(1)
+        await registered(service, 1)
     before = host.appends
     newest = Announcement(*leads(1, 7)._replace(incarnation=2))
     words = [newest._replace(number=number) for number in range(1, 400)]
@@ -258,7 +303,7 @@ async def test_ten_thousand_announcements_at_once_take_a_few_steps(host: DeafHos
     service = await started(host)
     brokers = range(1, 5)
     for broker in brokers:
-        await service.register(broker)
+        await registered(service, broker)
     before = host.appends
     words = [
         leads(broker, number, partition=number * len(brokers) + broker)
@@ -279,7 +324,7 @@ async def test_ten_thousand_announcements_at_once_take_a_few_steps(host: DeafHos
 
 async def test_more_than_may_wait_are_refused_at_once(host: DeafHost) -> None:
     service = await started(host)
-    await service.register(1)
+    await registered(service, 1)
     many = [service.announce(leads(1, number + 1)) for number in range(WAITING_MAX + 3)]
 
     results = await asyncio.gather(*many, return_exceptions=True)
@@ -298,7 +343,7 @@ async def test_two_coordinators_that_say_the_same_at_once_do_not_share_an_incarn
             return 5
 
     one, other = await started(host, Stopped()), await started(host, Stopped())
-    given = await asyncio.gather(one.register(1), other.register(1))
+    given = await asyncio.gather(registered(one, 1), registered(other, 1))
     for service in (one, other):
         await service.close()
 
@@ -307,7 +352,7 @@ async def test_two_coordinators_that_say_the_same_at_once_do_not_share_an_incarn
 
 async def test_a_host_that_is_told_slowly_holds_up_nobody(host: DeafHost) -> None:
     service = await started(host)
-    await service.register(1)
+    await registered(service, 1)
     host.deaf = 1000
     for number in range(1, 20):
         await service.announce(leads(1, number, partition=number))
@@ -323,7 +368,7 @@ async def test_a_coordinator_that_has_nothing_to_say_hears_what_another_has_deci
 ) -> None:
     monkeypatch.setattr(coordinator_service, "LOG_INTERVAL_S", 0.01)
     quiet, busy = await started(host), await started(host)
-    await busy.register(1)
+    await registered(busy, 1)
     await busy.announce(leads(1, 1))
 
     async with asyncio.timeout(5):
@@ -351,7 +396,7 @@ async def test_nothing_new_is_not_said_on_the_word_of_a_list_that_is_behind() ->
     store = BehindTheTimes()
     host = DeafHost(store, "host-0/1")
     former = await started(host)
-    await former.register(1)
+    await registered(former, 1)
     await former.announce(leads(1, 1))
     successor = await started(host)
     store.is_behind = True

@@ -8,6 +8,7 @@ import pytest
 from tests.models.driven_partition import (
     DrivenPartition,
     command_of,
+    import_of,
     open_session,
     opened,
 )
@@ -279,6 +280,25 @@ def test_custom_metadata_of_a_finished_copy_may_reach_the_limit(
     else:
         assert isinstance(partition.refuse(finish), CustomMetadataSizeLimitExceeded)
         assert fields(partition)[STATE] == COPY_STARTED
+
+
+@pytest.mark.parametrize(("size", "limit"), [(128, 128), (129, 128), (1, 0), (5000, 128)])
+def test_custom_metadata_of_a_started_copy_may_reach_the_limit(size: int, limit: int) -> None:
+    partition = opened(Limits(custom_metadata_bytes_max=limit))
+    add = command_of(ADD._replace(custom_metadata=bytes(size)))
+
+    if size <= limit:
+        assert len(partition.accept(add).events) == 1
+    else:
+        assert isinstance(partition.refuse(add), CustomMetadataSizeLimitExceeded)
+
+
+def test_recorded_history_may_exceed_the_limit_from_its_start() -> None:
+    partition = opened(Limits(custom_metadata_bytes_max=0), imports=True)
+
+    (event,) = partition.accept(import_of([ADD._replace(custom_metadata=b"xx")])).events
+
+    assert isinstance(event.body, log.SegmentAdded)
 
 
 def test_no_custom_metadata_fits_any_limit() -> None:

@@ -12,9 +12,9 @@ from tests.models.actor_harness import (
     following,
     leading,
 )
-from tests.models.driven_partition import CLAIM
+from tests.models.driven_partition import CLAIM, GENESIS, TIP
 from tierledger.actors import messages as msg
-from tierledger.actors.follower import WAITING_MAX, Follower, Phase
+from tierledger.actors.follower import RETRY_DELAY_MS, WAITING_MAX, Follower, Phase
 from tierledger.events import commands as cmd
 from tierledger.events.errors import (
     CorruptLog,
@@ -22,7 +22,9 @@ from tierledger.events.errors import (
     NotReady,
     Overloaded,
     Quarantined,
+    StorageUnavailable,
 )
+from tierledger.events.partition_state import PartitionState
 
 FOLLOWS = cmd.Claim(broker_id=2, incarnation=1, announcement=1)
 
@@ -177,6 +179,43 @@ def test_a_follower_is_ready_after_a_read_that_began_after_the_announcement(
     harness.settle()
     assert follower(harness).is_ready_for(FOLLOWS)
     assert follower(harness).position == 5
+
+
+def test_a_list_that_is_behind_makes_nobody_ready() -> None:
+    """Only a free slot is the end of the log: a store may list less than it holds."""
+    machine = Follower(SERDE)
+    machine.handle(msg.StateLoaded(PartitionState(TIP, GENESIS), 0))
+    machine.handle(msg.LogRead(0, (), is_end=True))
+    machine.handle(assigned(0, FOLLOWS))
+
+    looks = machine.handle(msg.LogRead(0, (), is_end=True))
+    was_ready = machine.is_ready_for(FOLLOWS)
+    reads = machine.handle(msg.SlotRead(0, b"a batch that the list did not have"))
+
+    assert (looks, reads) == ([msg.ReadSlot(0)], [msg.ReadLog(0)])
+    assert (was_ready, machine.is_ready_for(FOLLOWS)) == (False, False)
+    (again,) = machine.handle(msg.LogRead(0, (), is_end=True))
+    (failed,) = machine.handle(msg.ProbeFailed(0, StorageUnavailable("away")))
+    assert (again, failed) == (msg.ReadSlot(0), msg.ReadSlot(0, RETRY_DELAY_MS))
+    assert machine.handle(msg.SlotRead(0, None)) == []
+    assert machine.is_ready_for(FOLLOWS)
+
+
+def test_who_is_announced_during_a_look_waits_for_the_next() -> None:
+    machine, other = Follower(SERDE), FOLLOWS._replace(broker_id=8)
+    machine.handle(msg.StateLoaded(PartitionState(TIP, GENESIS), 0))
+    machine.handle(assigned(0, FOLLOWS))
+    machine.handle(msg.LogRead(0, (), is_end=True))
+    machine.handle(msg.LogRead(0, (), is_end=True))
+    machine.handle(assigned(0, other))
+    machine.handle(msg.LogRead(0, (), is_end=True))
+
+    looks = machine.handle(msg.SlotRead(0, None))
+
+    assert looks == [msg.ReadSlot(0)]
+    assert (machine.is_ready_for(FOLLOWS), machine.is_ready_for(other)) == (True, False)
+    machine.handle(msg.SlotRead(0, None))
+    assert machine.is_ready_for(other)
 
 
 def test_a_repeated_announcement_is_ready_once_the_first_is(store: SlotStore) -> None:

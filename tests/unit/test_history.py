@@ -30,9 +30,9 @@ from tierledger.simulation.history import (
     History,
     Recorder,
     digest_of,
+    history_as_lines,
     outcome_of,
     read_history,
-    write_history,
 )
 
 
@@ -41,7 +41,7 @@ def test_a_history_survives_its_file(tmp_path: Path) -> None:
     run.begin_write("unheard", Add(b"z" * 16, 900, 999, {0: 900}))
     history = History(altered(run.operations, 6, stale=True), run.history().notes)
 
-    write_history(tmp_path / "history.jsonl", history)
+    (tmp_path / "history.jsonl").write_bytes(b"".join(history_as_lines(history)))
 
     assert read_history(tmp_path / "history.jsonl") == history
 
@@ -50,7 +50,7 @@ def test_a_file_has_a_line_for_each_beginning_end_and_note_by_time(tmp_path: Pat
     run = small_run()
     path = tmp_path / "history.jsonl"
 
-    write_history(path, run.history())
+    path.write_bytes(b"".join(history_as_lines(run.history())))
 
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     times = [line["t"] for line in lines]
@@ -81,7 +81,7 @@ def test_a_wrong_line_is_refused_by_number_and_value(
     tmp_path: Path, change: Callable[[str], str], named: str
 ) -> None:
     path = tmp_path / "history.jsonl"
-    write_history(path, small_run().history())
+    path.write_bytes(b"".join(history_as_lines(small_run().history())))
     lines = path.read_text().splitlines()
     at = next(at for at, line in enumerate(lines) if '"type":"invoke"' in line)
     lines[at] = change(lines[at])

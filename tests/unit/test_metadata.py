@@ -58,17 +58,17 @@ DELETE = RemotePartitionDeleteMetadata(
 )
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"state": None}, "expected a RemoteLogSegmentState, got None"),
-    ({"start_offset": -1}, "start offset of 0 or more, got -1"),
-    ({"end_offset": 9}, "end offset of 10 or more, got 9"),
-    ({"segment_leader_epochs": {}}, "at least one leader epoch"),
-    ({"end_offset": 1 << 63}, "got 9223372036854775808"),
-    ({"broker_id": 1 << 31}, "32 bits for broker_id"),
-    ({"event_timestamp_ms": -(1 << 63) - 1}, "64 bits for event_timestamp_ms"),
-    ({"max_timestamp_ms": 1 << 63}, "64 bits for max_timestamp_ms"),
-    ({"segment_size_in_bytes": 1 << 31}, "32 bits for segment_size_in_bytes"),
-    ({"segment_leader_epochs": {1 << 31: 0}}, "32 bits for a leader epoch"),
-    ({"segment_leader_epochs": {4: 1 << 63}}, "the offset of leader epoch 4"),
+    ({"state": None}, "expected a RemoteLogSegmentState for state, got None"),
+    ({"start_offset": -1}, "expected 0 or more for start_offset, got -1"),
+    ({"end_offset": 9}, "expected an end_offset of 10 or more, got 9"),
+    ({"segment_leader_epochs": {}}, "expected 1 to 10000 entries for segment_leader_epochs"),
+    ({"end_offset": 1 << 63}, "or less for end_offset, got 9223372036854775808"),
+    ({"broker_id": 1 << 31}, "expected 2147483647 or less for broker_id"),
+    ({"event_timestamp_ms": -(1 << 63) - 1}, "or more for event_timestamp_ms"),
+    ({"max_timestamp_ms": 1 << 63}, "or less for max_timestamp_ms"),
+    ({"segment_size_in_bytes": 1 << 31}, "or less for segment_size_in_bytes"),
+    ({"segment_leader_epochs": {1 << 31: 0}}, "or less for a key of segment_leader_epochs"),
+    ({"segment_leader_epochs": {4: 1 << 63}}, r"or less for segment_leader_epochs\[4\]"),
 ]
 
 
@@ -105,9 +105,9 @@ def test_what_kafka_takes_is_taken(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"state": 1}, "expected a RemoteLogSegmentState, got 1"),
-        ({"broker_id": -(1 << 31) - 1}, "32 bits for broker_id"),
-        ({"event_timestamp_ms": 1 << 63}, "64 bits for event_timestamp_ms"),
+        ({"state": 1}, "expected a RemoteLogSegmentState for state, got 1"),
+        ({"broker_id": -(1 << 31) - 1}, "expected -2147483648 or more for broker_id"),
+        ({"event_timestamp_ms": 1 << 63}, "or less for event_timestamp_ms"),
     ],
 )
 def test_an_update_that_makes_no_sense_is_refused(change: dict[str, Any], message: str) -> None:

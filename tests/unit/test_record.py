@@ -12,9 +12,9 @@ from tests.models.records import records, small_record
 from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.checkers import Minimums
 from tierledger.simulation.checkers_violation import Violation
-from tierledger.simulation.history import write_history
+from tierledger.simulation.history import history_as_lines
 from tierledger.simulation.record import Record, RecordedLog, judged
-from tierledger.simulation.record_file import read_record, write_record
+from tierledger.simulation.record_file import read_record, record_as_lines
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def topics(record: Record) -> list[str]:
 
 @given(record=records())
 def test_whatever_is_written_is_read_back(record: Record, path: Path) -> None:
-    write_record(path, record)
+    path.write_bytes(b"".join(record_as_lines(record)))
 
     again = read_record(path)
 
@@ -43,7 +43,7 @@ def test_a_record_is_judged_from_its_file_as_before(path: Path) -> None:
         operations=altered(record.history.operations, 6, position=1, value=b"another answer")
     )
     for one in (record, record._replace(history=history)):
-        write_record(path, one)
+        path.write_bytes(b"".join(record_as_lines(one)))
 
         assert judged(read_record(path)).violations == judged(one).violations
 
@@ -96,7 +96,7 @@ def refused(path: Path) -> str:
 
 
 def test_a_record_that_is_cut_off_anywhere_is_refused(path: Path) -> None:
-    write_record(path, small_record())
+    path.write_bytes(b"".join(record_as_lines(small_record())))
     whole = path.read_bytes()
     ends = [at for at, one in enumerate(whole) if one == ord("\n")]
     # Within lines, before and behind the ends of lines; but for the last, which ends the file.
@@ -108,7 +108,7 @@ def test_a_record_that_is_cut_off_anywhere_is_refused(path: Path) -> None:
 
 
 def test_a_line_that_was_lost_or_stands_behind_the_end_is_noticed(path: Path) -> None:
-    write_record(path, small_record())
+    path.write_bytes(b"".join(record_as_lines(small_record())))
     lines = path.read_text().splitlines(keepends=True)
     at = next(at for at, line in enumerate(lines) if '"type":"note"' in line)
 
@@ -121,7 +121,7 @@ def test_a_line_that_was_lost_or_stands_behind_the_end_is_noticed(path: Path) ->
 
 
 def test_calls_alone_are_no_record(path: Path) -> None:
-    write_history(path, small_record().history)
+    path.write_bytes(b"".join(history_as_lines(small_record().history)))
 
     assert "line 1: " in refused(path)
     assert "expected settings in the first line" in refused(path)
@@ -183,7 +183,7 @@ def test_a_wrong_line_is_refused_by_number_and_value(
     change: Callable[[list[dict[str, object]]], int], named: str, path: Path
 ) -> None:
     found = Violation("liveness", None, "x")
-    write_record(path, small_record()._replace(findings=[found]))
+    path.write_bytes(b"".join(record_as_lines(small_record()._replace(findings=[found]))))
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     number = change(lines)
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -1,5 +1,7 @@
 """What the report reads off a log: kinds of segments, holes, overlaps, leaderships."""
 
+from collections import Counter
+
 import pytest
 
 from tests.models.partition_logs import (
@@ -18,6 +20,7 @@ from tierledger.events import log_events as log
 from tierledger.events.answers import lookup
 from tierledger.events.errors import CorruptLog
 from tierledger.events.segment_rows import id_of_row
+from tierledger.pipeline.job_coverage import COVERAGE
 
 
 def kinds(given: PartitionHistory, epoch: int = 0) -> dict[int, Kind]:
@@ -98,9 +101,20 @@ def test_holes_and_overlaps_are_found_within_an_epoch_and_between_epochs() -> No
     picture = picture_of(history(bodies))
 
     assert picture.holes == [(10, 19), (35, 39)]
-    assert picture.lanes[0].holes == [(10, 19)]
+    assert picture.lanes[0].holes == [(10, 19), (35, 39)]
     assert picture.lanes[0].overlaps == [(25, 29)]
     assert picture.has_findings
+
+
+@pytest.mark.parametrize("trace", ["three-brokers-churn", "histories/seed-05"])
+def test_a_page_counts_what_the_job_finds(trace: str) -> None:
+    for one in imported(trace):
+        picture = picture_of(one)
+        made = COVERAGE.make().rows(folded(one))
+        found = Counter(row[0] for row in made)
+
+        assert (len(picture.holes), picture.overlaps) == (found["hole"], found["overlap"])
+        assert sum(len(lane.holes) for lane in picture.lanes) == found["hole"]
 
 
 def test_what_retention_deleted_at_the_start_is_no_hole() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierledger.cli.report_intervals import Claim, common, gaps, merged, overlaps, owned
+from tierledger.cli.report_intervals import Claim, common, merged, owned
 from tierledger.cli.report_svg import place
 from tierledger.cli.report_text import (
     escaped,
@@ -29,17 +29,8 @@ def offsets(found: Sequence[tuple[int, int]]) -> list[int]:
 
 
 @given(ranges)
-def test_unions_gaps_and_overlaps_are_what_counting_offsets_gives(
-    some: list[tuple[int, int]],
-) -> None:
-    held = offsets(some)
-    union = sorted(set(held))
-
-    assert offsets(merged(some)) == union
-    assert offsets(overlaps(some)) == [one for one in union if held.count(one) > 1]
-    if union:
-        between = [one for one in range(union[0], union[-1]) if one not in union]
-        assert offsets(gaps(merged(some))) == between
+def test_a_union_is_what_counting_offsets_gives(some: list[tuple[int, int]]) -> None:
+    assert offsets(merged(some)) == sorted(set(offsets(some)))
 
 
 @given(ranges, ranges)

@@ -5,6 +5,7 @@ from typing import Any
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.coordinator_events import Announcement
+from tierledger.actors.deadline import Deadline
 from tierledger.actors.roles import Roles
 from tierledger.events.commands import Claim
 from tierledger.events.identifiers import TopicIdPartition, Uuid
@@ -22,7 +23,9 @@ class Coordinator:
         self.claims = list(claims)
         self.announced: list[Announcement] = []
 
-    async def coordinate(self, ask: Callable[[Any], Awaitable[Any]]) -> Any:  # noqa: ANN401
+    link = None
+
+    async def coordinate(self, ask: Callable[[Any], Awaitable[Any]], _: Deadline) -> Any:  # noqa: ANN401
         return await ask(self)
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
@@ -33,7 +36,7 @@ class Coordinator:
 async def test_the_claim_that_counts_is_the_one_that_the_log_knows() -> None:
     coordinator: Any = Coordinator(Claim(1, 3, 0), Claim(1, 3, 1))
     roles = Roles(coordinator, 1, 3)
-    await roles.announce([ITEM], [OTHER], [])
+    await roles.announce([ITEM], [OTHER], [], deadline=Deadline(5))
 
     assert coordinator.announced[0].claim == Claim(1, 3, 1)
     assert roles.role(KEY) == LEADER
@@ -45,9 +48,9 @@ async def test_the_claim_that_counts_is_the_one_that_the_log_knows() -> None:
 async def test_what_is_stopped_is_led_no_more() -> None:
     coordinator: Any = Coordinator(Claim(1, 3, 1))
     roles = Roles(coordinator, 1, 3)
-    await roles.announce([ITEM], [], [])
+    await roles.announce([ITEM], [], [], deadline=Deadline(5))
     coordinator.claims = []
-    await roles.announce([], [], [TIP])
+    await roles.announce([], [], [TIP], deadline=Deadline(5))
 
     assert roles.claim_to_lead(KEY) is None
     assert coordinator.announced[1].stopped == (ITEM[:3],)

@@ -8,6 +8,7 @@ import pytest
 from tierledger.actors.calls import Call, CommandCall, PartitionKey
 from tierledger.actors.coordinator_events import Route
 from tierledger.actors.router import Router
+from tierledger.actors.service_link import ServiceLink
 from tierledger.events import commands as cmd
 from tierledger.events.errors import (
     CorruptLog,
@@ -51,7 +52,11 @@ class ScriptedService:
 
 async def changed(*said: object) -> object:
     service: Any = ScriptedService(*said)
-    router = Router(service, deadline_s=5.0)
+
+    async def connect() -> Any:  # noqa: ANN401 - A connection, as much of it as is asked.
+        return service
+
+    router = Router(ServiceLink(connect), deadline_s=5.0)
     try:
         return await router.change(KEY, CALL)
     finally:

@@ -1,8 +1,14 @@
 """What a service says of itself can be read by anybody, and is enough to revive it."""
 
+from typing import Any
+
+import pytest
+
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.actors.service_record import record_of
+from tierledger.actors.processes import this_process
+from tierledger.actors.service_record import parsed, record_of
 from tierledger.events.decide import Limits
+from tierledger.events.errors import CorruptCheckpoint
 
 URL = "postgresql://me:secret@h/db?sslmode=require"
 LIMITS = Limits(custom_metadata_bytes_max=7)
@@ -10,14 +16,14 @@ LIMITS = Limits(custom_metadata_bytes_max=7)
 
 def test_a_password_is_not_in_the_record() -> None:
     for name in ("metadata.storage.url", "rlmm.config.metadata.storage.url"):
-        record = record_of(ServiceSettings("c", {name: URL}, LIMITS), "a:1", 1, 1)
+        record = record_of(ServiceSettings("c", {name: URL}, LIMITS), "a:1", this_process(), 1)
 
         assert "secret" not in repr(record)
 
 
 def test_who_knows_the_password_revives_the_service_with_it() -> None:
     started = ServiceSettings("c", {"metadata.storage.url": URL}, LIMITS)
-    record = record_of(started, "a:1", 1, 1)
+    record = record_of(started, "a:1", this_process(), 1)
     finders = {
         URL: URL,
         # Through a password file, or by another name of the server.
@@ -31,3 +37,40 @@ def test_who_knows_the_password_revives_the_service_with_it() -> None:
 
         assert settings.storage == {"metadata.storage.url": expected}
         assert settings.limits == LIMITS
+
+
+WHOLE = ("h:1", 5, 7, ((("metadata.storage.url", "sqlite:x"),), 128, 1000, 1, 100))
+
+
+@pytest.mark.parametrize("settings", [WHOLE[3], WHOLE[3][:3]])
+def test_a_record_of_any_release_is_read(settings: tuple[Any, ...]) -> None:
+    record = parsed((*WHOLE[:3], settings, None))
+
+    assert record.pid == 5
+    assert record.settings_of(ServiceSettings("c", {})).limits == Limits(128, 1000)
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ((), "expected 4 fields, got 0"),
+        ((*WHOLE, None, None, None, None, None), "expected 8 fields, got 9"),
+        ((5, *WHOLE[1:]), "expected text for address, got 5"),
+        (("h:1", 5.0, *WHOLE[2:]), "expected an integer for pid, got 5.0"),
+        ((*WHOLE[:3], None), "for settings, got None"),
+        ((*WHOLE[:3], (1, 128, 1000)), "for storage, got 1"),
+        ((*WHOLE[:3], ((), "128", 1000)), "for custom_metadata_bytes_max, got '128'"),
+    ],
+)
+def test_a_record_of_wrong_fields_is_refused_by_name(
+    fields: tuple[Any, ...], complaint: str
+) -> None:
+    with pytest.raises(CorruptCheckpoint) as caught:
+        parsed(fields)
+
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["", "h", "h:x", "h:999999999"])
+def test_nothing_listens_where_there_is_no_address(address: str) -> None:
+    assert not parsed((address, *WHOLE[1:])).is_live

@@ -52,6 +52,18 @@ def shared() -> Iterator[Path]:
         path.chmod(0o755)
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_what_is_no_file_is_refused_and_stays(read_only: bool, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    with pytest.raises(StoreRefused, match="pipe is no regular file"):
+        await SqliteBackend.open(pipe, read_only=read_only)
+
+    assert pipe.is_fifo()
+    assert os.listdir(tmp_path) == ["pipe"]  # noqa: PTH208 - Quick, in a test.
+
+
 def start_as_nobody(path: Path, mode: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", AS_NOBODY, str(path), mode],

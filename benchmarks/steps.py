@@ -1,0 +1,191 @@
+"""The longest step on a host's and a coordinator's loop, whatever a partition holds.
+
+A step is what runs between two turns of the loop: processor time of that thread, so that
+neither another process nor a thread that writes to the store counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors.calls import (
+    LEADER,
+    PageCall,
+    PartitionKey,
+    Pending,
+    Placement,
+    QueryCall,
+    ReadyCall,
+    ResumeCall,
+)
+from tierledger.actors.collector import keep_pauses_short, look_through_all_again
+from tierledger.actors.host import Host
+from tierledger.actors.messages import Assignment, Query
+from tierledger.actors.wall_clock import WallClock
+from tierledger.benchmarks.ledger import Ledger, open_for_writing
+from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.scale import COMMANDS_PER_COMMIT
+from tierledger.benchmarks.served import new_partition, served
+from tierledger.benchmarks.workload import BROKER, CLUSTER, LEADER_EPOCHS, PARTITION
+from tierledger.events.commands import Claim
+from tierledger.events.decide import Limits
+from tierledger.storage.keys import DefaultMetadataKeyFactory
+from tierledger.storage.serde import MsgpackSerDe
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tierledger.actors.calls import Call
+    from tierledger.benchmarks.scale import Bench
+    from tierledger.storage.backend import MetadataStorageBackend
+
+STEP_MS_MAX = 10.0
+
+POLL_S = 0.005
+
+KEY = PartitionKey.of(PARTITION)
+
+
+class Steps:
+    """Watches a running loop: `longest_ms` since the last time it was taken."""
+
+    def __init__(self) -> None:
+        self._longest = 0.0
+
+    async def watch(self) -> None:
+        """Look at every turn of the loop, until cancelled."""
+        before = time.thread_time()
+        while True:
+            await asyncio.sleep(0)
+            now = time.thread_time()
+            self._longest = max(self._longest, now - before)
+            before = now
+
+    def take_ms(self) -> float:
+        longest, self._longest = self._longest, 0.0
+        return longest * 1e3
+
+
+@asynccontextmanager
+async def watched() -> AsyncIterator[Steps]:
+    steps = Steps()
+    watch = asyncio.create_task(steps.watch())
+    await asyncio.sleep(0)
+    yield steps
+    watch.cancel()
+
+
+async def measure(bench: Bench) -> list[Figure]:
+    """The longest step of each kind of work for a partition of many segments."""
+    rows = bench.scale.rows
+    path = bench.new_store(f"steps-{rows}")
+    await _log_of_copies(bench, path, rows)
+    taken: dict[str, float] = {}
+    backend = await open_for_writing(path)
+    keep_pauses_short()  # As in a host's process.
+    async with watched() as steps:
+        first = await _first_life(backend, steps, taken, rows)
+        await _second_life(backend, steps, taken)
+        del first  # What it held is not freed while the second is watched.
+    await backend.close()
+    async with watched() as steps:
+        await _many_partitions(
+            bench.new_store("steps-many"), bench.scale.announced, steps, taken
+        )
+    look_through_all_again()
+    return [
+        Figure(f"longest step: {name}", ms, "ms", Goal(STEP_MS_MAX))
+        for name, ms in taken.items()
+    ]
+
+
+async def _log_of_copies(bench: Bench, path: Path, rows: int) -> None:
+    """A partition of so many copies that were begun, without a checkpoint."""
+    ledger = await Ledger.open(path, 1)
+    for first in range(0, rows, COMMANDS_PER_COMMIT):
+        if first % (COMMANDS_PER_COMMIT * 400) == 0:
+            bench.say(f"steps: building {rows:,} segments, {first * 100 // rows} %")
+        numbers = range(first, min(first + COMMANDS_PER_COMMIT, rows))
+        await ledger.commit([ledger.workload.add(number) for number in numbers])
+    await ledger.close()
+
+
+async def _first_life(
+    backend: MetadataStorageBackend, steps: Steps, taken: dict[str, float], rows: int
+) -> Host:
+    host = _host(backend)
+    await asyncio.sleep(POLL_S)
+    steps.take_ms()
+    await _led(host)
+    taken[f"log of {rows:,} copies read, with its checkpoints"] = steps.take_ms()
+    for kind, name in (("list_epoch", "list(epoch)"), ("list", "list()")):
+        query = QueryCall(KEY, LEADER, Query(kind, LEADER_EPOCHS - 1), timeout_ms=600_000)
+        answered = await _result(host, query)
+        taken[f"first page of {name}"] = steps.take_ms()
+        while answered.cursor is not None:
+            answered = await _result(host, PageCall(answered.cursor))
+        taken[f"other pages of {name}"] = steps.take_ms()
+    await host.close()
+    taken["close, with the last checkpoint"] = steps.take_ms()
+    return host
+
+
+async def _second_life(
+    backend: MetadataStorageBackend, steps: Steps, taken: dict[str, float]
+) -> None:
+    host = _host(backend)
+    await asyncio.sleep(POLL_S)
+    steps.take_ms()
+    await _led(host, 2)
+    taken["checkpoint loaded"] = steps.take_ms()
+    await host.close()
+
+
+async def _result(host: Host, call: Call) -> Any:  # noqa: ANN401 - What the call results in.
+    (result,) = await host.submit([call])
+    while isinstance(result, Pending):
+        (result,) = await host.submit([ResumeCall(result.ticket)])
+    return result
+
+
+def _host(backend: MetadataStorageBackend) -> Host:
+    host = Host(
+        "host-0",
+        process="steps",
+        cluster_id=CLUSTER,
+        backend=backend,
+        keys=DefaultMetadataKeyFactory(CLUSTER),
+        serde=MsgpackSerDe(),
+        limits=Limits(),
+        clock=WallClock(),
+        give_up=lambda: None,
+    )
+    host.start()
+    return host
+
+
+async def _led(host: Host, number: int = 1) -> None:
+    claim = Claim(BROKER, number + 1, 1)
+    assignment = Assignment(number, claim, topic=PARTITION.topic)
+    await host.place([Placement(KEY, PARTITION.topic, LEADER, assignment)])
+    ready = ReadyCall(KEY, LEADER, claim)
+    while await host.submit([ready]) != [True]:  # noqa: ASYNC110 - It has none.
+        await asyncio.sleep(POLL_S)
+
+
+async def _many_partitions(
+    path: Path, count: int, steps: Steps, taken: dict[str, float]
+) -> None:
+    """What a host and its coordinator do for many partitions."""
+    tips = [new_partition("many", number) for number in range(count)]
+    async with served(path) as manager:
+        steps.take_ms()
+        await manager.on_partition_leadership_changes(tips, [])
+        taken[f"{count:,} partitions announced"] = steps.take_ms()
+        await manager.when_ready(tips)
+        taken["placed and led"] = steps.take_ms()
+    taken["stopped"] = steps.take_ms()

@@ -1,0 +1,35 @@
+"""What is said of an option or argument that is no such value: what was expected, what came."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tierledger.cli.output import shortened
+
+if TYPE_CHECKING:
+    import typer
+
+_EXPECTED = {
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number that fits",
+    "float_parsing": "a number",
+    "greater_than_equal": "at least {ge}",
+    "less_than_equal": "at most {le}",
+    "finite_number": "a number that ends",
+    "string_unicode": "text in UTF-8",
+}
+"""By what the parser calls the mistake."""
+
+
+def say_in_own_words(error: typer.BadParameter) -> None:
+    """Let `error` say what was expected instead of how the parser failed.
+
+    Typer's parser is pydantic, which tells its own errors; others are left as they are.
+    """
+    cause: Any = error.__cause__
+    if not hasattr(cause, "errors"):
+        return
+    first = cause.errors()[0]
+    expected = _EXPECTED.get(first["type"], "a value of another kind")
+    expected = expected.format(**first.get("ctx", {}))
+    error.message = f"expected {expected}, got {shortened(first['input'])}"

@@ -1,0 +1,414 @@
+"""What a value from outside must be to become part of an object: exact types and bounds.
+
+Both stand in the annotations of a class's fields, so what a class says is what is checked, in
+its constructor, where calls arrive, and where bytes are decoded.
+
+Rule 1: what passes is exactly of its type, never of a subclass, so that what was stored is read
+back equal. A constructor turns what can stand for a number (one of numpy's) into an `int`.
+Rule 2: what does not pass is refused with `InvalidArgument`, which names the field; whatever
+a foreign object does when it is looked at, nothing else is raised.
+"""
+
+from __future__ import annotations
+
+import operator
+import reprlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from itertools import islice
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from tierledger.events.errors import InvalidArgument
+
+T = TypeVar("T")
+
+INT32_MIN: Final = -(1 << 31)
+INT32_MAX: Final = (1 << 31) - 1
+INT64_MIN: Final = -(1 << 63)
+INT64_MAX: Final = (1 << 63) - 1
+
+TOPIC_CHARACTERS_MAX: Final = 249
+"""Kafka's own limit for a topic's name."""
+
+LEADER_EPOCHS_MAX: Final = 10_000
+"""Leader epochs of one segment: a leader every minute for a week, which Kafka's default
+`segment.ms` is."""
+
+ITEMS_MAX: Final = 1_000_000
+"""Items of one collection that a caller gives: the partitions of a large cluster."""
+
+TEXT_CHARACTERS_MAX: Final = 4096
+REQUEST_ID_BYTES_MAX: Final = 64
+
+SHOWN_CHARACTERS: Final = 80
+
+
+class Within(NamedTuple):
+    """A number's least and greatest value."""
+
+    low: int
+    high: int
+
+
+class Sized(NamedTuple):
+    """How many characters, bytes or items there are: a multiple of `step`."""
+
+    low: int
+    high: int
+    step: int = 1
+
+
+Int32: TypeAlias = Annotated[int, Within(INT32_MIN, INT32_MAX)]
+Int64: TypeAlias = Annotated[int, Within(INT64_MIN, INT64_MAX)]
+Count: TypeAlias = Annotated[int, Within(0, INT64_MAX)]
+"""Also an offset or a position."""
+PartitionNumber: TypeAlias = Annotated[int, Within(0, INT32_MAX)]
+Id: TypeAlias = Annotated[bytes, Sized(16, 16)]
+RequestId: TypeAlias = Annotated[bytes, Sized(0, REQUEST_ID_BYTES_MAX)]
+Topic: TypeAlias = Annotated[str, Sized(0, TOPIC_CHARACTERS_MAX)]
+"""Empty where the name is not known."""
+Text: TypeAlias = Annotated[str, Sized(0, TEXT_CHARACTERS_MAX)]
+LeaderEpochs: TypeAlias = Annotated[Mapping[Int32, Int64], Sized(1, LEADER_EPOCHS_MAX)]
+"""Leader epoch to the offset at which it starts."""
+
+
+def checked(kind: Any, value: object, name: str) -> Any:  # noqa: ANN401 - Of that kind.
+    """`value` as the annotation `kind` says.
+
+    Raises:
+        InvalidArgument: It is not; the message calls it `name`.
+    """
+    try:
+        return value if exactly(kind)(value) else _taken(kind, value, name)
+    except InvalidArgument:
+        raise
+    except Exception as error:
+        raise InvalidArgument(
+            f"expected {_words(kind)} for {name}, got {shown(value)}"
+        ) from error
+
+
+def checked_items(kind: Any, given: object, name: str) -> list[Any]:  # noqa: ANN401 - As above.
+    """The items of a collection, each as the annotation `kind` says.
+
+    Raises:
+        InvalidArgument: It is no collection, has too many items, or one is something else.
+    """
+    if not isinstance(given, Collection) or isinstance(given, str | bytes):
+        raise _refusal(Collection, given, name)
+    try:
+        items = list(islice(given, ITEMS_MAX + 1))
+    except Exception as error:
+        raise _refusal(Collection, given, name) from error
+    if len(items) > ITEMS_MAX:
+        raise InvalidArgument(f"expected at most {ITEMS_MAX} items for {name}, got more")
+    return [checked(kind, item, f"{name}[{at}]") for at, item in enumerate(items)]
+
+
+def check_fields(made: object) -> None:
+    """Check the fields of a frozen dataclass that is being made, and convert what can be.
+
+    Raises:
+        InvalidArgument: A field is not what its annotation says.
+    """
+    kind = type(made)
+    test = _TESTS.get(kind) or exactly(kind)
+    if not test(made):
+        for name, of in kinds_of(kind).items():
+            object.__setattr__(made, name, checked(of, getattr(made, name), name))
+
+
+def check_items(kinds: Mapping[str, Any], values: tuple[Any, ...]) -> None:
+    """Check a tuple's items, each by its name and annotation in `kinds`.
+
+    Raises:
+        InvalidArgument: There are more or fewer, or one is not what its annotation says.
+    """
+    if len(values) != len(kinds):
+        raise InvalidArgument(f"expected {len(kinds)} fields, got {len(values)}")
+    for (name, kind), value in zip(kinds.items(), values, strict=True):
+        checked(kind, value, name)
+
+
+def as_tuples(plain: Any) -> Any:  # noqa: ANN401 - Lists of lists, as they were stored.
+    """`plain` with a tuple in place of each list, as annotations describe it."""
+    return tuple(map(as_tuples, plain)) if type(plain) is list else plain
+
+
+def exactly(kind: Any) -> Callable[[Any], bool]:  # noqa: ANN401 - Any annotation.
+    """Whether a value is exactly what the annotation `kind` says; fast."""
+    known = _TESTS.get(kind)
+    if known is None:
+        source = _Source()
+        known = _TESTS[kind] = source.compiled(source.test(kind, _ROOT))
+    return known
+
+
+def values_test(kinds: Iterable[Any]) -> Callable[..., bool]:
+    """Whether so many values, each an argument, are what the annotations say; the fastest."""
+    source, known = _Source(), list(kinds)
+    names = [f"{_ROOT}{number}" for number in range(len(known))]
+    tests = map(source.test, known, names)
+    return source.compiled(" and ".join(tests), ", ".join(names))
+
+
+def kinds_of(kind: type[Any]) -> dict[str, Any]:
+    """The fields of a named tuple or a dataclass, and the annotation of each."""
+    known = _KINDS.get(kind)
+    if known is None:
+        hints = get_type_hints(kind, include_extras=True)
+        names = [one.name for one in fields(kind)] if is_dataclass(kind) else kind._fields
+        known = _KINDS[kind] = {name: hints[name] for name in names}
+    return known
+
+
+def shown(value: object) -> str:
+    """`value` in a message: short, and whatever its own `repr` does."""
+    try:
+        text = _short.repr(value)
+    except Exception:  # noqa: BLE001 - The message is about the value, not about its `repr`.
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…"
+
+
+class _Short(reprlib.Repr):
+    def repr_bytes(self, value: bytes, _level: int) -> str:
+        rest = f" and {len(value) - 32} more bytes" if len(value) > 32 else ""
+        return repr(value[:32]) + rest
+
+    repr_bytearray = repr_bytes
+
+
+_short = _Short()
+_TESTS: dict[Any, Callable[[Any], bool]] = {}
+_KINDS: dict[type[Any], dict[str, Any]] = {}
+
+
+# The slow way, which knows what to say and what to convert.
+
+
+def _taken(kind: Any, value: Any, name: str) -> Any:  # noqa: ANN401 - One rule each.
+    base, bounds = _split(kind)
+    origin = get_origin(base)
+    if origin in {Union, UnionType}:
+        return _one_of(get_args(base), value, name)
+    if origin is Mapping:
+        return _mapping(get_args(base), bounds, value, name)
+    if origin is tuple:
+        return _tuple(base, bounds, value, name)
+    if base is int:
+        return _integer(bounds, value, name)
+    if base in {str, bytes} and isinstance(value, base):
+        return _sized(bounds, base.__getitem__(value, slice(None)), name)
+    if type(value) is base:  # Something within it is wrong, or stands for a number.
+        known = kinds_of(base).items()
+        items = [checked(of, getattr(value, one), f"{name}.{one}") for one, of in known]
+        return base(*items)
+    if isinstance(base, type) and issubclass(base, bytes) and isinstance(value, bytes):
+        return base(value)  # An id; it says itself what is wrong.
+    raise _refusal(kind, value, name)
+
+
+def _one_of(kinds: tuple[Any, ...], value: object, name: str) -> Any:  # noqa: ANN401
+    others = [kind for kind in kinds if kind is not NoneType]
+    if len(others) == 1:
+        return checked(others[0], value, name)
+    for kind in others:
+        if type(value) is kind:
+            return checked(kind, value, name)
+    words = " or ".join(map(_words, others))
+    raise InvalidArgument(f"expected {words} for {name}, got {shown(value)}")
+
+
+def _integer(bounds: Within, value: Any, name: str) -> int:  # noqa: ANN401
+    if isinstance(value, bool):
+        raise _refusal(int, value, name)
+    number = operator.index(value)
+    if number < bounds.low:
+        raise InvalidArgument(f"expected {bounds.low} or more for {name}, got {shown(number)}")
+    if number > bounds.high:
+        raise InvalidArgument(f"expected {bounds.high} or less for {name}, got {shown(number)}")
+    return number
+
+
+def _sized(bounds: Sized, value: T, name: str) -> T:
+    size = len(value)  # type: ignore[arg-type] # All that is bounded so has a size.
+    if not bounds.low <= size <= bounds.high or size % bounds.step:
+        unit = "characters" if isinstance(value, str) else "bytes"
+        unit = unit if isinstance(value, str | bytes) else "entries"
+        few = str(bounds.low) if bounds.low == bounds.high else f"{bounds.low} to {bounds.high}"
+        raise InvalidArgument(f"expected {few} {unit} for {name}, got {size}: {shown(value)}")
+    if isinstance(value, str) and not _is_unicode(value):
+        raise InvalidArgument(f"expected Unicode for {name}, got {shown(value)}")
+    return value
+
+
+def _mapping(kinds: tuple[Any, ...], bounds: Sized, value: Any, name: str) -> dict[Any, Any]:  # noqa: ANN401
+    if not isinstance(value, Mapping):
+        raise _refusal(Mapping, value, name)
+    _sized(bounds, value, name)
+    of_key, of_value = kinds
+    taken = {}
+    for key, one in value.items():
+        known = checked(of_key, key, f"a key of {name}")
+        taken[known] = checked(of_value, one, f"{name}[{known}]")
+    return _sized(bounds, taken, name)
+
+
+def _tuple(kind: Any, bounds: Sized, value: Any, name: str) -> tuple[Any, ...]:  # noqa: ANN401
+    if type(value) is not tuple:
+        raise _refusal(tuple, value, name)
+    kinds = get_args(kind)
+    if kinds[-1] is Ellipsis:
+        _sized(bounds, value, name)
+        kinds = (kinds[0],) * len(value)
+    elif len(kinds) != len(value):
+        raise _refusal(kind, value, name)
+    return tuple(
+        checked(of, item, f"{name}[{at}]")
+        for at, (of, item) in enumerate(zip(kinds, value, strict=True))
+    )
+
+
+def _refusal(kind: Any, value: object, name: str) -> InvalidArgument:  # noqa: ANN401
+    return InvalidArgument(f"expected {_words(kind)} for {name}, got {shown(value)}")
+
+
+_WORDS: Final[dict[Any, str]] = {
+    NoneType: "none",
+    int: "an integer",
+    bool: "true or false",
+    str: "text",
+    bytes: "bytes",
+    tuple: "a tuple",
+    Mapping: "a mapping",
+    Collection: "a collection",
+}
+
+
+def _words(kind: Any) -> str:  # noqa: ANN401
+    base, _ = _split(kind)
+    if get_origin(base) in {Union, UnionType}:
+        return " or ".join(map(_words, get_args(base)))
+    base = get_origin(base) or base
+    article = "an" if base.__name__[0] in "AEIOU" else "a"
+    return _WORDS.get(base) or f"{article} {base.__name__}"
+
+
+def _split(kind: Any) -> tuple[Any, Any]:  # noqa: ANN401
+    """The type in an annotation, and its bounds."""
+    if get_origin(kind) is Annotated:
+        base, bounds, *_ = get_args(kind)
+        return base, bounds
+    return kind, _WIDEST.get(get_origin(kind) or kind)
+
+
+_WIDEST: Final[dict[Any, Within | Sized]] = {
+    int: Within(INT64_MIN, INT64_MAX),
+    **dict.fromkeys((str, bytes, tuple, Mapping), Sized(0, INT32_MAX)),
+}
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether `text` can be written as UTF-8: it holds no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+# The fast way: one expression per annotation, as dataclasses and named tuples have theirs made.
+
+
+_ROOT: Final = "v"
+"""What the tested value is called in an expression."""
+
+
+class _Source:
+    """Writes the test of an annotation as one expression of Python."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, Any] = {"is_unicode": _is_unicode}
+
+    def compiled(self, expression: str, parameters: str = _ROOT) -> Callable[..., bool]:
+        """The function that tests its arguments by `expression`."""
+        test: Callable[..., bool] = eval(f"lambda {parameters}: {expression}", self._names)  # noqa: S307 - Of our own annotations.
+        return test
+
+    def test(self, kind: Any, at: str) -> str:  # noqa: ANN401 - One rule each.
+        """The expression that tests what is found at the expression `at`."""
+        base, bounds = _split(kind)
+        origin = get_origin(base)
+        if base is Any:
+            return "True"
+        if base in {None, NoneType}:
+            return f"{at} is None"
+        if origin in {Union, UnionType}:
+            return "(" + " or ".join(self.test(one, at) for one in get_args(base)) + ")"
+        if origin is Mapping:
+            key, item = self._name(None), self._name(None)
+            each = " and ".join(map(self.test, get_args(base), (key, item)))
+            each = f"all([{each} for {key}, {item} in {at}.items()])"
+            return f"(type({at}) is dict and {_size(bounds, at)} and {each})"
+        if origin is tuple:
+            return f"(type({at}) is tuple and {self._tuple(base, bounds, at)})"
+        if base is int:
+            return f"(type({at}) is int and {bounds.low} <= {at} <= {bounds.high})"
+        if base is bytes:
+            return f"(type({at}) is bytes and {_size(bounds, at)})"
+        if base is str:
+            unicode = f"({at}.isascii() or is_unicode({at}))"
+            return f"(type({at}) is str and {_size(bounds, at)} and {unicode})"
+        return self._object(base, at)
+
+    def items(self, kinds: Iterable[Any], at: str) -> str:
+        """The expression that tests each item of a tuple."""
+        tests = [self.test(kind, f"{at}[{number}]") for number, kind in enumerate(kinds)]
+        return " and ".join((f"len({at}) == {len(tests)}", *tests))
+
+    def _tuple(self, kind: Any, bounds: Sized, at: str) -> str:  # noqa: ANN401
+        kinds = get_args(kind)
+        if kinds[-1] is not Ellipsis:
+            return self.items(kinds, at)
+        item = self._name(None)
+        each = f"all([{self.test(kinds[0], item)} for {item} in {at}])"
+        return f"{_size(bounds, at)} and {each}"
+
+    def _object(self, kind: type[Any], at: str) -> str:
+        tests = [f"type({at}) is {self._name(kind)}"]
+        if hasattr(kind, "_fields"):
+            tests.append(self.items(kinds_of(kind).values(), at))
+        elif is_dataclass(kind):
+            # What is frozen was checked when it was made; a mapping may have changed since.
+            tests += [
+                self.test(of, f"{at}.{one}")
+                for one, of in kinds_of(kind).items()
+                if at == _ROOT or get_origin(_split(of)[0]) is Mapping
+            ]
+        return "(" + " and ".join(tests) + ")"
+
+    def _name(self, meaning: object) -> str:
+        """A name that nothing else has in this expression."""
+        name = f"n{len(self._names)}"
+        self._names[name] = meaning
+        return name
+
+
+def _size(bounds: Sized, at: str) -> str:
+    if bounds.low == bounds.high:
+        return f"len({at}) == {bounds.low}"
+    test = f"{bounds.low} <= len({at}) <= {bounds.high}"
+    return test if bounds.step == 1 else f"{test} and len({at}) % {bounds.step} == 0"

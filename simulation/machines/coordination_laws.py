@@ -1,0 +1,328 @@
+"""Laws of who serves what: what the coordinator wrote down, and what became of it.
+
+Its log is read here with rules of its own. None of this shows in answers: a partition without a
+replica is read from its leader, and a checkpoint that is never renewed only makes loading slow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierledger.actors import coordinator_events as ev
+from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
+from tierledger.actors.coordinator_events import COORDINATOR_CODEC
+from tierledger.actors.follower import Phase
+from tierledger.events.commands import Claim
+from tierledger.events.event_codec import genesis
+from tierledger.simulation.checkers_violation import Violation
+from tierledger.simulation.machines.clockwork import MS, S
+from tierledger.simulation.machines.medium import COORDINATOR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tierledger.simulation.final_log import FinalLog
+    from tierledger.simulation.machines.run_laws import Written
+    from tierledger.simulation.machines.shell import Shell
+    from tierledger.simulation.machines.world import World
+    from tierledger.simulation.observations import Ready
+
+
+SETTLED = 1600 * MS
+"""Time within which what was just placed has found its place."""
+
+ANSWERED = 3 * S
+"""Time within which a host says something of every call."""
+
+
+class Coordinated(NamedTuple):
+    """One event of the coordinator's log."""
+
+    durable_at: int
+    """Nanoseconds, as in histories."""
+    body: object
+
+
+def coordinated(world: World) -> list[Coordinated]:
+    """The coordinator's log as it was written."""
+    position, chain_hash = 0, genesis(world.cluster_id, b"coordinator", 0)
+    found = []
+    for at in range(world.medium.heads.get(COORDINATOR, 0)):
+        value = world.medium.truth[COORDINATOR, at]
+        _, _, stored = world.newer_serde.deserialize("batch", value)
+        events, chain_hash = COORDINATOR_CODEC.decode(stored, position, chain_hash)
+        position += len(events)
+        time = world.medium.durable_at[COORDINATOR, at] * 1000
+        found += [Coordinated(time, event.body) for event in events]
+    return found
+
+
+def refusal_repeated(log: Sequence[Coordinated]) -> Iterator[Violation]:
+    """The coordinator took note of one refusal twice: the first had changed nothing."""
+    seen: set[tuple[bytes, int, int]] = set()
+    for _, body in log:
+        if not isinstance(body, ev.LeaderRefused):
+            continue
+        refusal = (body.topic_id, body.partition, body.assignment)
+        if refusal in seen:
+            key = PartitionKey(body.topic_id, body.partition)
+            message = f"assignment {body.assignment} was refused before, and is in force"
+            yield Violation("refusal_repeated", key, message)
+        seen.add(refusal)
+
+
+def needless_move(log: Sequence[Coordinated], moved: set[int]) -> Iterator[Violation]:
+    """A leader was placed on another host while nothing was wrong with the one it was on.
+
+    `moved`: the numbers of placements that the world itself has asked for.
+    """
+    seats = _Seats()
+    for _, body in log:
+        if isinstance(body, ev.LeadersPlaced):
+            for topic_id, partition, number in body.partitions:
+                key = PartitionKey(topic_id, partition)
+                home = seats.homes.get(key)
+                if home is not None and home[0] != body.host and number not in moved:
+                    message = (
+                        f"placement {number} moved the leader from {home[0]}, which leads "
+                        f"under {home[1]}, to {body.host}"
+                    )
+                    yield Violation("needless_move", key, message)
+        seats.take(body)
+
+
+class _Seats:
+    """Where leaders and followers run, as far as the coordinator's log says so."""
+
+    def __init__(self) -> None:
+        self.homes: dict[PartitionKey, tuple[str, int]] = {}
+        """The leader's host, and the number of its placement."""
+        self.followed_from: dict[PartitionKey, str] = {}
+        self.hosts: set[str] = set()
+        self._followers: dict[PartitionKey, set[int]] = {}
+
+    def take(self, body: object) -> bool:
+        """Note an event; whether it changed what runs where."""
+        match body:
+            case ev.Announced():
+                self._announced(body)
+            case ev.HostStarted():
+                self.hosts.add(body.host)
+            case ev.LeadersPlaced():
+                for topic_id, partition, number in body.partitions:
+                    self.homes[PartitionKey(topic_id, partition)] = (body.host, number)
+            case ev.FollowersPlaced():
+                for topic_id, partition in body.partitions:
+                    self.followed_from[PartitionKey(topic_id, partition)] = body.host
+            case ev.LeaderLost():
+                self._left(PartitionKey(body.topic_id, body.partition), body.assignment)
+            case ev.LeaderRefused() if not body.is_served:
+                self._left(PartitionKey(body.topic_id, body.partition), body.assignment)
+            case ev.HostLost():
+                self._lost(body.host)
+            case _:
+                return False
+        return True
+
+    def _announced(self, body: ev.Announced) -> None:
+        for topic_id, partition, *_ in body.leaders:
+            self._of(topic_id, partition).discard(body.broker_id)
+        for topic_id, partition, _ in body.followers:
+            self._of(topic_id, partition).add(body.broker_id)
+        for topic_id, partition, _ in body.stopped:
+            followers = self._of(topic_id, partition)
+            followers.discard(body.broker_id)
+            if not followers:  # It may be that nobody hosts it any more: it is let go.
+                self.homes.pop(PartitionKey(topic_id, partition), None)
+                self.followed_from.pop(PartitionKey(topic_id, partition), None)
+
+    def _left(self, key: PartitionKey, number: int) -> None:
+        if key in self.homes and self.homes[key][1] == number:
+            del self.homes[key]
+
+    def _lost(self, host: str) -> None:
+        self.hosts.discard(host)
+        self.homes = {key: home for key, home in self.homes.items() if home[0] != host}
+        self.followed_from = {
+            key: home for key, home in self.followed_from.items() if home != host
+        }
+
+    def _of(self, topic_id: bytes, partition: int) -> set[int]:
+        return self._followers.setdefault(PartitionKey(topic_id, partition), set())
+
+
+def early_ready(
+    log: Sequence[Coordinated], ready: Sequence[Ready], logs: Mapping[PartitionKey, FinalLog]
+) -> Iterator[Violation]:
+    """A replica said that it is ready for an announcement, and had not read up to it.
+
+    It has to have what was durable when the announcement was; a leader has to have the session
+    that was opened for it.
+    """
+    announced: dict[tuple[PartitionKey, Claim], int] = {}
+    for time, body in log:
+        if isinstance(body, ev.Announced):
+            claim = Claim(body.broker_id, body.incarnation, body.number)
+            named = [item[:2] for item in body.leaders] + [item[:2] for item in body.followers]
+            for topic_id, partition in named:
+                announced.setdefault((PartitionKey(topic_id, partition), claim), time)
+    for one in ready:
+        final, since = logs.get(one.key), announced.get((one.key, one.claim))
+        who = f"{one.node_life} said at position {one.position} that it is ready for"
+        if final is None:
+            continue
+        if since is None:
+            message = f"{who} {tuple(one.claim)}, which nobody announced"
+            yield Violation("early_ready", one.key, message)
+        elif one.role == LEADER and final.claim_at(one.position) != one.claim:
+            message = f"{who} {tuple(one.claim)}, whose session is not open there"
+            yield Violation("early_ready", one.key, message)
+        elif one.role == FOLLOWER and one.position + 1 < final.durable_before(since):
+            message = (
+                f"{who} {tuple(one.claim)}; when that was announced, at {since}, position "
+                f"{final.durable_before(since) - 1} was durable"
+            )
+            yield Violation("early_ready", one.key, message)
+
+
+# What has to be so when all is well again.
+
+
+def unfollowed(world: World) -> Iterator[Violation]:
+    """A broker follows a partition, and no replica anywhere follows its log for it."""
+    for number in _whole(world):
+        leader = world.controller.leader[number]
+        brokers = [
+            broker.broker_id
+            for broker in world.brokers.values()
+            if broker.broker_id != leader
+            and broker.claims.get(number, (None,))[0] == FOLLOWER
+            and not (broker.is_fenced or broker.life.is_dead)
+        ]
+        if brokers and not _follows(world, number):
+            message = f"brokers {brokers} follow it, and no host that can be reached does"
+            yield Violation("unfollowed", world.keys_of[number], message)
+
+
+def _follows(world: World, number: int) -> bool:
+    replicas = [
+        host.shells.get((number, FOLLOWER))
+        for host in world.hosts.values()
+        if host.life.is_reachable
+    ]
+    return any(one is not None and one.machine.phase is Phase.FOLLOWING for one in replicas)
+
+
+def together(world: World, log: Sequence[Coordinated]) -> Iterator[Violation]:
+    """A partition is followed beside its leader, though other hosts have room."""
+    seats, since, until = _Seats(), 0, (world.clock.now - SETTLED) * 1000
+    for time, body in log:
+        if seats.take(body):
+            since = time
+    loads = {
+        host.name: len(host.shells)
+        for host in world.hosts.values()
+        if host.life.is_reachable and host.name in seats.hosts
+    }
+    for number in _whole(world):
+        key = world.keys_of[number]
+        led_from, followed_from = seats.homes.get(key), seats.followed_from.get(key)
+        if led_from is None or led_from[0] != followed_from or since > until:
+            continue
+        room = world.scenario.partitions_per_host
+        others = [name for name, load in loads.items() if name != led_from[0] and load < room]
+        if others:
+            message = f"{led_from[0]} leads and follows it; {', '.join(others)} have room"
+            yield Violation("together", key, message)
+
+
+def unanswered(world: World) -> Iterator[Violation]:
+    """A host has taken a call, and neither answers it nor says that it will not."""
+    for host in world.hosts.values():
+        if not host.life.is_reachable:
+            continue
+        for reply_to, since in host.waits_since.items():
+            if world.clock.now - since > ANSWERED:
+                _, op, _ = host.waiting[reply_to]
+                message = (
+                    f"{host.life.name} has had call {op.number} since {since / 1000:,.0f} ms, "
+                    "and said nothing"
+                )
+                key = world.keys_of[op.partition]
+                yield Violation("unanswered", key, message, (op.number,))
+                break
+
+
+def needless_loss(log: Sequence[Coordinated], world: World) -> Iterator[Violation]:
+    """A host was given up though its process lived and had always answered."""
+    lives = {life.name: life for life in world.lives}
+    processes: dict[str, str] = {}
+    following = [*(body for _, body in log[1:]), None]
+    for (_, body), after in zip(log, following, strict=True):
+        if isinstance(body, ev.HostStarted):
+            processes[body.host] = body.process
+        elif isinstance(body, ev.HostLost) and body.host in processes:
+            if isinstance(after, ev.HostStarted) and after.host == body.host:
+                continue  # Two coordinators have started one each.
+            life = lives[processes.pop(body.host)]
+            if life.is_reachable and life.name not in world.suspected:
+                message = f"{life.name} was given up, and lives and answers"
+                yield Violation("needless_loss", None, message)
+
+
+def unready(world: World) -> Iterator[Violation]:
+    """A broker that asks is never told that its replica is ready for what it announced."""
+    for broker in world.brokers.values():
+        for number in _whole(world):
+            role, claim = broker.claims.get(number, (None, None))
+            if claim is None or broker.is_fenced or broker.life.is_dead:
+                continue
+            if (role == LEADER) != (world.controller.leader[number] == broker.broker_id):
+                continue
+            said, time = broker.ready.get(number, (None, -1))
+            if said != claim or time < world.well_at:
+                message = (
+                    f"broker {broker.broker_id} asks its {role} whether it is ready for "
+                    f"{tuple(claim)} since {world.well_at / 1000:,.0f} ms, and is not told so"
+                )
+                yield Violation("unready", world.keys_of[number], message)
+
+
+def _whole(world: World) -> list[int]:
+    """Partitions that are neither damaged nor being deleted."""
+    return [
+        number
+        for number in range(world.scenario.partitions)
+        if number not in world.damaged and not world.controller.deletions.get(number)
+    ]
+
+
+def stalled_checkpoint(
+    world: World, number: int, log: FinalLog, written: Sequence[Written], every: int
+) -> Iterator[Violation]:
+    """The checkpoint is further behind than the leader that writes one now and then allows.
+
+    `every`: events between two. What was durable when all was well has to be covered but for
+    so many.
+    """
+    leader = _leader_of(world, number, log)
+    if leader is None:
+        return
+    stands = written[-1].position if written else -1
+    due = log.durable_before(world.well_at * 1000) - every
+    if stands + 1 < due:
+        message = (
+            f"the last checkpoint is at {stands}; {leader.name} leads, and writes one every "
+            f"{every} events: {due} were to be covered"
+        )
+        yield Violation("stalled_checkpoint", log.key, message)
+
+
+def _leader_of(world: World, number: int, log: FinalLog) -> Shell | None:
+    """The leader whose session the log ends with."""
+    for host in world.hosts.values():
+        if host.life.is_reachable and host.believes_to_lead(number):
+            shell = host.shells[number, LEADER]
+            if shell.machine.position == log.end:
+                return shell
+    return None

@@ -1,0 +1,106 @@
+"""How much of what is rare a run has seen: numbers, where `marks` say only whether.
+
+They are read off what the run has left: its logs, the states its machines ended with, and what
+the world wrote down. Nothing of them is decided by the service's own word alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tierledger.events import log_events
+from tierledger.events.lifecycle import RemoteLogSegmentState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tierledger.actors.calls import PartitionKey
+    from tierledger.events.paged_map import PagedMap
+    from tierledger.events.partition_state import PartitionState
+    from tierledger.simulation.final_log import FinalLog
+    from tierledger.simulation.machines.world import World
+
+TOMBSTONES = "tombstones dropped"
+IMPORTS = "records imported"
+SPLITS = "page splits"
+TRIMS = "request ids forgotten"
+OUTDATED = "outdated oracle verdicts"
+DELETIONS = "segments deleted"
+STOPS = "leaders stopped"
+ROWS = "most rows in a partition"
+EVENTS = "most events in a log"
+
+SUMMED = (TOMBSTONES, IMPORTS, SPLITS, TRIMS, OUTDATED, DELETIONS, STOPS)
+"""What adds up over seeds; of the rest the greatest counts."""
+GREATEST = (ROWS, EVENTS)
+
+_DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+
+
+def counted(world: World, logs: Mapping[PartitionKey, FinalLog]) -> dict[str, int]:
+    """What came about in a run that has ended, by name; every name is there."""
+    counts = dict.fromkeys((*SUMMED, *GREATEST), 0)
+    for log in logs.values():
+        _count_log(log, counts)
+    counts[OUTDATED] = world.recording.marks.get("oracle outdated", 0)
+    counts[STOPS] = world.recording.marks.get("leader stopped", 0)
+    for number, state in _last_states(world).items():
+        counts[SPLITS] += _splits(state)
+        if (key := world.keys_of[number]) in logs:
+            counts[TRIMS] += _forgotten(state, logs[key])
+    return counts
+
+
+def _last_states(world: World) -> dict[int, PartitionState]:
+    """Of each partition the state that has come furthest."""
+    found: dict[int, PartitionState] = {}
+    for host in world.hosts.values():
+        for (number, _), shell in host.shells.items():
+            state = shell.machine.state
+            if state is None:
+                continue
+            known = found.get(number)
+            if known is None or known.next_position < state.next_position:
+                found[number] = state
+    return found
+
+
+def _count_log(log: FinalLog, counts: dict[str, int]) -> None:
+    rows: set[bytes] = set()
+    most = 0
+    for event in log.events:
+        body = event.body
+        if isinstance(body, log_events.SegmentAdded):
+            rows.add(body.segment_id)
+            most = max(most, len(rows))
+            counts[IMPORTS] += body.source is not None
+        elif isinstance(body, log_events.SegmentUpdated):
+            counts[IMPORTS] += body.source is not None
+            if body.state == _DELETED:
+                rows.discard(body.segment_id)
+                counts[DELETIONS] += 1
+        elif isinstance(body, log_events.PartitionDeleteUpdated):
+            counts[IMPORTS] += body.source is not None
+        elif isinstance(body, log_events.ImportRecordDropped):
+            counts[IMPORTS] += 1
+        elif isinstance(body, log_events.TombstonesDropped):
+            counts[TOMBSTONES] += body.ids
+    counts[ROWS] = max(counts[ROWS], most)
+    counts[EVENTS] = max(counts[EVENTS], len(log.events))
+
+
+def _splits(state: PartitionState) -> int:
+    """Pages that its tables have beside the first of each."""
+    tables: list[PagedMap[Any, Any]] = [state.tombstones.by_position]
+    for epoch in state.epochs.values():
+        tables += [table for _, table in epoch.tables()]
+    return sum(max(0, len(table.pages) - 1) for table in tables)
+
+
+def _forgotten(state: PartitionState, log: FinalLog) -> int:
+    """Requests that its log holds and it does not know any more."""
+    known = {request for kept in state.requests.values() for request in kept}
+    return sum(
+        position < state.next_position and request not in known
+        for request, position in log.requests.items()
+    )

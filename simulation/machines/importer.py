@@ -1,0 +1,139 @@
+"""One more broker that leads a partition to take over history that Kafka has recorded."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from random import Random
+from typing import TYPE_CHECKING
+
+from tierledger.events.commands import ImportedRecord
+from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
+from tierledger.events.kafka_codec import KafkaRecord
+from tierledger.events.lifecycle import RemoteLogSegmentState as State
+from tierledger.events.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
+from tierledger.simulation.machines.broker_node import RECORDED_MS, BrokerNode
+from tierledger.simulation.machines.clockwork import MS
+
+if TYPE_CHECKING:
+    from tierledger.events.errors import RemoteStorageError
+    from tierledger.events.kafka_codec import KafkaValue
+    from tierledger.simulation.machines.world import World
+
+IMPORTER = 90
+"""The first importer's broker id; brokers have lower ones."""
+
+METADATA_PARTITION = 7
+CHUNK = 3
+"""Records of one call."""
+
+STEP = 20 * MS
+PATIENCE = 1500 * MS
+"""After which an importer gives up: brokers lead on."""
+
+STATES = (
+    State.COPY_SEGMENT_FINISHED,
+    State.DELETE_SEGMENT_STARTED,
+    State.DELETE_SEGMENT_FINISHED,
+)
+
+
+def recorded(tip: TopicIdPartition, history: int, count: int) -> list[ImportedRecord]:
+    """`count` records of a history with that number: legal, and what Kafka would drop."""
+    random = Random(f"{history}:history")
+    ids = [
+        RemoteLogSegmentId(
+            tip, Uuid(blake2b(b"%d.%d" % (history, at), digest_size=16).digest())
+        )
+        for at in range(1 + count // 3)
+    ]
+    states = [-1] * len(ids)
+    found = []
+    for offset in range(count):
+        at = random.randrange(len(ids))
+        target = states[at] + 1 if random.random() < 0.85 else random.randrange(4)
+        value = _record(ids[at], at, target % 4, offset)
+        states[at] = max(states[at], target % 4) if target < 4 else -1
+        found.append(
+            ImportedRecord(METADATA_PARTITION, offset, RECORDED_MS + offset, KafkaRecord(value))
+        )
+    return found
+
+
+def _record(segment: RemoteLogSegmentId, at: int, target: int, time_ms: int) -> KafkaValue:
+    if target == State.COPY_SEGMENT_STARTED:
+        return RemoteLogSegmentMetadata(
+            remote_log_segment_id=segment,
+            start_offset=10 * at,
+            end_offset=10 * at + 9,
+            max_timestamp_ms=at,
+            broker_id=5,
+            event_timestamp_ms=time_ms,
+            segment_size_in_bytes=50 + at,
+            state=State.COPY_SEGMENT_STARTED,
+            segment_leader_epochs={0: 10 * at},
+            txn_index_empty=at % 2 == 0,
+        )
+    return RemoteLogSegmentMetadataUpdate(
+        remote_log_segment_id=segment,
+        event_timestamp_ms=time_ms,
+        custom_metadata=None,
+        state=STATES[target - 1],
+        broker_id=5,
+    )
+
+
+class Importer:
+    """Takes one partition's history over, as far as it gets to lead; then it stops."""
+
+    def __init__(
+        self, world: World, number: int, partition: int, history: int, count: int
+    ) -> None:
+        self.world = world
+        self.partition = partition
+        self.number = number
+        self.cluster = f"recorded-{number}"
+        self.records = recorded(world.tips[partition], history, count)
+        self._done = 0
+        self._until = world.clock.now + PATIENCE
+        self._has_stopped = False
+        self.broker = self._new_broker()
+        self.broker.told({partition: 0}, [], [], False)
+        world.clock.after(STEP, self.broker.life, self._step)
+
+    def _new_broker(self) -> BrokerNode:
+        life = self.world.new_life(f"broker-{self.number}")
+        broker = BrokerNode(self.world, life, self.number, import_cluster=self.cluster)
+        self.world.broker_lives.append(broker)
+        broker.start()
+        return broker
+
+    def stop(self) -> None:
+        """Let the brokers lead; whoever has died meanwhile says so in another life."""
+        if self.broker.life.is_dead:
+            self.broker = self._new_broker()
+        elif self._has_stopped:
+            return
+        self._has_stopped = True
+        self.broker.told({}, [], [self.partition], False)
+
+    def _step(self) -> None:
+        if self._has_stopped:
+            return
+        if self._done >= len(self.records) or self.world.clock.now > self._until:
+            self.stop()
+            return
+        # It goes on with the last record once more, as one that resumes; now and then twice.
+        chunk = tuple(self.records[max(0, self._done - 1) : self._done + CHUNK])
+        end = self._done + CHUNK
+        for at in range(1 + (self._done // CHUNK) % 2):
+            lane = self.broker.lane(self.partition, at, "import")
+            if not lane.is_busy:
+                self.broker.import_records(
+                    self.partition, lane, chunk, lambda error: self._heard(error, end)
+                )
+        self.world.clock.after(STEP, self.broker.life, self._step)
+
+    def _heard(self, error: RemoteStorageError | None, end: int) -> None:
+        if error is None:
+            self.world.recording.mark("history imported")
+            self._done = max(self._done, end)

@@ -1,0 +1,70 @@
+"""Constants of the service that a world of machines turns, each in every module that has it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors import follower, leader, leader_batch, leader_claim, partition_shell
+from tierledger.events import answers, decide, evolve, invariants, paged_map, partition_state
+from tierledger.storage import checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+KNOBS: dict[str, tuple[int, ...]] = {
+    "CHECKPOINT_EVENTS": (3, 10, 40),
+    "INBOX_MAX": (2, 1024),
+    "CLAIMS_MAX": (1, 8, 8),
+    "EVENTS_PER_BATCH": (1, 4, 256),
+    "READ_BATCHES": (1, 4, 64),
+    "PAGE_ENTRIES_MAX": (2, 3, 512),
+    "REQUESTS_KEPT": (8, 16, 256),
+    "PENDING_MAX": (2, 7, 512),
+    "ROWS_PER_READ": (1, 3, 500),
+    "PAGES_PER_READ": (1, 100),
+    "TOMBSTONES_PER_DROP": (1, 500),
+    "WALK_STEPS": (1, 200),
+    "BREATH_ROWS": (1, 1000),
+    "WAITING_MAX": (1, 1024),
+}
+"""A constant's name, and what a world may set it to."""
+
+KEPT_DEFAULT = partition_state.REQUESTS_KEPT
+
+_MODULES: dict[str, tuple[Any, ...]] = {
+    "CHECKPOINT_EVENTS": (leader,),
+    "INBOX_MAX": (leader,),
+    "CLAIMS_MAX": (leader, leader_claim),
+    "EVENTS_PER_BATCH": (leader_batch,),
+    "READ_BATCHES": (partition_shell,),
+    "PAGE_ENTRIES_MAX": (paged_map,),
+    "REQUESTS_KEPT": (evolve, partition_state),
+    "REQUESTS_MAX": (evolve, invariants, partition_state),
+    "PENDING_MAX": (evolve, invariants, partition_state),
+    "ROWS_PER_READ": (checkpoint,),
+    "PAGES_PER_READ": (checkpoint,),
+    "TOMBSTONES_PER_DROP": (decide,),
+    "WALK_STEPS": (answers,),
+    "BREATH_ROWS": (answers,),
+    "WAITING_MAX": (follower,),
+}
+
+
+@contextmanager
+def turned_to(values: Sequence[tuple[str, int]]) -> Iterator[None]:
+    """The knobs of those names at those values, until the block ends."""
+    wanted = dict(values)
+    kept = wanted.get("REQUESTS_KEPT")
+    if kept is not None:  # As in the service: some more, so that not each one costs a search.
+        wanted["REQUESTS_MAX"] = kept + kept // 4
+    former = [
+        (module, name, getattr(module, name)) for name in wanted for module in _MODULES[name]
+    ]
+    for module, name, _ in former:
+        setattr(module, name, wanted[name])
+    try:
+        yield
+    finally:
+        for module, name, value in former:
+            setattr(module, name, value)

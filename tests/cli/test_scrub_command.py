@@ -1,0 +1,137 @@
+"""`scrub`, run as a user runs it, on a tier that a stock broker wrote."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.models import tier_trace
+from tests.models.command_line import HOSTILE, write
+from tests.models.stored_partitions import StoredPartition, finished, import_trace
+from tierledger.cli.main import app
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.storage.sqlite import SqliteBackend
+
+SEGMENTS = len(tier_trace.segments())
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("store") / "store.sqlite"
+
+    async def imported(backend: SqliteBackend) -> None:
+        await import_trace(backend, tier_trace.TRACE)
+
+    write(path, imported)
+    return path
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tier_trace.TREE, tmp_path / "tree"))
+
+
+def scrub(store: Path, tree: Path, *more: object) -> Result:
+    words = ["--store", f"sqlite:{store}", "--tier", f"local-tiered:{tree}", "--rate", "1GiB"]
+    return CliRunner().invoke(app, ["scrub", *words, *(str(one) for one in more)])
+
+
+def test_a_tier_without_damage_is_read_to_its_end(store: Path, tree: Path) -> None:
+    result = scrub(store, tree, "--json")
+
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert (told["segments"], told["damaged"], told["unreadable"]) == (SEGMENTS, 0, 0)
+    assert told["bytes"] == sum(
+        one.stat().st_size for one in tree.rglob("*.*") if one.is_file()
+    )
+    assert told["mib_per_second"] > 0
+
+
+def test_damage_is_named_with_what_it_serves(store: Path, tree: Path, tmp_path: Path) -> None:
+    log = next(tree.glob("codec-none-0-*/*.log"))
+    content = bytearray(log.read_bytes())
+    content[-1] ^= 1
+    log.write_bytes(content)
+    index = next(tree.glob("payments-tx-0-*/*.timeindex"))
+    index.unlink()
+    out = tmp_path / "findings"
+
+    result = scrub(store, tree, "--out", out)
+
+    assert result.exit_code == 1, result.output
+    first, second = sorted(line for line in result.stdout.splitlines() if "DAMAGED" in line)
+    assert f"{log.parent.name}/{log.name} at byte " in first
+    assert "codec-none-0, offsets " in first
+    assert "expected checksum" in first
+    assert f"{index.parent.name}/{index.name}: expected it to be there" in second
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert sorted(row["topic"] for row in rows) == ["codec-none", "payments-tx"]
+    assert f"segments        {SEGMENTS}\n" in result.stdout
+
+
+def test_it_goes_on_where_it_ended(store: Path, tree: Path, tmp_path: Path) -> None:
+    file = tmp_path / "progress"
+    first = scrub(store, tree, "--resume", file, "--json")
+    for one in tree.rglob("*.log"):
+        one.write_bytes(b"")  # Nothing of it is read again.
+
+    again = scrub(store, tree, "--resume", file, "--json")
+    other = scrub(store, tmp_path, "--resume", file)
+    part = scrub(store, tree, "codec-none", "--resume", file)
+
+    assert (first.exit_code, again.exit_code) == (0, 0)
+    assert json.loads(again.stdout) == json.loads(first.stdout)
+    assert "all had been read" in again.stderr
+    for refused in (other, part):
+        assert refused.exit_code == 2
+        assert "expected the progress of" in refused.stderr
+
+
+def test_one_topic_or_partition_alone(store: Path, tree: Path) -> None:
+    topic = json.loads(scrub(store, tree, "payments-tx", "--json").stdout)
+    partition = json.loads(scrub(store, tree, "payments-tx", "1", "--json").stdout)
+
+    assert (topic["segments"], partition["segments"]) == (8, 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--rate", "fast"], "--rate: expected a number with B, KiB, MiB, GiB"),
+        (["--rate", "0B"], "--rate: expected a number"),
+        (["--out", "/does/not/exist/file"], "is no folder"),
+        (["--resume", "/does/not/exist/file"], "is no folder"),
+        (["--tier", "dir:/does/not/exist"], "no such directory"),
+    ],
+)
+def test_a_wrong_question_is_one_line(
+    store: Path, tree: Path, words: list[str], expected: str
+) -> None:
+    result = scrub(store, tree, *words)
+
+    assert result.exit_code == 2
+    assert expected in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_topic_of_any_name_is_told_and_hides_nothing(tmp_path: Path, tree: Path) -> None:
+    store = tmp_path / "store.sqlite"
+
+    async def hostile(backend: SqliteBackend) -> None:
+        for number, topic in enumerate((HOSTILE, "..", "plain")):
+            tip = TopicIdPartition(Uuid(bytes([number]) * 16), 0, topic)
+            partition = StoredPartition(backend, tip)
+            await partition.open()
+            await partition.append(finished(0))
+
+    write(store, hostile)
+
+    result = scrub(store, tree)
+
+    assert result.exit_code == 1, result.output
+    assert result.stdout.count("UNREAD") == 2
+    assert "DAMAGED  plain-0" in result.stdout
+    assert "\x1b" not in result.stdout

@@ -1,0 +1,173 @@
+"""A whole service in which a partition meets what nobody foresaw: the others go on."""
+
+import asyncio
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+
+from tests.models.actor_harness import SERDE
+from tests.models.faulty_store import Faults
+from tests.models.local_world import (
+    CLUSTER,
+    HASTY_S,
+    KEYS,
+    POLL_S,
+    LocalWorld,
+    copy,
+    listed,
+    partition,
+    segment,
+)
+from tierledger.actors.calls import LEADER, CommandCall, PartitionKey, QueryCall, ReadyCall
+from tierledger.actors.messages import Query
+from tierledger.events import commands as cmd
+from tierledger.events.errors import InvalidArgument
+from tierledger.events.log_events import Origin
+
+BODY = 8
+
+
+def in_body(at: int, value: object) -> Callable[[list[Any]], None]:
+    def change(event: list[Any]) -> None:
+        event[BODY][at] = value
+
+    return change
+
+
+def in_event(at: int, value: object) -> Callable[[list[Any]], None]:
+    def change(event: list[Any]) -> None:
+        event[at] = value
+
+    return change
+
+
+POISONS: dict[str, Callable[[list[Any]], None]] = {
+    "start_offset, got 10.0": in_body(1, 10.0),
+    "epochs[1], got 10.0": in_body(3, [0, 10.0]),
+    "start_offset, got None": in_body(1, None),
+    "segment_id, got 5": in_body(0, 5),
+    "expected 16 bytes for segment_id": in_body(0, b"short"),
+    "to ascend": in_body(1, 1000),
+    "for size, got 1099511627776": in_body(4, 1 << 40),
+    "txn_index_empty, got 1": in_body(9, 1),
+    "expected 12 fields": in_event(BODY, [1]),
+    "the event says it stands at 3.0": in_event(0, 3.0),
+    "log_time_ms, got '5'": in_event(4, "5"),
+    "broker_id, got True": in_event(5, True),
+    "request_id, got 5": in_event(6, 5),
+}
+"""What the third batch of a partition says instead of the truth, by the complaint about it."""
+
+
+def poisoned(value: bytes, change: Callable[[list[Any]], None]) -> bytes:
+    """A batch with right checksums whose one event was changed."""
+    first, count, (stored,) = SERDE.deserialize("batch", value)
+    event = msgpack.unpackb(stored[4:])
+    change(event)
+    packed: bytes = msgpack.packb(event)
+    changed = zlib.crc32(packed).to_bytes(4, "big") + packed
+    return SERDE.serialize("batch", [first, count, [changed]])
+
+
+async def quarantined(world: LocalWorld, count: int) -> dict[int, str]:
+    """The reasons of all quarantines, by partition, as soon as there are so many."""
+    async with asyncio.timeout(20):
+        while True:
+            said = await world.service.host("host-0").partitions()
+            found = {
+                one["partition"]: one["reason"] for one in said if one["phase"] == "quarantined"
+            }
+            if len(found) >= count:
+                return found
+            await asyncio.sleep(POLL_S)
+
+
+async def test_poisoned_events_quarantine_their_partitions_with_the_state_before_them(
+    shared: LocalWorld,
+) -> None:
+    tips = [partition(number) for number in range(len(POISONS) + 1)]
+    *broken, whole = tips
+    manager = await shared.leader(*tips)
+    for tip in tips:
+        await copy(manager, segment(0, tip), segment(1, tip))
+    await shared.stop()
+    changes = {
+        KEYS.log_batch(tip, 3): change
+        for tip, change in zip(broken, POISONS.values(), strict=True)
+    }
+
+    def poison(key: str, value: bytes) -> bytes | None:
+        if key.startswith(f"{CLUSTER}/state/"):
+            return b""  # Without their checkpoints the logs have to be read.
+        return poisoned(value, changes[key]) if key in changes else None
+
+    assert await shared.change_store(poison) > len(changes)
+    await shared.start()
+    process = (await shared.service.host("host-0").ping())["process"]
+    manager = await shared.leader(whole)
+    hasty = await shared.broker(2, deadline_s=HASTY_S)
+    await hasty.on_partition_leadership_changes(broken, [])
+    reasons = await quarantined(shared, len(broken))
+
+    for tip, complaint in zip(broken, POISONS, strict=True):
+        assert complaint in reasons[tip.partition]
+        answered = await hasty.ask(tip, LEADER, Query("highest_offset"))
+        assert (answered.value, answered.position, answered.stale) == (9, 2, True)
+    await copy(manager, segment(2, whole))
+    assert await listed(manager, whole) == [0, 1, 2]
+    assert (await shared.service.host("host-0").ping())["process"] == process
+
+
+async def test_a_driver_that_fails_while_one_partition_loads_stops_no_other(
+    shared: LocalWorld, faults: Faults
+) -> None:
+    broken, whole = partition(0), partition(1)
+    await copy(await shared.leader(whole), segment(0, whole))
+    faults.unforeseen = KEYS.log(broken)
+    process = (await shared.service.host("host-0").ping())["process"]
+
+    hasty = await shared.broker(2, deadline_s=HASTY_S)
+    await hasty.on_partition_leadership_changes([broken], [])
+    reasons = await quarantined(shared, 1)
+    manager = await shared.leader(whole, broker_id=3)
+    await copy(manager, segment(1, whole))
+
+    assert "RuntimeError: a bug of the store's driver" in reasons[0]
+    assert await listed(manager, whole) == [0, 1]
+    assert (await shared.service.host("host-0").ping())["process"] == process
+
+
+async def test_a_malformed_call_is_refused_before_it_reaches_a_partition(
+    shared: LocalWorld,
+) -> None:
+    tip = partition()
+    manager = await shared.leader(tip)
+    key, claim = PartitionKey.of(tip), manager.claim_to_lead(tip)
+    assert claim is not None
+    origin, changed = Origin(1, b"request"), segment(0)
+    epochs: Any = changed.segment_leader_epochs
+    epochs[0] = 30.0
+    wrong: list[Any] = [
+        None,
+        (),
+        CommandCall(key, cmd.AddSegment(claim, origin, changed)),
+        CommandCall(key, cmd.AddSegment(claim, origin, None)),  # type: ignore[arg-type]
+        CommandCall(key, cmd.AddSegment((1, 1), origin, segment(0))),  # type: ignore[arg-type]
+        CommandCall(key, cmd.AddSegment(claim, Origin(1, "x"), segment(0))),  # type: ignore[arg-type]
+        CommandCall(key, None),  # type: ignore[arg-type]
+        CommandCall(PartitionKey(b"short", 0), cmd.DropTombstones()),
+        QueryCall(key, LEADER, Query("lookup", None, 5)),  # type: ignore[arg-type]
+        QueryCall(key, LEADER, Query("lookup", 0, 1 << 63)),
+        QueryCall(key, LEADER, Query("size"), timeout_ms=1 << 80),
+        QueryCall(key, [], Query("size")),  # type: ignore[arg-type]
+        ReadyCall(key, LEADER, None),  # type: ignore[arg-type]
+    ]
+
+    results = await shared.service.host("host-0").submit(wrong)
+
+    assert [type(result) for result in results] == [InvalidArgument] * len(wrong)
+    assert "call.command.metadata.segment_leader_epochs[0], got 30.0" in str(results[2])
+    await copy(manager, segment(0))
+    assert await shared.alarms() == {}

@@ -1,0 +1,86 @@
+"""Which segments a tier has to hold, as a store knows them, in one order for every run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from tierledger.events.answers import metadata_of
+from tierledger.events.errors import RemoteResourceNotFound
+from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.segment_rows import EPOCHS, ID, START, STATE, unpack_row
+from tierledger.storage.point_reads import ask
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+
+    from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition
+    from tierledger.events.metadata import RemoteLogSegmentMetadata
+    from tierledger.storage.catalog import Catalog
+
+_FINISHED = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+
+
+class FinishedSegments(NamedTuple):
+    """Of one partition, at one moment."""
+
+    segments: Iterable[RemoteLogSegmentMetadata]
+    """By start offset, then id; to be read once."""
+    known_epochs: Mapping[int, int]
+    """Leader epochs that begin within a segment, and where."""
+
+
+class SegmentSource(Protocol):
+    """What a scrubber reads of the metadata."""
+
+    def partitions(self) -> AsyncIterator[TopicIdPartition]:
+        """By the text of the topic's id and by number, whichever run asks."""
+        ...
+
+    async def segments(self, topic_id_partition: TopicIdPartition) -> FinishedSegments:
+        """Those that are finished now.
+
+        Raises:
+            DataError: The partition's log is damaged.
+        """
+        ...
+
+    async def is_finished(self, segment_id: RemoteLogSegmentId) -> bool:
+        """Whether that segment still is."""
+        ...
+
+
+class CatalogSegments:
+    """The segments of a store: a `SegmentSource`."""
+
+    def __init__(self, catalog: Catalog, partitions: Sequence[TopicIdPartition]) -> None:
+        """Take `partitions`, in the catalog's order."""
+        self._catalog = catalog
+        self._partitions = partitions
+
+    async def partitions(self) -> AsyncIterator[TopicIdPartition]:
+        for one in self._partitions:
+            yield one
+
+    async def segments(self, topic_id_partition: TopicIdPartition) -> FinishedSegments:
+        tip = topic_id_partition
+        state, _ = await self._catalog.reader(tip).state()
+        known: dict[int, int] = {}
+        found = []
+        for row in state.rows:
+            fields = unpack_row(row)
+            if fields[STATE] != _FINISHED:
+                continue
+            found.append((fields[START], fields[ID], row))
+            epochs = fields[EPOCHS]
+            starts = zip(epochs[::3], epochs[1::3], strict=True)
+            known |= {epoch: start for epoch, start in starts if start > fields[START]}
+        found.sort()
+        return FinishedSegments((metadata_of(tip, row) for *_, row in found), known)
+
+    async def is_finished(self, segment_id: RemoteLogSegmentId) -> bool:
+        reader = self._catalog.reader(segment_id.topic_id_partition)
+        try:
+            row = await ask(reader, lambda state: state.rows.get(segment_id.id))
+        except RemoteResourceNotFound:  # The whole partition went.
+            return False
+        return row is not None and unpack_row(row)[STATE] == _FINISHED
