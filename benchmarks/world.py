@@ -27,6 +27,7 @@ async def measure(bench: Bench) -> list[Figure]:
         run = time.process_time()
         verdict = verdict_of(world)
         seconds = time.process_time() - begun
+        world.loop.discard()
         assert not verdict.violations, verdict.violations
         rates.append(verdict.calls / seconds)
         shares.append((time.process_time() - run) / seconds)

@@ -168,6 +168,7 @@ def _service_again(asked: Asked, files: Files) -> ServiceVerdict:
         files.write(files.trace, (f"{line}\n".encode() for line in world.trace.lines or ()))
     if files.history is not None:
         files.write(files.history, history_as_lines(world.recorder.history()))
+    world.loop.discard()
     return verdict
 
 

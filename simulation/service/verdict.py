@@ -48,7 +48,11 @@ class Verdict(NamedTuple):
 
 def judge(plan: WorldPlan) -> Verdict:
     """Run the world and check it."""
-    verdict = verdict_of(ran(plan))
+    world = ran(plan)
+    try:
+        verdict = verdict_of(world)
+    finally:
+        world.loop.discard()
     gc.collect()  # Nothing was collected while it ran.
     return verdict
 

@@ -10,6 +10,7 @@ served.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import inspect
 from collections import deque
@@ -176,15 +177,29 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no u
 
     @override
     def close(self) -> None:
-        """Nothing runs any more, whatever is still scheduled."""
+        """Nothing runs any more, whatever is still scheduled; `discard` frees it."""
         self._is_closed = True
-        for task in asyncio.all_tasks(self):
-            work = task.get_coro()
-            # What was never begun, as by a process that was killed first, is no mistake.
-            if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == "CORO_CREATED":
-                work.close()
         self._ready.clear()
         self._timers.clear()
+
+    def discard(self) -> None:
+        """Close every coroutine that the end of the run left suspended.
+
+        The collector would do it otherwise, at any moment of whatever runs next and without a
+        loop, where a clean-up that awaits fails aloud. Here it has a loop, and its failures are
+        dropped. It may touch what the world holds: judge that first.
+        """
+        former = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        try:
+            # A clean-up may begin tasks, and suspend again.
+            while left := [task for task in asyncio.all_tasks(self) if _is_open(task)]:
+                for task in left:
+                    work: Any = task.get_coro()
+                    with contextlib.suppress(BaseException):
+                        work.close()
+        finally:
+            asyncio._set_running_loop(former)
 
     # Processes.
 
@@ -269,6 +284,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no u
             self._ready.appendleft(step)  # It is held, or runs after all.
             return False
         return True
+
+
+def _is_open(task: asyncio.Task[Any]) -> bool:
+    work = task.get_coro()
+    return inspect.iscoroutine(work) and inspect.getcoroutinestate(work) != "CORO_CLOSED"
 
 
 def current_process() -> Process | None:

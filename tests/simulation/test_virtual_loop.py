@@ -13,6 +13,7 @@ def loop() -> Iterator[VirtualLoop]:
     made = VirtualLoop()  # type: ignore[abstract]  # What it lacks nobody calls.
     yield made
     made.close()
+    made.discard()
 
 
 def test_sleepers_wake_in_order_of_their_time_and_nobody_waits_for_it(
@@ -125,3 +126,25 @@ def test_a_failed_task_is_a_failure_of_the_world(loop: VirtualLoop) -> None:
     loop.run(until=1.0)
 
     assert [str(error) for error in loop.failures] == ["a mistake"]
+
+
+def test_what_is_left_suspended_is_closed_with_a_loop_and_without_a_word(
+    loop: VirtualLoop,
+) -> None:
+    cleaned: list[str] = []
+
+    async def wait(name: str) -> None:
+        try:
+            await asyncio.sleep(1e9)
+        finally:
+            await asyncio.gather(asyncio.sleep(1e9), return_exceptions=True)
+            cleaned.append(name)
+
+    tasks = [loop.spawn(Process(name), wait(name)) for name in ("one", "two")]
+    loop.run(until=1.0)
+    loop.close()
+
+    loop.discard()
+
+    assert all(task.get_coro().cr_frame is None for task in tasks)  # type: ignore[union-attr]
+    assert not cleaned

@@ -56,6 +56,7 @@ def test_a_calm_world_serves_every_call() -> None:
     refused = {one.error for one in operations if one.outcome == FAIL}
     # Too much custom metadata, on purpose; and who asks before anything was announced.
     assert refused <= {"CustomMetadataSizeLimitExceeded", "RemoteResourceNotFound"}
+    world.loop.discard()
 
 
 @pytest.mark.parametrize("seed", [3, 21])
