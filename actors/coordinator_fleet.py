@@ -82,8 +82,12 @@ def patience(took: float) -> float:
 class Running:
     """A process that serves as a host, and what it has still to be told."""
 
-    def __init__(self, name: str, address: str, process: str, handle: HostHandle) -> None:
+    def __init__(
+        self, name: str, address: str, process: str, handle: HostHandle, door: str | None = None
+    ) -> None:
+        """`door`: where clients reach it (HOST:PORT), if it listens."""
         self.name = name
+        self.door = door
         self.address = address
         self.process = process
         self.handle = handle
@@ -158,7 +162,7 @@ class Fleet:
                 continue
             if said["process"] != process:
                 return None
-            return Running(name, address, process, handle)
+            return Running(name, address, process, handle, said.get("door"))
         return None
 
     async def launch(self, name: str, address: str) -> Running:
@@ -177,7 +181,7 @@ class Fleet:
             raise StorageUnavailable(
                 f"{address} did not start within {timeout_s:g} s"
             ) from error
-        return Running(name, address, said["process"], handle)
+        return Running(name, address, said["process"], handle, said.get("door"))
 
     async def end(self, address: str, process: str | None) -> None:
         """End what is left of a process, as far as that can be done from here."""

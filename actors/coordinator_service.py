@@ -220,6 +220,11 @@ class CoordinatorService:
         running = self._fleet.running
         return {name: running[name].address for name in sorted(running)}
 
+    async def doors(self) -> dict[str, str]:
+        """Where the processes that live listen, by address."""
+        running = self._fleet.running.values()
+        return {one.address: one.door for one in running if one.door is not None}
+
     async def status(self) -> dict[str, Any]:
         """Hosts, partitions and brokers as the coordinator knows them."""
         now_ms, starting = self._clock.now_ms(), list(self._fleet.starting)

@@ -49,3 +49,12 @@ class Attempt:
     """One attempt of a call: whether it may have reached the other side."""
 
     is_sent = False
+
+    def __init__(self, deadline: Deadline | None = None) -> None:
+        """`deadline`: when its caller gives up, where that is known."""
+        self._deadline = deadline
+
+    @property
+    def left_ms(self) -> int:
+        """For how long its caller goes on waiting; 0 if that is not known, else at least 1."""
+        return 0 if self._deadline is None else max(1, int(self._deadline.left_s * 1000))

@@ -132,7 +132,7 @@ class Host:
         """Leaders that ended here and were not assigned anew, with their last assignment."""
         self._refused: dict[PartitionKey, Refusal] = {}
         """Claims that did not get to lead here, until the next is placed."""
-        self._report = HostReport(name, process, self.committer, self._shells)
+        self.report = HostReport(name, process, self.committer, self._shells)
 
     def start(self) -> None:
         """Begin to commit, read and poll."""
@@ -169,14 +169,20 @@ class Host:
         slices = Slices()
         futures: list[asyncio.Future[Any]] = []
         for call in calls:
-            futures.append(self._dispatch(call))
+            refusal = refusal_of(call)  # Behind this nobody asks for types.
+            futures.append(self._settled(refusal) if refusal else self.call(call))
             await slices.breathe()
         return await self._submissions.results(calls, futures)
 
-    def _dispatch(self, call: Call) -> asyncio.Future[Any]:
-        refusal = refusal_of(call)  # Behind this nobody asks for types.
-        if refusal is not None:
-            return self._settled(refusal)
+    def serves(self, key: PartitionKey, role: str) -> bool:
+        """Whether the partition runs here in that role."""
+        return (key, role) in self._shells
+
+    def call(self, call: Call) -> asyncio.Future[Any]:
+        """The result of a call that was checked: a value, or an error as a value.
+
+        Who cancels it waits no more: a question costs nothing further, a write may happen.
+        """
         match call:
             case CommandCall():
                 return self._command(call)
@@ -213,8 +219,15 @@ class Host:
         if not future.done():
             loop = asyncio.get_running_loop()
             timer = loop.call_later(call.timeout_ms / 1000, self._expire, shell, reply_to)
-            future.add_done_callback(lambda _: timer.cancel())
+            future.add_done_callback(lambda _: self._asked(shell, reply_to, timer))
         return future
+
+    def _asked(
+        self, shell: PartitionShell | None, reply_to: int, timer: asyncio.TimerHandle
+    ) -> None:
+        timer.cancel()
+        if self._replies.pop(reply_to, None) is not None and shell is not None:
+            shell.feed(msg.QueryExpired(reply_to))  # It was not answered: nobody waits.
 
     def _reader(self, key: PartitionKey) -> PartitionShell:
         """What reads the log of a partition that nobody hosts, for the calls at hand."""
@@ -334,7 +347,7 @@ class Host:
             asyncio.get_running_loop().call_soon(follower.feed, msg.HintArrived(position))
 
     def alarm(self, topic_id_partition: TopicIdPartition, kind: str, message: str) -> None:
-        self._report.alarm(topic_id_partition, kind, message)
+        self.report.alarm(topic_id_partition, kind, message)
 
     def refused(self, shell: PartitionShell, refused: msg.ClaimRefused) -> None:
         """A claim does not lead: the coordinator hears of it, and who does."""
@@ -382,7 +395,7 @@ class Host:
         """What this host says of itself; also tells that it lives."""
         lost, refused = list(self._lost.items()), list(self._refused.items())
         said = {"lost": lost, "refused": refused, "behind": self._behind()}
-        return {**self._report.counts(), **said}
+        return {**self.report.counts(), **said}
 
     def _behind(self) -> list[PartitionKey]:
         """Partitions that are followed here and have not been read to their end yet."""
@@ -402,7 +415,7 @@ class Host:
 
     async def partitions(self) -> list[dict[str, Any]]:
         """Role, phase, position and session of everything that runs here."""
-        return await self._report.partitions()
+        return await self.report.partitions()
 
 
 async def _dismantled(state: PartitionState) -> None:

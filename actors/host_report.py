@@ -38,6 +38,8 @@ class HostReport:
         committer: Committer,
         shells: Mapping[tuple[PartitionKey, str], PartitionShell],
     ) -> None:
+        self.door: str | None = None
+        """Where clients reach this host (HOST:PORT), if it listens."""
         self._name = name
         self._process = process
         self._committer = committer
@@ -58,6 +60,7 @@ class HostReport:
             "host": self._name,
             "process": self._process,
             "pid": os.getpid(),
+            "door": self.door,
             "leaders": sum(role == LEADER for _, role in self._shells),
             "followers": sum(role == FOLLOWER for _, role in self._shells),
             "commits": self._committer.commits,

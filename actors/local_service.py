@@ -10,6 +10,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.coordinator_service import CoordinatorService
+from tierledger.actors.door.addresses import SCHEME
+from tierledger.actors.door.host_door import open_door
 from tierledger.actors.host import Host
 from tierledger.actors.ports import HostGone
 from tierledger.actors.wall_clock import RandomIds
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
 
     from tierledger.actors.calls import Call, CloseCall, Placement
+    from tierledger.actors.door.gateway import Gateway
+    from tierledger.actors.door.host_door import DoorSettings
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.actors.ports import Clock, LeaderOracle
     from tierledger.storage.backend import MetadataStorageBackend
@@ -27,12 +31,31 @@ if TYPE_CHECKING:
 class LocalHost:
     """A handle on a host in this process; lost for good once it is killed."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, gateway: Gateway | None = None) -> None:
+        """`gateway`: its door, if it listens."""
         self.host = host
+        self._gateway = gateway
         self._is_dead = asyncio.Event()
 
     def die(self) -> None:
         self._is_dead.set()
+
+    async def shut_door(self) -> None:
+        """Let no client in any more, and those inside out, as a crash does."""
+        if self._gateway is not None:
+            await self._gateway.abandon()
+
+    async def abandon(self) -> None:
+        """Take the host away in the middle of whatever it does."""
+        self.die()
+        await self.shut_door()
+        await self.host.abandon()
+
+    async def close(self) -> None:
+        """Stop it in good order."""
+        if self._gateway is not None:
+            await self._gateway.close()
+        await self.host.close()
 
     async def _call(self, work: Awaitable[Any]) -> Any:  # noqa: ANN401 - Whatever the host says.
         """The result of `work`, unless the host dies first."""
@@ -75,6 +98,8 @@ class LocalHost:
 class LocalConnection:
     """A client's way to a service in the same process."""
 
+    is_direct = False
+
     def __init__(self, service: LocalService) -> None:
         self.coordinator = service.coordinator
         self._service = service
@@ -95,8 +120,13 @@ class LocalService:
         clock: Clock,
         host_count: int | None = None,
         oracle: LeaderOracle | None = None,
+        door: DoorSettings | None = None,
     ) -> None:
-        """`start` brings it up on the running loop; `host_count` goes before the settings."""
+        """`start` brings it up on the running loop; `host_count` goes before the settings.
+
+        `door`: where its hosts listen for clients of other processes; else nowhere.
+        """
+        self._door = door
         self._settings = settings
         self._clock = clock
         self._oracle = oracle
@@ -105,6 +135,7 @@ class LocalService:
         self._backend: MetadataStorageBackend | None = None
         self._hosts: dict[str, LocalHost] = {}
         """By address; those that run."""
+        self._ending: list[asyncio.Task[None]] = []
         self._host_count = settings.hosts if host_count is None else host_count
         self._coordinator: CoordinatorService | None = None
 
@@ -132,7 +163,8 @@ class LocalService:
         """Drain and stop everything, then close the store."""
         await self.coordinator.close()
         for handle in list(self._hosts.values()):
-            await handle.host.close()
+            await handle.close()
+        await asyncio.gather(*self._ending, return_exceptions=True)
         if self._backend is not None:
             await self._backend.close()
 
@@ -153,6 +185,10 @@ class LocalService:
     async def connect(self, _settings: ServiceSettings) -> LocalConnection:
         """The way to this service, as `AsyncRemoteLogMetadataManager` wants it."""
         return LocalConnection(self)
+
+    async def url(self) -> str:
+        """Where clients of other processes find this service, if it listens."""
+        return SCHEME + ",".join((await self.coordinator.doors()).values())
 
     async def kill_host(self, name: str) -> None:
         """Take a host away in the middle of whatever it does."""
@@ -181,8 +217,11 @@ class LocalService:
             give_up=lambda: self._give_up(address),
             oracle=self._oracle,
         )
+        gateway = None
+        if self._door is not None:
+            gateway = await open_door(host, address, self._door, self.coordinator)
         host.start()
-        self._hosts[address] = LocalHost(host)
+        self._hosts[address] = LocalHost(host, gateway)
         return self._hosts[address]
 
     async def find(self, address: str) -> LocalHost | None:
@@ -191,10 +230,11 @@ class LocalService:
     async def end(self, address: str, process: str | None) -> None:  # noqa: ARG002
         handle = self._hosts.pop(address, None)
         if handle is not None:
-            handle.die()
-            await handle.host.abandon()
+            await handle.abandon()
 
     def _give_up(self, address: str) -> None:
         handle = self._hosts.pop(address, None)
         if handle is not None:
             handle.die()
+            self._ending = [one for one in self._ending if not one.done()]
+            self._ending.append(asyncio.get_running_loop().create_task(handle.shut_door()))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from tierledger.actors.calls import Call, CloseCall, PartitionKey, Placement
     from tierledger.actors.coordinator_events import Announcement, Registered, Route
+    from tierledger.actors.deadline import Attempt
     from tierledger.events.commands import Claim, LeaderVerdict
     from tierledger.events.identifiers import TopicIdPartition
 
@@ -50,8 +51,8 @@ class HostFailed(OutcomeUnknown):
     """The process lives, and raised what nobody foresaw: some of what was asked may be done."""
 
 
-class HostHandle(Protocol):
-    """One process that serves as a host, wherever it runs.
+class ClientsHost(Protocol):
+    """What clients ask of a process that serves as a host, wherever it runs.
 
     Every call may raise `OutcomeUnknown` when it is lost, `HostGone` when it is lost for good,
     and `HostFailed` or whatever the host raised; none of the latter reaches a client.
@@ -60,6 +61,26 @@ class HostHandle(Protocol):
     async def submit(self, calls: Sequence[Call]) -> list[Any]:
         """One result per call, in order: a value, or the error as a value."""
         ...
+
+    async def ping(self) -> dict[str, Any]:
+        """What the host says of itself; also tells that it lives."""
+        ...
+
+    async def partitions(self) -> list[dict[str, Any]]:
+        """Role, phase and position of everything that runs there."""
+        ...
+
+
+class DirectHost(ClientsHost, Protocol):
+    """A host that answers each call when it is ready; nothing has to travel together."""
+
+    async def call(self, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401
+        """The result of `call`, or the error as a value; `attempt` notes when it is sent."""
+        ...
+
+
+class HostHandle(ClientsHost, Protocol):
+    """One process that serves as a host, as the coordinator and its own kind see it."""
 
     async def place(self, placements: Sequence[Placement]) -> None:
         """Take on, change or release partitions; repeats and older placements do nothing."""
@@ -73,14 +94,6 @@ class HostHandle(Protocol):
         self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]
     ) -> Any:  # noqa: ANN401
         """Call the host's own storage backend, for processes that may not write themselves."""
-        ...
-
-    async def ping(self) -> dict[str, Any]:
-        """What the host says of itself; also tells that it lives."""
-        ...
-
-    async def partitions(self) -> list[dict[str, Any]]:
-        """Role, phase and position of everything that runs there."""
         ...
 
 
@@ -141,6 +154,10 @@ class CoordinatorHandle(Protocol):
         """The hosts that are believed to live, and the address of each."""
         ...
 
+    async def doors(self) -> dict[str, str]:
+        """Where the processes that live listen (HOST:PORT), by address; only those that do."""
+        ...
+
     async def status(self) -> dict[str, Any]:
         """Hosts, partitions and brokers as the coordinator knows them."""
         ...
@@ -154,7 +171,12 @@ class ServiceConnection(Protocol):
         """The handle on the coordinator."""
         ...
 
-    def host(self, name: str) -> HostHandle:
+    @property
+    def is_direct(self) -> bool:
+        """Whether its hosts are `DirectHost`s; else calls are submitted together, by lanes."""
+        ...
+
+    def host(self, name: str) -> ClientsHost:
         """The process at an address (`host-3/7`), or the newest that serves as `host-3`.
 
         Raises:

@@ -97,6 +97,9 @@ class CoordinatorShell:
     async def hosts(self) -> dict[str, str]:
         return await self._started().hosts()
 
+    async def doors(self) -> dict[str, str]:
+        return await self._started().doors()
+
     async def status(self) -> dict[str, Any]:
         return await self._started().status()
 

@@ -196,6 +196,10 @@ class RayCoordinator:
         addresses: dict[str, str] = await self._call("hosts")
         return addresses
 
+    async def doors(self) -> dict[str, str]:
+        doors: dict[str, str] = await self._call("doors")
+        return doors
+
     async def status(self) -> dict[str, Any]:
         said: dict[str, Any] = await self._call("status")
         return said

@@ -63,6 +63,8 @@ _log = structlog.get_logger("tierledger.service")
 class RayConnection:
     """A client's way to the service, in the cluster that this process joined."""
 
+    is_direct = False
+
     def __init__(self, settings: ServiceSettings, home: str | None = None) -> None:
         """`home`: the Ray node whose machine has the store's file; else this process's."""
         self.coordinator = RayCoordinator(settings, home or ray_cluster.own_node())

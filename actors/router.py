@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
-from zlib import crc32
 
-from tierledger.actors.calls import LEADER, STORAGE, PageCall, PartitionKey
+from tierledger.actors.calls import LEADER, PageCall, PartitionKey
 from tierledger.actors.deadline import Attempt, Deadline
 from tierledger.actors.lanes import Lane
+from tierledger.actors.routes import Routes
 from tierledger.actors.window import WRITES_MAX, Window
 from tierledger.events.errors import (
     DataError,
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from tierledger.actors.calls import Answered, Call
-    from tierledger.actors.coordinator_events import Route
     from tierledger.actors.ports import CoordinatorHandle
-    from tierledger.actors.service_link import ServiceLink
+    from tierledger.actors.service_link import LinkedHost, ServiceLink
     from tierledger.events.errors import RemoteStorageError
 
 T = TypeVar("T")
@@ -47,7 +46,7 @@ class Router:
         """Calls that come without a deadline get one of `deadline_s` (seconds)."""
         self.link = link
         self._deadline_s = deadline_s
-        self._routes: dict[PartitionKey, Route] = {}
+        self._routes = Routes(link.coordinator)
         self._lanes: dict[str, Lane] = {}
         self._left_lanes: list[Lane] = []
         """On which calls are under way that may never come back."""
@@ -117,10 +116,10 @@ class Router:
 
         async def attempt(one: Attempt) -> Any:  # noqa: ANN401
             name, serving = await self._where(key, role)
-            return await self._lane(name).call(make(serving), one)
+            return await self._way(name).call(make(serving), one)
 
         def forget(error: RemoteStorageError) -> None:
-            self._routes.pop(key, None)
+            self._routes.forget(key)
             if isinstance(error, OutcomeUnknown):
                 self._leave_lanes()
 
@@ -151,7 +150,7 @@ class Router:
         refusal: RetryableError | None = None
         doubt: OutcomeUnknown | None = None
         while True:
-            one = Attempt()
+            one = Attempt(deadline)
             try:
                 async with deadline.bound():
                     self._refuse_if_closed()
@@ -198,7 +197,7 @@ class Router:
         try:
             async with deadline.bound():
                 name, _ = await self._where(key, role)
-                page: Answered = await self._lane(name).call(PageCall(cursor), Attempt())
+                page: Answered = await self._way(name).call(PageCall(cursor), Attempt(deadline))
         except TimeoutError as error:
             raise NotReady(f"no page within {deadline.seconds:g} s") from error
         except OutcomeUnknown as error:
@@ -206,39 +205,13 @@ class Router:
         return page
 
     async def _where(self, key: PartitionKey, role: str) -> tuple[str, str]:
-        """The host to ask, and the role in which it will answer.
-
-        Raises:
-            RemoteResourceNotFound: The partition was never announced and has no log.
-            NotReady: It is being placed.
-        """
+        """See `Routes.where`."""
         if self._generation != self.link.generation:
             # Another connection, perhaps to another service.
             self._generation = self.link.generation
             self._routes.clear()
             self._leave_lanes()
-        route = self._routes.get(key)
-        if route is None:
-            (route,) = await self.link.coordinator.route([key])
-            self._routes[key] = route
-        if not route.known:
-            del self._routes[key]
-            raise RemoteResourceNotFound(
-                f"{key.named('?')} is unknown: never announced, no log"
-            )
-        host = route.leader_host if role == LEADER else route.follower_host
-        if host is not None:
-            return host, role
-        if route.leader_host is not None:
-            return route.leader_host, LEADER  # Nobody follows it: its leader answers as well.
-        self._routes.pop(key, None)
-        if route.leader is None and role != LEADER:
-            # Released: known, served by nobody; any host can read it from storage. All who
-            # ask turn to the same one, which reads it once for all of them.
-            addresses = [*(await self.link.coordinator.hosts()).values()]
-            if addresses:
-                return addresses[crc32(b"%b%d" % key) % len(addresses)], STORAGE
-        raise NotReady(f"{key.named('?')} has no {role} at the moment")
+        return await self._routes.where(key, role)
 
     def _leave_lanes(self) -> None:
         """Let what is under way come to its end, and begin all else on new lanes."""
@@ -246,7 +219,10 @@ class Router:
         self._left_lanes = [lane for lane in left if not lane.is_idle]
         self._lanes.clear()
 
-    def _lane(self, name: str) -> Lane:
+    def _way(self, name: str) -> Lane | LinkedHost:
+        """How calls travel to a host: by themselves, or together with what waits for it."""
+        if self.link.is_direct:
+            return self.link.host(name)
         lane = self._lanes.get(name)
         if lane is None:
             lane = self._lanes[name] = Lane(self.link.host(name))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tierledger.actors.foreign_errors import documented, documenting, is_cancelled
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
     from tierledger.actors.calls import Call, PartitionKey
     from tierledger.actors.coordinator_events import Announcement, Registered, Route
-    from tierledger.actors.ports import CoordinatorHandle, HostHandle, ServiceConnection
+    from tierledger.actors.deadline import Attempt
+    from tierledger.actors.ports import (
+        ClientsHost,
+        CoordinatorHandle,
+        DirectHost,
+        ServiceConnection,
+    )
     from tierledger.events.commands import Claim
 
 T = TypeVar("T")
@@ -44,6 +50,8 @@ class ServiceLink:
         self.coordinator: CoordinatorHandle = _LinkedCoordinator(self)
         self.generation = 0
         """Counts connections: what was learnt over an earlier one may be of another service."""
+        self.is_direct = False
+        """Whether hosts of the present connection answer each call by itself."""
         self._connect = connect
         self._connection: ServiceConnection | None = None
         self._connecting: asyncio.Task[ServiceConnection] | None = None
@@ -85,6 +93,7 @@ class ServiceLink:
         self._failures += 1  # Until somebody answers.
         with documenting("the service is not found", is_sent=False):
             self._connection = await self._connect()
+        self.is_direct = self._connection.is_direct
         self._silent_since = None
         return self._connection
 
@@ -157,7 +166,19 @@ class LinkedHost:
     def __init__(self, link: ServiceLink, name: str) -> None:
         self._link = link
         self._name = name
-        self._handle: tuple[ServiceConnection, HostHandle] | None = None
+        self._handle: tuple[ServiceConnection, ClientsHost] | None = None
+
+    async def call(self, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401 - Whatever it is.
+        """The result of a call to a `DirectHost`; `attempt` notes when it is sent.
+
+        Raises:
+            RemoteStorageError: What the host answered, or `OutcomeUnknown` if it was lost.
+        """
+        what = self._name
+        result = await self._link.ask(what, self._direct, lambda one: one.call(call, attempt))
+        if isinstance(result, BaseException):
+            raise documented(what, result)
+        return result
 
     async def submit(self, calls: Sequence[Call]) -> list[Any]:
         """One result per call, in order: a value, or one of our errors as a value."""
@@ -169,7 +190,10 @@ class LinkedHost:
             documented(what, one) if isinstance(one, BaseException) else one for one in results
         ]
 
-    def _found(self, connection: ServiceConnection) -> HostHandle:
+    def _direct(self, connection: ServiceConnection) -> DirectHost:
+        return cast("DirectHost", self._found(connection))
+
+    def _found(self, connection: ServiceConnection) -> ClientsHost:
         if self._handle is None or self._handle[0] is not connection:
             self._handle = connection, connection.host(self._name)
         return self._handle[1]
@@ -195,6 +219,9 @@ class _LinkedCoordinator:
 
     async def hosts(self) -> dict[str, str]:
         return await self._ask(lambda one: one.hosts())
+
+    async def doors(self) -> dict[str, str]:
+        return await self._ask(lambda one: one.doors())
 
     async def status(self) -> dict[str, Any]:
         return await self._ask(lambda one: one.status())

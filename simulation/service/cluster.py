@@ -155,6 +155,10 @@ class CoordinatorWay:
         addresses: dict[str, str] = await self._call(lambda one: one.hosts(), "hosts")
         return addresses
 
+    async def doors(self) -> dict[str, str]:
+        doors: dict[str, str] = await self._call(lambda one: one.doors(), "doors")
+        return doors
+
     async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
         routes: list[Route] = await self._call(lambda one: one.route(keys), "route")
         return routes
@@ -166,6 +170,8 @@ class CoordinatorWay:
 
 class Connection:
     """A client's way to the service."""
+
+    is_direct = False
 
     def __init__(self, cluster: Cluster) -> None:
         self.coordinator = CoordinatorWay(cluster)

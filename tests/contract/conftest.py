@@ -10,25 +10,26 @@ from tests.models.faulty_store import Faults
 from tests.models.local_world import LocalWorld
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+@pytest.fixture(params=["memory", "sqlite", "postgresql", "door"])
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LocalWorld]:
-    """A service on each of the stores."""
+    """A service on each of the stores, and one whose brokers come through its doors."""
     if request.param == "memory":
         storage = faulty_store.settings(str(tmp_path))
     elif request.param == "postgresql":
         storage = {"metadata.storage.url": request.getfixturevalue("postgres_url")}
     else:
         storage = {"metadata.storage.url": f"sqlite:{tmp_path / 'store.sqlite'}"}
-    world = LocalWorld(storage)
+    world = LocalWorld(storage, door=request.param == "door")
     await world.start()
     yield world
     await world.stop()
 
 
-@pytest.fixture
-async def shared(tmp_path: Path) -> AsyncIterator[LocalWorld]:
-    """A service on a store that can fail; see `faults`."""
-    world = LocalWorld(faulty_store.settings(str(tmp_path)))
+@pytest.fixture(params=["inside", "door"])
+async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LocalWorld]:
+    """A service on a store that can fail; see `faults`. Its brokers are inside, or are not."""
+    storage = faulty_store.settings(str(tmp_path))
+    world = LocalWorld(storage, door=request.param == "door")
     await world.start()
     yield world
     await world.stop()

@@ -24,6 +24,9 @@ from tierledger.actors.window import WRITES_MAX
 from tierledger.events import errors
 from tierledger.events.errors import NotReady, OutcomeUnknown, RetryableError
 
+pytestmark = pytest.mark.parametrize("shared", ["inside"], indirect=True)
+"""Clients have connections of their own here."""
+
 TIP = partition()
 DEADLINE_S = 0.3
 SLACK_S = 0.6
@@ -70,6 +73,8 @@ class Breakable:
     @property
     def coordinator(self) -> "Breakable":
         return self
+
+    is_direct = False
 
     def host(self, name: str) -> "BreakableHost":
         return BreakableHost(self, name)

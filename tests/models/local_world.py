@@ -1,17 +1,20 @@
 """A service in this process, the brokers that use it, and a way around both to the store."""
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, ExitStack
 from itertools import count
 
 from tests.models.actor_harness import SERDE
 from tierledger.actors.calls import LEADER, PartitionKey, ReadyCall
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.door.connection import connect_at
+from tierledger.actors.door.host_door import DoorSettings
 from tierledger.actors.host import Host
 from tierledger.actors.host_settings import ServiceSettings, limits_of
 from tierledger.actors.local_service import LocalService
-from tierledger.actors.ports import Clock, LeaderOracle
+from tierledger.actors.ports import Clock, LeaderOracle, ServiceConnection
 from tierledger.actors.router import Router
 from tierledger.actors.service_link import ServiceLink
 from tierledger.events.commands import Claim
@@ -78,7 +81,10 @@ class LocalWorld:
         *,
         clock: Clock | None = None,
         oracle: LeaderOracle | None = None,
+        door: bool = False,
     ) -> None:
+        """`door`: brokers come through the hosts' doors, as other processes do."""
+        self.door = DoorSettings(f"127.0.0.1:{free_ports(hosts)}") if door else None
         self.storage = dict(storage)
         self.hosts = hosts
         self.clock = clock or TickingClock()
@@ -93,7 +99,7 @@ class LocalWorld:
 
     async def start(self) -> None:
         settings = ServiceSettings(CLUSTER, self.storage, limits_of(self.storage))
-        self._service = LocalService(settings, self.clock, self.hosts, self.oracle)
+        self._service = LocalService(settings, self.clock, self.hosts, self.oracle, self.door)
         await self._service.start()
 
     async def stop(self) -> None:
@@ -107,6 +113,12 @@ class LocalWorld:
         await self.stop()
         await self.start()
 
+    async def way(self) -> Callable[[ServiceSettings], Awaitable[ServiceConnection]]:
+        """How a manager finds the service."""
+        if self.door is None:
+            return self.service.connect
+        return connect_at(await self.service.url())
+
     async def broker(
         self,
         broker_id: int = 1,
@@ -115,7 +127,7 @@ class LocalWorld:
     ) -> AsyncRemoteLogMetadataManager:
         """A manager of that broker, configured."""
         manager = AsyncRemoteLogMetadataManager(
-            self.service.connect, CountedIds(), deadline_s=deadline_s
+            await self.way(), CountedIds(), deadline_s=deadline_s
         )
         identity = {"cluster.id": CLUSTER, "broker.id": broker_id}
         await manager.configure({**self.storage, **identity, **(more or {})})
@@ -202,6 +214,20 @@ class LocalWorld:
         await backend.execute_atomically(puts)
         await backend.close()
         return len(puts)
+
+
+def free_ports(count: int) -> int:
+    """The first of so many ports in a row that nobody has at the moment."""
+    while True:
+        with ExitStack() as taken:
+            try:
+                first = taken.enter_context(socket.create_server(("127.0.0.1", 0)))
+                port: int = first.getsockname()[1]
+                for more in range(1, count):
+                    taken.enter_context(socket.create_server(("127.0.0.1", port + more)))
+            except (OSError, OverflowError):
+                continue
+            return port
 
 
 def partition(number: int = 0) -> TopicIdPartition:

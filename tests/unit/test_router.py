@@ -30,6 +30,8 @@ CALL = CommandCall(KEY, cmd.DropTombstones())
 class ScriptedService:
     """A connection, its coordinator and its host at once; the host says what it was told to."""
 
+    is_direct = False
+
     def __init__(self, *said: object) -> None:
         self.said = list(said)
         self.coordinator = self

@@ -1,0 +1,1 @@
+"""How callers reach a host: one gRPC stream each, described in `door.proto`."""

@@ -1,0 +1,70 @@
+"""Where doors are: `HOST:PORT`, and `tierledger://HOST:PORT,HOST:PORT` for several."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from typing_extensions import override
+
+from tierledger.events.errors import InvalidArgument
+from tierledger.events.typed_fields import shown
+
+SCHEME = "tierledger://"
+
+PORT_MAX = 65_535
+
+
+class DoorAddress(NamedTuple):
+    """A machine's name or number, and a port; 0 stands for any free one."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> DoorAddress:
+        """The address that `text` spells; an IPv6 number stands in brackets.
+
+        Raises:
+            InvalidArgument: It spells none.
+        """
+        host, _, port = text.rpartition(":")
+        bare = host.removeprefix("[").removesuffix("]")
+        is_bracketed = host == f"[{bare}]"
+        is_number = port.isascii() and port.isdigit() and int(port[:6]) <= PORT_MAX
+        if not bare or not is_number or is_bracketed is not (":" in bare):
+            raise InvalidArgument(
+                f"expected HOST:PORT, or [IPV6]:PORT, with a port up to {PORT_MAX}, "
+                f"got {shown(text)}"
+            )
+        return cls(bare, int(port))
+
+    def at(self, number: int) -> DoorAddress:
+        """So many ports further; any free one stays that.
+
+        Raises:
+            InvalidArgument: There is no such port.
+        """
+        port = self.port + number if self.port else 0
+        if port > PORT_MAX:
+            raise InvalidArgument(f"expected a port up to {PORT_MAX}, got {port}")
+        return self._replace(port=port)
+
+    @override
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def doors_in(url: str) -> list[str]:
+    """The doors that a URL names, in its order.
+
+    Raises:
+        InvalidArgument: It is no such URL, or a port is 0.
+    """
+    if not url.startswith(SCHEME):
+        raise InvalidArgument(f"expected {SCHEME}HOST:PORT,…, got {shown(url)}")
+    named = [DoorAddress.parse(one) for one in url.removeprefix(SCHEME).split(",")]
+    for one in named:
+        if one.port == 0:
+            raise InvalidArgument(f"expected a port from 1 on, got {one}")
+    return [str(one) for one in named]

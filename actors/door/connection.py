@@ -1,0 +1,236 @@
+"""A client's way to a service through its doors: no Ray, no store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors.door import door_pb2 as pb
+from tierledger.actors.door.addresses import doors_in
+from tierledger.actors.door.limits import SOFTWARE, VERSION_MAX, VERSION_MIN
+from tierledger.actors.door.streams import Streams
+from tierledger.actors.door.wire import coordination
+from tierledger.actors.door.wire.answers import result_of
+from tierledger.actors.door.wire.calls import put_call
+from tierledger.actors.door.wire.failures import error_of
+from tierledger.actors.door.wire.segments import claim_of
+from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from tierledger.actors.calls import Call, PartitionKey
+    from tierledger.actors.coordinator_events import Announcement, Registered, Route
+    from tierledger.actors.deadline import Attempt
+    from tierledger.actors.door.streams import Stream
+    from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.events.commands import Claim
+
+COORDINATOR_MS = 10_000
+"""How long a request to the coordinator may take; a frozen one has a successor by then."""
+
+TOLD_MS = 10_000
+"""The same for what a host says of itself."""
+
+
+def greeting_of(cluster_id: str, broker_id: int | None = None) -> pb.ClientGreeting:
+    """What a client of this program says first."""
+    return pb.ClientGreeting(
+        version_min=VERSION_MIN,
+        version_max=VERSION_MAX,
+        cluster_id=cluster_id,
+        broker_id=broker_id,
+        software=SOFTWARE,
+    )
+
+
+def connect_at(url: str) -> Callable[[ServiceSettings], Awaitable[DoorConnection]]:
+    """How a manager finds the service whose doors `url` names.
+
+    Raises:
+        InvalidArgument: It is no `tierledger://HOST:PORT,…`.
+    """
+    doors = doors_in(url)
+
+    async def connect(settings: ServiceSettings) -> DoorConnection:
+        connection = DoorConnection(doors, greeting_of(settings.cluster_id))
+        try:
+            await connection.any()
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    return connect
+
+
+class DoorConnection:
+    """Streams to the hosts of one service, opened when they are needed."""
+
+    is_direct = True
+
+    def __init__(self, doors: Sequence[str], greeting: pb.ClientGreeting) -> None:
+        """`doors`: where hosts of the service listen, one or more of them."""
+        self.coordinator = DoorCoordinator(self)
+        self._bootstraps = list(doors)
+        self._streams = Streams(greeting)
+        self._doors: dict[str, str] = {}
+        """Where hosts listen, by their addresses, as it was heard last."""
+
+    def host(self, name: str) -> DoorHost:
+        """The process at an address; one that is gone is found out when it is called."""
+        return DoorHost(self, name)
+
+    def heard(self, hosts: Sequence[pb.Host]) -> None:
+        """Note where hosts listen."""
+        self._doors.update((one.address, one.door) for one in hosts if one.door)
+
+    async def to(self, name: str) -> Stream:
+        """The stream to the host at an address; to another, which passes calls on, if need be.
+
+        Raises:
+            NotReady: No door can be opened; nothing was sent.
+        """
+        door = self._doors.get(name)
+        if door is not None:
+            try:
+                return await self._streams.to(door, name)
+            except NotReady:
+                self._doors.pop(name, None)
+        return await self.any()
+
+    async def any(self) -> Stream:
+        """A stream to any host.
+
+        Raises:
+            NotReady: No door can be opened; nothing was sent.
+            RemoteStorageError: What the last host said that would not let this client in.
+        """
+        error: RemoteStorageError = NotReady("no door is known")
+        known = dict.fromkeys((*self._streams.doors, *self._bootstraps, *self._doors.values()))
+        for door in known:
+            try:
+                return await self._streams.to(door)
+            except RemoteStorageError as closed:
+                error = closed
+        raise error
+
+    async def close(self) -> None:
+        await self._streams.close()
+
+
+class DoorHost:
+    """A host, through its own door or another's."""
+
+    def __init__(self, connection: DoorConnection, name: str) -> None:
+        self._connection = connection
+        self._name = name
+
+    async def call(self, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401
+        """The result of `call`, or the error as a value; `attempt` notes when it is sent.
+
+        Raises:
+            NotReady: Nothing was sent.
+            OutcomeUnknown: The stream ended before there was an answer.
+        """
+        message = pb.Call(deadline_ms=attempt.left_ms)
+        put_call(call, message)
+        return result_of(await self._ask(message, attempt))
+
+    async def submit(self, calls: Sequence[Call]) -> list[Any]:
+        """One result per call, in order, once all of them are there."""
+        stream, name = await self._stream()
+        results = []
+        for call in calls:
+            message = pb.Call(host=name)
+            put_call(call, message)
+            results.append(stream.ask(message))
+        return list(map(result_of, await asyncio.gather(*results)))
+
+    async def _ask(self, message: pb.Call, attempt: Attempt | None = None) -> pb.Answer:
+        stream, message.host = await self._stream()
+        return await stream.ask(message, attempt)
+
+    async def _stream(self) -> tuple[Stream, str]:
+        name = self._name
+        if "/" not in name:
+            addresses = await self._connection.coordinator.hosts()
+            if name not in addresses:
+                raise NotReady(f"{name} is not running")
+            name = addresses[name]
+        return await self._connection.to(name), name
+
+    async def ping(self) -> dict[str, Any]:
+        said: dict[str, Any] = await self._said(pb.StatusQuestion.HOST)
+        return said
+
+    async def partitions(self) -> list[dict[str, Any]]:
+        said: list[dict[str, Any]] = await self._said(pb.StatusQuestion.PARTITIONS)
+        return said
+
+    async def _said(self, of: pb.StatusQuestion.Of) -> Any:  # noqa: ANN401 - JSON.
+        answer = await self._ask(pb.Call(deadline_ms=TOLD_MS, status=pb.StatusQuestion(of=of)))
+        return json.loads(_expected(answer, "status").status.json)
+
+
+class DoorCoordinator:
+    """The coordinator, through any host."""
+
+    def __init__(self, connection: DoorConnection) -> None:
+        self._connection = connection
+
+    async def _ask(self, what: str, **asked: Any) -> pb.Answer:  # noqa: ANN401 - As pb.Call has it.
+        stream = await self._connection.any()
+        answer = await stream.ask(pb.Call(deadline_ms=COORDINATOR_MS, **asked))
+        return _expected(answer, what)
+
+    async def register(self, broker_id: int, request: bytes, after: int) -> Registered:
+        question = pb.Register(broker_id=broker_id, request=request, after=after)
+        answer = await self._ask("registered", register=question)
+        return coordination.registered_of(answer.registered)
+
+    async def announce(self, announcement: Announcement) -> list[Claim]:
+        message = coordination.announce_message(announcement)
+        answer = await self._ask("announced", announce=message)
+        return list(map(claim_of, answer.announced.claims))
+
+    async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
+        answer = await self._ask("routes", route=coordination.routes_asked(keys))
+        for route in answer.routes.routes:
+            self._connection.heard((route.leader, route.follower))
+        return list(map(coordination.route_of, answer.routes.routes))
+
+    async def hosts(self) -> dict[str, str]:
+        hosts = await self._hosts()
+        return {one.address.rpartition("/")[0]: one.address for one in hosts}
+
+    async def doors(self) -> dict[str, str]:
+        return {one.address: one.door for one in await self._hosts() if one.door}
+
+    async def _hosts(self) -> Sequence[pb.Host]:
+        answer = await self._ask("hosts", hosts=pb.HostsQuestion())
+        self._connection.heard(answer.hosts.hosts)
+        return answer.hosts.hosts
+
+    async def status(self) -> dict[str, Any]:
+        asked = pb.StatusQuestion(of=pb.StatusQuestion.SERVICE)
+        answer = await self._ask("status", status=asked)
+        said: dict[str, Any] = json.loads(answer.status.json)
+        # JSON has text for names.
+        return {**said, "brokers": {int(one): told for one, told in said["brokers"].items()}}
+
+
+def _expected(answer: pb.Answer, what: str) -> pb.Answer:
+    """`answer` if it is one of that kind.
+
+    Raises:
+        RemoteStorageError: It is a failure.
+        OutcomeUnknown: It is another kind of answer.
+    """
+    got = answer.WhichOneof("result")
+    if got == "failure":
+        raise error_of(answer.failure)
+    if got != what:
+        raise OutcomeUnknown(f"expected an answer of kind {what}, got {got}")
+    return answer

@@ -1,0 +1,257 @@
+"""One client's stream, from the host's side: calls in, answers out as they are ready.
+
+One task reads and begins calls, one writes whatever has been answered since its last frame.
+Who has too many calls without an answer, or does not read, is read no further; so one client's
+haste is its own affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from tierledger.actors.calls import Answered
+from tierledger.actors.door import door_pb2 as pb
+from tierledger.actors.door.limits import FRAME_BYTES, FRAME_ITEMS
+from tierledger.actors.door.wire.answers import put_result
+from tierledger.actors.door.wire.calls import DEADLINE_MS
+from tierledger.actors.door.wire.failures import failure_message
+from tierledger.actors.store_queues import Slices
+from tierledger.events.errors import (
+    InvalidArgument,
+    NotReady,
+    OutcomeUnknown,
+    Overloaded,
+    RemoteStorageError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from tierledger.actors.door.desk import Desk
+    from tierledger.actors.door.gateway import Context
+    from tierledger.actors.door.limits import DoorLimits
+
+CHANGES = ("write", "register", "announce")
+"""Calls that may have happened when their time is over."""
+
+ANSWER_BYTES = 64
+"""What an answer without rows counts for."""
+
+
+class _Open:
+    """A call that has no answer yet."""
+
+    __slots__ = ("result", "timer")
+
+    def __init__(self, result: asyncio.Future[Any], timer: asyncio.TimerHandle | None) -> None:
+        self.result = result
+        self.timer = timer
+
+
+class Conversation:
+    """Made after the greetings; `run` until either side has had enough."""
+
+    def __init__(self, desk: Desk, limits: DoorLimits, context: Context) -> None:
+        """`context`: gRPC's end of the stream."""
+        self._desk = desk
+        self._limits = limits
+        self._context = context
+        self._last_id = 0
+        self._open: dict[int, _Open] = {}
+        self._frames: deque[tuple[pb.HostFrame, int]] = deque()
+        """What is to be written, each frame with its bytes, about; the last one still grows."""
+        self._unread_bytes = 0
+        self._unwritten = 0
+        """Calls that were begun and whose answers are in no frame that was written."""
+        self._has_answers = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._farewell: asyncio.Future[RemoteStorageError | None] = (
+            asyncio.get_running_loop().create_future()
+        )
+
+    def end(self, error: RemoteStorageError | None) -> None:
+        """End the conversation, with a farewell if there is a reason to tell."""
+        if not self._farewell.done():
+            self._farewell.set_result(error)
+
+    async def run(self) -> None:
+        """Talk until the client has left, or is told farewell."""
+        loop = asyncio.get_running_loop()
+        reading = loop.create_task(self._guarded(self._read()))
+        writing = loop.create_task(self._guarded(self._write()))
+        try:
+            error = await asyncio.shield(self._farewell)
+        finally:
+            for task in (reading, writing):
+                task.cancel()
+            for one in self._open.values():
+                _give_up(one)
+            self._open.clear()
+            await asyncio.gather(reading, writing, return_exceptions=True)
+        if error is not None:
+            async with asyncio.timeout(self._limits.greeting_s):
+                frame = pb.HostFrame(farewell=failure_message(error))
+                await self._context.write(frame.SerializeToString())
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        """Whatever ends the reader or the writer ends the conversation, and is told."""
+        try:
+            await work
+            self.end(None)
+        except RemoteStorageError as error:
+            self.end(error)
+        except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
+            self.end(None)  # The client is gone.
+
+    # In.
+
+    async def _read(self) -> None:
+        slices = Slices()
+        while True:
+            await self._room()
+            frame = await next_frame(self._context)
+            if frame is None:
+                return
+            if frame.HasField("greeting"):
+                raise InvalidArgument("expected a greeting in the first frame only")
+            for message in frame.calls:
+                await self._room()
+                self._begin(message)
+                await slices.breathe()
+            for number in frame.cancelled:
+                self._cancel(number)
+
+    async def _room(self) -> None:
+        while self._unwritten >= self._limits.calls_max:
+            self._has_room.clear()
+            await self._has_room.wait()
+
+    def _begin(self, message: pb.Call) -> None:
+        number = message.id
+        if number <= self._last_id:
+            raise InvalidArgument(f"expected an id above {self._last_id}, got {number}")
+        self._last_id = number
+        self._unwritten += 1
+        try:
+            result = self._desk.answer(message)
+        except RemoteStorageError as error:
+            self._put(number, error)
+            return
+        if result.done():
+            self._put(number, _outcome(result))
+            return
+        ask = message.WhichOneof("ask")
+        timer = None
+        if ask != "question":  # Which has a timer of its own, where it is answered.
+            seconds = (message.deadline_ms or DEADLINE_MS) / 1000
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(seconds, self._expire, number, ask in CHANGES)
+        self._open[number] = _Open(result, timer)
+        result.add_done_callback(partial(self._answered, number))
+
+    def _cancel(self, number: int) -> None:
+        found = self._open.pop(number, None)
+        if found is not None:
+            _give_up(found)
+            self._unwritten -= 1
+            self._has_room.set()
+
+    def _expire(self, number: int, is_change: bool) -> None:
+        found = self._open.pop(number, None)
+        if found is not None:
+            _give_up(found)
+            kind = OutcomeUnknown if is_change else NotReady
+            self._put(number, kind("no answer within the call's time"))
+
+    # Out.
+
+    def _answered(self, number: int, result: asyncio.Future[Any]) -> None:
+        found = self._open.pop(number, None)
+        if found is None:
+            if not result.cancelled():
+                result.exception()  # Nobody waits for it any more.
+            return
+        if found.timer is not None:
+            found.timer.cancel()
+        self._put(number, _outcome(result))
+
+    def _put(self, number: int, result: object) -> None:
+        frame, size = self._frames[-1] if self._frames else (pb.HostFrame(), FRAME_BYTES)
+        if size >= FRAME_BYTES or len(frame.answers) >= FRAME_ITEMS:
+            frame, size = pb.HostFrame(), 0
+            self._frames.append((frame, size))
+        answer = frame.answers.add()
+        if isinstance(result, pb.Answer):
+            answer.CopyFrom(result)
+        else:
+            put_result(result, answer)
+        answer.id = number
+        added = _bytes(result)
+        self._frames[-1] = (frame, size + added)
+        self._unread_bytes += added
+        if self._unread_bytes > self._limits.unread_bytes_max:
+            self.end(Overloaded(f"{self._unread_bytes} bytes of answers were not read"))
+        self._has_answers.set()
+
+    async def _write(self) -> None:
+        while True:
+            await self._has_answers.wait()
+            self._has_answers.clear()
+            while self._frames:
+                frame, size = self._frames.popleft()
+                try:
+                    async with asyncio.timeout(self._limits.reading_s):
+                        await self._context.write(frame.SerializeToString())
+                except TimeoutError:
+                    raise Overloaded(
+                        f"nothing was read for {self._limits.reading_s:g} s"
+                    ) from None
+                self._unread_bytes -= size
+                self._unwritten -= len(frame.answers)
+                self._has_room.set()
+
+
+async def next_frame(context: Context) -> pb.ClientFrame | None:
+    """What a client says next; none if it has left.
+
+    Raises:
+        InvalidArgument: It is no frame.
+    """
+    data: Any = await context.read()
+    if data is grpc.aio.EOF:
+        return None
+    try:
+        return pb.ClientFrame.FromString(data)
+    except DecodeError as error:
+        raise InvalidArgument(f"expected a ClientFrame: {error}") from error
+
+
+def _outcome(result: asyncio.Future[Any]) -> object:
+    if result.cancelled():
+        return OutcomeUnknown("the host is closing")
+    return result.exception() or result.result()
+
+
+def _give_up(one: _Open) -> None:
+    if one.timer is not None:
+        one.timer.cancel()
+    one.result.cancel()
+
+
+def _bytes(result: object) -> int:
+    """About how long an answer is."""
+    if isinstance(result, Answered):
+        value = result.value
+        if type(value) is list:
+            return ANSWER_BYTES + sum(map(len, value))
+        if type(value) is bytes:
+            return ANSWER_BYTES + len(value)
+    elif isinstance(result, pb.Answer):
+        return result.ByteSize()
+    return ANSWER_BYTES

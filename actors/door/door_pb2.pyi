@@ -1,0 +1,544 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Fate(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FATE_UNSPECIFIED: _ClassVar[Fate]
+    RETRYABLE: _ClassVar[Fate]
+    UNKNOWN: _ClassVar[Fate]
+    REJECTED: _ClassVar[Fate]
+    FENCED_OFF: _ClassVar[Fate]
+    DAMAGED: _ClassVar[Fate]
+
+class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    KIND_UNSPECIFIED: _ClassVar[Kind]
+    NOT_READY: _ClassVar[Kind]
+    NOT_LEADER: _ClassVar[Kind]
+    OVERLOADED: _ClassVar[Kind]
+    STORAGE_UNAVAILABLE: _ClassVar[Kind]
+    OUTCOME_UNKNOWN: _ClassVar[Kind]
+    INVALID_STATE_TRANSITION: _ClassVar[Kind]
+    REMOTE_RESOURCE_NOT_FOUND: _ClassVar[Kind]
+    PARTITION_DELETED: _ClassVar[Kind]
+    CUSTOM_METADATA_SIZE_LIMIT_EXCEEDED: _ClassVar[Kind]
+    INVALID_ARGUMENT: _ClassVar[Kind]
+    FENCED: _ClassVar[Kind]
+    CORRUPT_LOG: _ClassVar[Kind]
+    CORRUPT_CHECKPOINT: _ClassVar[Kind]
+    QUARANTINED: _ClassVar[Kind]
+    METADATA_PARSE_ERROR: _ClassVar[Kind]
+    STORE_REFUSED: _ClassVar[Kind]
+    FORMAT_TOO_NEW: _ClassVar[Kind]
+
+class SegmentState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SEGMENT_STATE_UNSPECIFIED: _ClassVar[SegmentState]
+    COPY_SEGMENT_STARTED: _ClassVar[SegmentState]
+    COPY_SEGMENT_FINISHED: _ClassVar[SegmentState]
+    DELETE_SEGMENT_STARTED: _ClassVar[SegmentState]
+    DELETE_SEGMENT_FINISHED: _ClassVar[SegmentState]
+
+class DeletionState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DELETION_STATE_UNSPECIFIED: _ClassVar[DeletionState]
+    DELETE_PARTITION_MARKED: _ClassVar[DeletionState]
+    DELETE_PARTITION_STARTED: _ClassVar[DeletionState]
+    DELETE_PARTITION_FINISHED: _ClassVar[DeletionState]
+
+class Role(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ROLE_UNSPECIFIED: _ClassVar[Role]
+    LEADER: _ClassVar[Role]
+    FOLLOWER: _ClassVar[Role]
+    STORAGE: _ClassVar[Role]
+
+class QuestionKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    QUESTION_KIND_UNSPECIFIED: _ClassVar[QuestionKind]
+    LOOKUP: _ClassVar[QuestionKind]
+    HIGHEST_OFFSET: _ClassVar[QuestionKind]
+    SIZE: _ClassVar[QuestionKind]
+    SUMMARY: _ClassVar[QuestionKind]
+    NEXT_TXN_SEGMENT: _ClassVar[QuestionKind]
+    LIST: _ClassVar[QuestionKind]
+    LIST_EPOCH: _ClassVar[QuestionKind]
+FATE_UNSPECIFIED: Fate
+RETRYABLE: Fate
+UNKNOWN: Fate
+REJECTED: Fate
+FENCED_OFF: Fate
+DAMAGED: Fate
+KIND_UNSPECIFIED: Kind
+NOT_READY: Kind
+NOT_LEADER: Kind
+OVERLOADED: Kind
+STORAGE_UNAVAILABLE: Kind
+OUTCOME_UNKNOWN: Kind
+INVALID_STATE_TRANSITION: Kind
+REMOTE_RESOURCE_NOT_FOUND: Kind
+PARTITION_DELETED: Kind
+CUSTOM_METADATA_SIZE_LIMIT_EXCEEDED: Kind
+INVALID_ARGUMENT: Kind
+FENCED: Kind
+CORRUPT_LOG: Kind
+CORRUPT_CHECKPOINT: Kind
+QUARANTINED: Kind
+METADATA_PARSE_ERROR: Kind
+STORE_REFUSED: Kind
+FORMAT_TOO_NEW: Kind
+SEGMENT_STATE_UNSPECIFIED: SegmentState
+COPY_SEGMENT_STARTED: SegmentState
+COPY_SEGMENT_FINISHED: SegmentState
+DELETE_SEGMENT_STARTED: SegmentState
+DELETE_SEGMENT_FINISHED: SegmentState
+DELETION_STATE_UNSPECIFIED: DeletionState
+DELETE_PARTITION_MARKED: DeletionState
+DELETE_PARTITION_STARTED: DeletionState
+DELETE_PARTITION_FINISHED: DeletionState
+ROLE_UNSPECIFIED: Role
+LEADER: Role
+FOLLOWER: Role
+STORAGE: Role
+QUESTION_KIND_UNSPECIFIED: QuestionKind
+LOOKUP: QuestionKind
+HIGHEST_OFFSET: QuestionKind
+SIZE: QuestionKind
+SUMMARY: QuestionKind
+NEXT_TXN_SEGMENT: QuestionKind
+LIST: QuestionKind
+LIST_EPOCH: QuestionKind
+
+class ClientFrame(_message.Message):
+    __slots__ = ("greeting", "calls", "cancelled")
+    GREETING_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    greeting: ClientGreeting
+    calls: _containers.RepeatedCompositeFieldContainer[Call]
+    cancelled: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, greeting: _Optional[_Union[ClientGreeting, _Mapping]] = ..., calls: _Optional[_Iterable[_Union[Call, _Mapping]]] = ..., cancelled: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class HostFrame(_message.Message):
+    __slots__ = ("greeting", "answers", "farewell")
+    GREETING_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    FAREWELL_FIELD_NUMBER: _ClassVar[int]
+    greeting: HostGreeting
+    answers: _containers.RepeatedCompositeFieldContainer[Answer]
+    farewell: Failure
+    def __init__(self, greeting: _Optional[_Union[HostGreeting, _Mapping]] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., farewell: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
+
+class ClientGreeting(_message.Message):
+    __slots__ = ("version_min", "version_max", "cluster_id", "broker_id", "software")
+    VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
+    VERSION_MAX_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    SOFTWARE_FIELD_NUMBER: _ClassVar[int]
+    version_min: int
+    version_max: int
+    cluster_id: str
+    broker_id: int
+    software: str
+    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., software: _Optional[str] = ...) -> None: ...
+
+class HostGreeting(_message.Message):
+    __slots__ = ("version", "cluster_id", "host", "software", "frame_bytes_max", "calls_max")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    SOFTWARE_FIELD_NUMBER: _ClassVar[int]
+    FRAME_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    CALLS_MAX_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    cluster_id: str
+    host: str
+    software: str
+    frame_bytes_max: int
+    calls_max: int
+    def __init__(self, version: _Optional[int] = ..., cluster_id: _Optional[str] = ..., host: _Optional[str] = ..., software: _Optional[str] = ..., frame_bytes_max: _Optional[int] = ..., calls_max: _Optional[int] = ...) -> None: ...
+
+class Call(_message.Message):
+    __slots__ = ("id", "deadline_ms", "host", "write", "question", "ready", "next_page", "register", "announce", "route", "hosts", "status")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    WRITE_FIELD_NUMBER: _ClassVar[int]
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_FIELD_NUMBER: _ClassVar[int]
+    ANNOUNCE_FIELD_NUMBER: _ClassVar[int]
+    ROUTE_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    deadline_ms: int
+    host: str
+    write: Write
+    question: Question
+    ready: ReadyQuestion
+    next_page: NextPage
+    register: Register
+    announce: Announce
+    route: RouteQuestion
+    hosts: HostsQuestion
+    status: StatusQuestion
+    def __init__(self, id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., host: _Optional[str] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., question: _Optional[_Union[Question, _Mapping]] = ..., ready: _Optional[_Union[ReadyQuestion, _Mapping]] = ..., next_page: _Optional[_Union[NextPage, _Mapping]] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ..., route: _Optional[_Union[RouteQuestion, _Mapping]] = ..., hosts: _Optional[_Union[HostsQuestion, _Mapping]] = ..., status: _Optional[_Union[StatusQuestion, _Mapping]] = ...) -> None: ...
+
+class Answer(_message.Message):
+    __slots__ = ("id", "better_door", "failure", "written", "found", "ready", "registered", "announced", "routes", "hosts", "status")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    BETTER_DOOR_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    WRITTEN_FIELD_NUMBER: _ClassVar[int]
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_FIELD_NUMBER: _ClassVar[int]
+    ANNOUNCED_FIELD_NUMBER: _ClassVar[int]
+    ROUTES_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    better_door: str
+    failure: Failure
+    written: Written
+    found: Found
+    ready: Ready
+    registered: Registered
+    announced: Announced
+    routes: Routes
+    hosts: Hosts
+    status: Status
+    def __init__(self, id: _Optional[int] = ..., better_door: _Optional[str] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., written: _Optional[_Union[Written, _Mapping]] = ..., found: _Optional[_Union[Found, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., announced: _Optional[_Union[Announced, _Mapping]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., hosts: _Optional[_Union[Hosts, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ...) -> None: ...
+
+class Failure(_message.Message):
+    __slots__ = ("kind", "message", "fate")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    FATE_FIELD_NUMBER: _ClassVar[int]
+    kind: Kind
+    message: str
+    fate: Fate
+    def __init__(self, kind: _Optional[_Union[Kind, str]] = ..., message: _Optional[str] = ..., fate: _Optional[_Union[Fate, str]] = ...) -> None: ...
+
+class Partition(_message.Message):
+    __slots__ = ("topic_id", "partition", "topic")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    topic: str
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., topic: _Optional[str] = ...) -> None: ...
+
+class Claim(_message.Message):
+    __slots__ = ("broker_id", "incarnation", "announcement")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ANNOUNCEMENT_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    incarnation: int
+    announcement: int
+    def __init__(self, broker_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., announcement: _Optional[int] = ...) -> None: ...
+
+class Write(_message.Message):
+    __slots__ = ("partition", "claim", "origin_broker_id", "request_id", "add", "update", "delete", "import_records")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ADD_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_FIELD_NUMBER: _ClassVar[int]
+    DELETE_FIELD_NUMBER: _ClassVar[int]
+    IMPORT_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    partition: Partition
+    claim: Claim
+    origin_broker_id: int
+    request_id: bytes
+    add: AddSegment
+    update: UpdateSegment
+    delete: DeletePartition
+    import_records: ImportRecords
+    def __init__(self, partition: _Optional[_Union[Partition, _Mapping]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., origin_broker_id: _Optional[int] = ..., request_id: _Optional[bytes] = ..., add: _Optional[_Union[AddSegment, _Mapping]] = ..., update: _Optional[_Union[UpdateSegment, _Mapping]] = ..., delete: _Optional[_Union[DeletePartition, _Mapping]] = ..., import_records: _Optional[_Union[ImportRecords, _Mapping]] = ...) -> None: ...
+
+class Written(_message.Message):
+    __slots__ = ("position",)
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    position: int
+    def __init__(self, position: _Optional[int] = ...) -> None: ...
+
+class EpochStart(_message.Message):
+    __slots__ = ("epoch", "offset")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    offset: int
+    def __init__(self, epoch: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class AddSegment(_message.Message):
+    __slots__ = ("segment_id", "start_offset", "end_offset", "max_timestamp_ms", "broker_id", "event_timestamp_ms", "segment_size_in_bytes", "segment_leader_epochs", "custom_metadata", "txn_index_empty")
+    SEGMENT_ID_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MAX_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_SIZE_IN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_LEADER_EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    CUSTOM_METADATA_FIELD_NUMBER: _ClassVar[int]
+    TXN_INDEX_EMPTY_FIELD_NUMBER: _ClassVar[int]
+    segment_id: bytes
+    start_offset: int
+    end_offset: int
+    max_timestamp_ms: int
+    broker_id: int
+    event_timestamp_ms: int
+    segment_size_in_bytes: int
+    segment_leader_epochs: _containers.RepeatedCompositeFieldContainer[EpochStart]
+    custom_metadata: bytes
+    txn_index_empty: bool
+    def __init__(self, segment_id: _Optional[bytes] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., max_timestamp_ms: _Optional[int] = ..., broker_id: _Optional[int] = ..., event_timestamp_ms: _Optional[int] = ..., segment_size_in_bytes: _Optional[int] = ..., segment_leader_epochs: _Optional[_Iterable[_Union[EpochStart, _Mapping]]] = ..., custom_metadata: _Optional[bytes] = ..., txn_index_empty: _Optional[bool] = ...) -> None: ...
+
+class UpdateSegment(_message.Message):
+    __slots__ = ("segment_id", "event_timestamp_ms", "state", "broker_id", "custom_metadata")
+    SEGMENT_ID_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    CUSTOM_METADATA_FIELD_NUMBER: _ClassVar[int]
+    segment_id: bytes
+    event_timestamp_ms: int
+    state: SegmentState
+    broker_id: int
+    custom_metadata: bytes
+    def __init__(self, segment_id: _Optional[bytes] = ..., event_timestamp_ms: _Optional[int] = ..., state: _Optional[_Union[SegmentState, str]] = ..., broker_id: _Optional[int] = ..., custom_metadata: _Optional[bytes] = ...) -> None: ...
+
+class DeletePartition(_message.Message):
+    __slots__ = ("state", "event_timestamp_ms", "broker_id")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    state: DeletionState
+    event_timestamp_ms: int
+    broker_id: int
+    def __init__(self, state: _Optional[_Union[DeletionState, str]] = ..., event_timestamp_ms: _Optional[int] = ..., broker_id: _Optional[int] = ...) -> None: ...
+
+class ImportRecords(_message.Message):
+    __slots__ = ("records",)
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    records: _containers.RepeatedCompositeFieldContainer[ImportedRecord]
+    def __init__(self, records: _Optional[_Iterable[_Union[ImportedRecord, _Mapping]]] = ...) -> None: ...
+
+class ImportedRecord(_message.Message):
+    __slots__ = ("metadata_partition", "offset", "timestamp_ms", "record")
+    METADATA_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    metadata_partition: int
+    offset: int
+    timestamp_ms: int
+    record: bytes
+    def __init__(self, metadata_partition: _Optional[int] = ..., offset: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., record: _Optional[bytes] = ...) -> None: ...
+
+class Question(_message.Message):
+    __slots__ = ("partition", "role", "kind", "epoch", "offset", "position_min")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    POSITION_MIN_FIELD_NUMBER: _ClassVar[int]
+    partition: Partition
+    role: Role
+    kind: QuestionKind
+    epoch: int
+    offset: int
+    position_min: int
+    def __init__(self, partition: _Optional[_Union[Partition, _Mapping]] = ..., role: _Optional[_Union[Role, str]] = ..., kind: _Optional[_Union[QuestionKind, str]] = ..., epoch: _Optional[int] = ..., offset: _Optional[int] = ..., position_min: _Optional[int] = ...) -> None: ...
+
+class Found(_message.Message):
+    __slots__ = ("position", "stale", "cursor", "row", "number", "rows", "summary")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    STALE_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    ROW_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    position: int
+    stale: bool
+    cursor: str
+    row: bytes
+    number: int
+    rows: Rows
+    summary: Summary
+    def __init__(self, position: _Optional[int] = ..., stale: _Optional[bool] = ..., cursor: _Optional[str] = ..., row: _Optional[bytes] = ..., number: _Optional[int] = ..., rows: _Optional[_Union[Rows, _Mapping]] = ..., summary: _Optional[_Union[Summary, _Mapping]] = ...) -> None: ...
+
+class Rows(_message.Message):
+    __slots__ = ("rows",)
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    rows: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, rows: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class Summary(_message.Message):
+    __slots__ = ("count_by_state", "bytes_by_state", "leader_epochs", "deletion")
+    COUNT_BY_STATE_FIELD_NUMBER: _ClassVar[int]
+    BYTES_BY_STATE_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    DELETION_FIELD_NUMBER: _ClassVar[int]
+    count_by_state: _containers.RepeatedScalarFieldContainer[int]
+    bytes_by_state: _containers.RepeatedScalarFieldContainer[int]
+    leader_epochs: _containers.RepeatedScalarFieldContainer[int]
+    deletion: DeletionState
+    def __init__(self, count_by_state: _Optional[_Iterable[int]] = ..., bytes_by_state: _Optional[_Iterable[int]] = ..., leader_epochs: _Optional[_Iterable[int]] = ..., deletion: _Optional[_Union[DeletionState, str]] = ...) -> None: ...
+
+class NextPage(_message.Message):
+    __slots__ = ("cursor",)
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    cursor: str
+    def __init__(self, cursor: _Optional[str] = ...) -> None: ...
+
+class ReadyQuestion(_message.Message):
+    __slots__ = ("partition", "role", "claim")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    partition: Partition
+    role: Role
+    claim: Claim
+    def __init__(self, partition: _Optional[_Union[Partition, _Mapping]] = ..., role: _Optional[_Union[Role, str]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ...) -> None: ...
+
+class Ready(_message.Message):
+    __slots__ = ("is_ready",)
+    IS_READY_FIELD_NUMBER: _ClassVar[int]
+    is_ready: bool
+    def __init__(self, is_ready: _Optional[bool] = ...) -> None: ...
+
+class Register(_message.Message):
+    __slots__ = ("broker_id", "request", "after")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    request: bytes
+    after: int
+    def __init__(self, broker_id: _Optional[int] = ..., request: _Optional[bytes] = ..., after: _Optional[int] = ...) -> None: ...
+
+class Registered(_message.Message):
+    __slots__ = ("incarnation", "is_given")
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    IS_GIVEN_FIELD_NUMBER: _ClassVar[int]
+    incarnation: int
+    is_given: bool
+    def __init__(self, incarnation: _Optional[int] = ..., is_given: _Optional[bool] = ...) -> None: ...
+
+class Announce(_message.Message):
+    __slots__ = ("broker_id", "incarnation", "number", "leaders", "followers", "stopped", "import_cluster")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    LEADERS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWERS_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_FIELD_NUMBER: _ClassVar[int]
+    IMPORT_CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    incarnation: int
+    number: int
+    leaders: _containers.RepeatedCompositeFieldContainer[LedPartition]
+    followers: _containers.RepeatedCompositeFieldContainer[Partition]
+    stopped: _containers.RepeatedCompositeFieldContainer[Partition]
+    import_cluster: str
+    def __init__(self, broker_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., number: _Optional[int] = ..., leaders: _Optional[_Iterable[_Union[LedPartition, _Mapping]]] = ..., followers: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ..., stopped: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ..., import_cluster: _Optional[str] = ...) -> None: ...
+
+class LedPartition(_message.Message):
+    __slots__ = ("partition", "leader_epoch", "recorded_time_ms")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RECORDED_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    partition: Partition
+    leader_epoch: int
+    recorded_time_ms: int
+    def __init__(self, partition: _Optional[_Union[Partition, _Mapping]] = ..., leader_epoch: _Optional[int] = ..., recorded_time_ms: _Optional[int] = ...) -> None: ...
+
+class Announced(_message.Message):
+    __slots__ = ("claims",)
+    CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    claims: _containers.RepeatedCompositeFieldContainer[Claim]
+    def __init__(self, claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ...) -> None: ...
+
+class RouteQuestion(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[Partition]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ...) -> None: ...
+
+class Routes(_message.Message):
+    __slots__ = ("routes",)
+    ROUTES_FIELD_NUMBER: _ClassVar[int]
+    routes: _containers.RepeatedCompositeFieldContainer[Route]
+    def __init__(self, routes: _Optional[_Iterable[_Union[Route, _Mapping]]] = ...) -> None: ...
+
+class Route(_message.Message):
+    __slots__ = ("known", "leader", "follower", "leader_claim", "follower_claims", "topic")
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWER_FIELD_NUMBER: _ClassVar[int]
+    LEADER_CLAIM_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWER_CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    known: bool
+    leader: Host
+    follower: Host
+    leader_claim: Claim
+    follower_claims: _containers.RepeatedCompositeFieldContainer[Claim]
+    topic: str
+    def __init__(self, known: _Optional[bool] = ..., leader: _Optional[_Union[Host, _Mapping]] = ..., follower: _Optional[_Union[Host, _Mapping]] = ..., leader_claim: _Optional[_Union[Claim, _Mapping]] = ..., follower_claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ..., topic: _Optional[str] = ...) -> None: ...
+
+class Host(_message.Message):
+    __slots__ = ("address", "door")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    DOOR_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    door: str
+    def __init__(self, address: _Optional[str] = ..., door: _Optional[str] = ...) -> None: ...
+
+class HostsQuestion(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Hosts(_message.Message):
+    __slots__ = ("hosts",)
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    hosts: _containers.RepeatedCompositeFieldContainer[Host]
+    def __init__(self, hosts: _Optional[_Iterable[_Union[Host, _Mapping]]] = ...) -> None: ...
+
+class StatusQuestion(_message.Message):
+    __slots__ = ("of",)
+    class Of(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        OF_UNSPECIFIED: _ClassVar[StatusQuestion.Of]
+        SERVICE: _ClassVar[StatusQuestion.Of]
+        HOST: _ClassVar[StatusQuestion.Of]
+        PARTITIONS: _ClassVar[StatusQuestion.Of]
+    OF_UNSPECIFIED: StatusQuestion.Of
+    SERVICE: StatusQuestion.Of
+    HOST: StatusQuestion.Of
+    PARTITIONS: StatusQuestion.Of
+    OF_FIELD_NUMBER: _ClassVar[int]
+    of: StatusQuestion.Of
+    def __init__(self, of: _Optional[_Union[StatusQuestion.Of, str]] = ...) -> None: ...
+
+class Status(_message.Message):
+    __slots__ = ("json",)
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    json: str
+    def __init__(self, json: _Optional[str] = ...) -> None: ...

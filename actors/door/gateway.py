@@ -1,0 +1,163 @@
+"""The door of a host: listens, lets clients in, and keeps each of them within its bounds."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeAlias
+
+import grpc
+import grpc.aio
+import structlog
+
+from tierledger.actors.door import door_pb2 as pb
+from tierledger.actors.door.addresses import DoorAddress
+from tierledger.actors.door.admission import Guest, admitted
+from tierledger.actors.door.conversation import Conversation, next_frame
+from tierledger.actors.door.limits import (
+    KEEPALIVE_MS,
+    KEEPALIVE_TIMEOUT_MS,
+    METHOD,
+    SERVICE,
+    SOFTWARE,
+    DoorLimits,
+)
+from tierledger.actors.door.wire.failures import failure_message
+from tierledger.events.errors import (
+    InvalidArgument,
+    NotReady,
+    Overloaded,
+    RemoteStorageError,
+)
+
+if TYPE_CHECKING:
+    from tierledger.actors.door.desk import Desk
+
+Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
+
+FAREWELL_S = 2.0
+"""How long the conversations of a door that closes may take to end."""
+
+_log = structlog.get_logger("tierledger.door")
+
+
+class Gateway:
+    """One listening port; made on a running loop."""
+
+    def __init__(self, desk: Desk, cluster_id: str, limits: DoorLimits | None = None) -> None:
+        """`desk` answers; nobody who is after another cluster than `cluster_id` is let in."""
+        self._desk = desk
+        self._cluster_id = cluster_id
+        self._limits = limits or DoorLimits()
+        self._server: grpc.aio.Server | None = None
+        self._connections = 0
+        self._conversations: set[Conversation] = set()
+
+    async def start(self, listen: DoorAddress) -> DoorAddress:
+        """Listen, at an address whose port may be 0; where it listens then.
+
+        Raises:
+            NotReady: The port is taken, or the address is none of this machine's.
+        """
+        limit = self._limits.frame_bytes_max
+        server = grpc.aio.server(
+            options=(
+                # Else a process that hangs would get half of its successor's connections.
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", limit),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.max_concurrent_streams", 16),
+                ("grpc.server_handshake_timeout_ms", int(self._limits.greeting_s * 1000)),
+                ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+                ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+                ("grpc.keepalive_permit_without_calls", 1),
+                ("grpc.http2.max_pings_without_data", 0),
+                ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
+            )
+        )
+        converse: grpc.RpcMethodHandler[bytes, bytes]
+        converse = grpc.stream_stream_rpc_method_handler(self._converse)
+        handlers = grpc.method_handlers_generic_handler(SERVICE, {METHOD: converse})
+        server.add_generic_rpc_handlers((handlers,))
+        try:
+            port = server.add_insecure_port(str(listen))
+        except RuntimeError as error:
+            raise NotReady(
+                f"{listen} cannot be listened on: the port is taken, or the address is not "
+                "this machine's"
+            ) from error
+        await server.start()
+        self._server = server
+        return listen._replace(port=port)
+
+    async def _converse(self, _: object, context: Context) -> None:
+        """One stream, from its greeting to its end."""
+        if self._connections >= self._limits.connections_max:
+            await _say(context, Overloaded(f"{self._connections} connections are open already"))
+            return
+        self._connections += 1
+        try:
+            try:
+                guest = await self._greeted(context)
+            except RemoteStorageError as error:
+                _log.warning("a client was not let in", peer=context.peer(), error=str(error))
+                await _say(context, error)
+                return
+            if guest is not None:
+                await self._talk(guest, context)
+        except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
+            pass  # The client is gone.
+        finally:
+            self._connections -= 1
+
+    async def _greeted(self, context: Context) -> Guest | None:
+        """Who is there; none if it left without a word."""
+        try:
+            async with asyncio.timeout(self._limits.greeting_s):
+                frame = await next_frame(context)
+        except TimeoutError:
+            raise InvalidArgument(
+                f"expected a greeting within {self._limits.greeting_s:g} s"
+            ) from None
+        if frame is None:
+            return None
+        if not frame.HasField("greeting"):
+            raise InvalidArgument("expected a greeting in the first frame")
+        return admitted(frame.greeting, context.peer(), self._cluster_id)
+
+    async def _talk(self, guest: Guest, context: Context) -> None:
+        greeting = pb.HostGreeting(
+            version=guest.version,
+            cluster_id=self._cluster_id,
+            host=self._desk.address,
+            software=SOFTWARE,
+            frame_bytes_max=self._limits.frame_bytes_max,
+            calls_max=self._limits.calls_max,
+        )
+        await context.write(pb.HostFrame(greeting=greeting).SerializeToString())
+        _log.debug("a client was let in", **guest._asdict())
+        conversation = Conversation(self._desk, self._limits, context)
+        self._conversations.add(conversation)
+        try:
+            await conversation.run()
+        finally:
+            self._conversations.discard(conversation)
+
+    async def close(self) -> None:
+        """Say farewell to everybody and listen no more."""
+        for conversation in list(self._conversations):
+            conversation.end(NotReady("the host is closing"))
+        await self._end(FAREWELL_S)
+
+    async def abandon(self) -> None:
+        """Listen no more at once, as after a crash."""
+        await self._end(None)
+
+    async def _end(self, grace_s: float | None) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(grace_s)
+        await self._desk.close()
+
+
+async def _say(context: Context, error: RemoteStorageError) -> None:
+    await context.write(pb.HostFrame(farewell=failure_message(error)).SerializeToString())

@@ -1,0 +1,94 @@
+"""The door of one host: which port it gets, and where clients are told that it is."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tierledger.actors.door.addresses import DoorAddress
+from tierledger.actors.door.connection import greeting_of
+from tierledger.actors.door.desk import Desk
+from tierledger.actors.door.gateway import Gateway
+from tierledger.actors.door.streams import Streams
+from tierledger.events.errors import InvalidArgument, NotReady
+
+if TYPE_CHECKING:
+    from tierledger.actors.door.limits import DoorLimits
+    from tierledger.actors.host import Host
+    from tierledger.actors.ports import CoordinatorHandle
+
+WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - They are what is looked for.
+
+TAKEN_S = 5.0
+"""How long a host waits for its port: the process before it may not be quite gone."""
+
+TAKEN_PAUSE_S = 0.1
+
+
+class DoorSettings:
+    """Where the hosts of a service listen."""
+
+    def __init__(self, listen: str, advertise: str | None = None) -> None:
+        """`listen`: `HOST:PORT` of host-0; host-N takes PORT+N, and 0 is any free port.
+
+        `advertise`: the same for what clients are told, where that is another; without a port
+        it is the one that is listened on.
+
+        Raises:
+            InvalidArgument: An address is none, or nobody could connect to it.
+        """
+        self._listen = DoorAddress.parse(listen)
+        if advertise is None and self._listen.host in WILDCARDS:
+            raise InvalidArgument(
+                f"expected an address to advertise, since clients cannot connect to {listen}"
+            )
+        has_port = advertise is not None and _has_port(advertise)
+        told = advertise if advertise is None or has_port else f"{advertise}:0"
+        self._advertise = None if told is None else DoorAddress.parse(told)
+
+    def listen(self, number: int) -> DoorAddress:
+        """Where the host of that number listens."""
+        return self._listen.at(number)
+
+    def told(self, number: int, bound: DoorAddress) -> str:
+        """Where clients find that host, which listens at `bound`."""
+        if self._advertise is None:
+            return str(bound)
+        told = self._advertise.at(number)
+        return str(told if told.port else told._replace(port=bound.port))
+
+
+def _has_port(text: str) -> bool:
+    return not text.endswith("]") and (text.count(":") == 1 or text.startswith("["))
+
+
+async def open_door(
+    host: Host,
+    address: str,
+    settings: DoorSettings,
+    coordinator: CoordinatorHandle,
+    limits: DoorLimits | None = None,
+) -> Gateway:
+    """Let clients in to `host`, the process at `address`; it says from now on where.
+
+    Raises:
+        NotReady: Its port is taken.
+    """
+    number = int(host.name.rpartition("-")[2])
+    peers = Streams(greeting_of(host.cluster_id))
+    gateway = Gateway(Desk(address, host, coordinator, peers), host.cluster_id, limits)
+    bound = await _listening(gateway, settings.listen(number))
+    host.report.door = settings.told(number, bound)
+    return gateway
+
+
+async def _listening(gateway: Gateway, listen: DoorAddress) -> DoorAddress:
+    loop = asyncio.get_running_loop()
+    patience = loop.time() + TAKEN_S
+    while True:
+        try:
+            return await gateway.start(listen)
+        except NotReady:
+            if loop.time() > patience:
+                raise
+            await asyncio.sleep(TAKEN_PAUSE_S)

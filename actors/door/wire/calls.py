@@ -1,0 +1,236 @@
+"""What clients want of a partition: `calls.Call` as a message, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from tierledger.actors.calls import (
+    FOLLOWER,
+    LEADER,
+    STORAGE,
+    Call,
+    CommandCall,
+    PageCall,
+    PartitionKey,
+    QueryCall,
+    ReadyCall,
+)
+from tierledger.actors.door import door_pb2 as pb
+from tierledger.actors.door.wire.segments import (
+    add_message,
+    added_metadata,
+    claim_message,
+    claim_of,
+    deletion_message,
+    deletion_of,
+    key_message,
+    key_of,
+    partition_message,
+    partition_of,
+    update_message,
+    update_of,
+)
+from tierledger.actors.messages import Query
+from tierledger.events import commands as cmd
+from tierledger.events import kafka_codec
+from tierledger.events.errors import InvalidArgument
+from tierledger.events.log_events import Origin
+from tierledger.events.typed_fields import INT32_MAX, REQUEST_ID_BYTES_MAX, checked, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tierledger.events.identifiers import TopicIdPartition
+
+N = TypeVar("N", pb.Role, pb.QuestionKind)
+
+DEADLINE_MS = 30_000
+"""Of a call that names none."""
+
+_ROLES: dict[str, pb.Role] = {
+    LEADER: pb.LEADER,
+    FOLLOWER: pb.FOLLOWER,
+    STORAGE: pb.STORAGE,
+}
+_KINDS: dict[str, pb.QuestionKind] = {
+    "lookup": pb.LOOKUP,
+    "highest_offset": pb.HIGHEST_OFFSET,
+    "size": pb.SIZE,
+    "summary": pb.SUMMARY,
+    "next_txn": pb.NEXT_TXN_SEGMENT,
+    "list": pb.LIST,
+    "list_epoch": pb.LIST_EPOCH,
+}
+_ROLE_NAMES = {number: name for name, number in _ROLES.items()}
+_KIND_NAMES = {number: name for name, number in _KINDS.items()}
+
+
+# Out.
+
+
+def put_call(call: Call, into: pb.Call) -> None:
+    """Make `into` ask what `call` asks.
+
+    Raises:
+        InvalidArgument: No caller may ask it.
+    """
+    match call:
+        case CommandCall():
+            put_write(call, into.write)
+        case QueryCall():
+            question = into.question
+            question.partition.CopyFrom(key_message(call.key))
+            question.role = _numbered(_ROLES, call.role, "role")
+            question.kind = _numbered(_KINDS, call.query.kind, "kind")
+            question.epoch = call.query.epoch
+            question.offset = call.query.offset
+            if call.position_min >= 0:
+                question.position_min = call.position_min
+        case ReadyCall():
+            ready = into.ready
+            ready.partition.CopyFrom(key_message(call.key))
+            ready.role = _numbered(_ROLES, call.role, "role")
+            ready.claim.CopyFrom(claim_message(call.claim))
+        case PageCall():
+            into.next_page.cursor = call.cursor
+        case _:
+            raise InvalidArgument(f"no call of a client: {shown(call)}")
+
+
+def put_write(call: CommandCall, into: pb.Write) -> None:
+    """Make `into` the change that `call` wants; raises as `put_call` does."""
+    command = call.command
+    match command:
+        case cmd.AddSegment(metadata=metadata):
+            tip = metadata.topic_id_partition
+            into.add.CopyFrom(add_message(metadata))
+        case cmd.UpdateSegment(update=update):
+            tip = update.topic_id_partition
+            into.update.CopyFrom(update_message(update))
+        case cmd.PutPartitionDelete(metadata=deletion):
+            tip = deletion.topic_id_partition
+            into.delete.CopyFrom(deletion_message(deletion))
+        case cmd.ImportRecords(records=records):
+            tip = call.key.named("")
+            into.import_records.records.extend(map(_record_message, records))
+        case _:
+            raise InvalidArgument(f"no change that a client may make: {shown(command)}")
+    into.partition.CopyFrom(partition_message(tip))
+    into.claim.CopyFrom(claim_message(command.claim))
+    if not isinstance(command, cmd.ImportRecords):
+        into.origin_broker_id = command.origin.broker_id
+        if command.origin.request_id is not None:
+            into.request_id = command.origin.request_id
+
+
+def _record_message(one: cmd.ImportedRecord) -> pb.ImportedRecord:
+    return pb.ImportedRecord(
+        metadata_partition=one.metadata_partition,
+        offset=one.offset,
+        timestamp_ms=one.timestamp_ms,
+        record=kafka_codec.encode(*one.record),
+    )
+
+
+def _numbered(numbers: Mapping[str, N], name: str, what: str) -> N:
+    number = numbers.get(name)
+    if number is None:
+        raise InvalidArgument(f"expected one of {', '.join(numbers)} for {what}, got {name!r}")
+    return number
+
+
+# In.
+
+
+def call_of(message: pb.Call) -> CommandCall | QueryCall | ReadyCall | PageCall | None:
+    """What a message asks of a partition; none if it asks something else.
+
+    Raises:
+        InvalidArgument: A field is not what it should be; the message names it.
+        MetadataParseError: So is a record of Kafka's.
+    """
+    match message.WhichOneof("ask"):
+        case "write":
+            return write_of(message.write)
+        case "question":
+            return _question_of(message)
+        case "ready":
+            ready = message.ready
+            role = _named(_ROLE_NAMES, ready.role, "role")
+            claim = claim_of(_given(ready, "claim").claim)
+            return ReadyCall(key_of(ready.partition), role, claim)
+        case "next_page":
+            call: PageCall = checked(PageCall, PageCall(message.next_page.cursor), "next_page")
+            return call
+        case _:
+            return None
+
+
+def write_of(message: pb.Write) -> CommandCall:
+    """The change that a message wants; raises as `call_of` does."""
+    tip = partition_of(message.partition)
+    claim = claim_of(_given(message, "claim").claim)
+    request_id = message.request_id if message.HasField("request_id") else None
+    if request_id is not None and len(request_id) > REQUEST_ID_BYTES_MAX:
+        raise InvalidArgument(
+            f"expected 0 to {REQUEST_ID_BYTES_MAX} bytes for request_id, got {len(request_id)}"
+        )
+    command = _command(message, tip, claim, Origin(message.origin_broker_id, request_id))
+    return CommandCall(PartitionKey(bytes(tip.topic_id), tip.partition), command)
+
+
+def _command(
+    message: pb.Write, tip: TopicIdPartition, claim: cmd.Claim, origin: Origin
+) -> cmd.Command:
+    match message.WhichOneof("change"):
+        case "add":
+            return cmd.AddSegment(claim, origin, added_metadata(tip, message.add))
+        case "update":
+            return cmd.UpdateSegment(claim, origin, update_of(tip, message.update))
+        case "delete":
+            return cmd.PutPartitionDelete(claim, origin, deletion_of(tip, message.delete))
+        case "import_records":
+            records = message.import_records.records
+            return cmd.ImportRecords(claim, tuple(map(_record_of, records)))
+        case _:
+            raise InvalidArgument("expected a change that this host knows for change, got none")
+
+
+def _record_of(message: pb.ImportedRecord) -> cmd.ImportedRecord:
+    if message.offset < 0:
+        raise InvalidArgument(f"expected 0 or more for offset, got {message.offset}")
+    return cmd.ImportedRecord(
+        message.metadata_partition,
+        message.offset,
+        message.timestamp_ms,
+        kafka_codec.decode(message.record),
+    )
+
+
+def _question_of(message: pb.Call) -> QueryCall:
+    question = message.question
+    position_min = -1
+    if question.HasField("position_min"):
+        position_min = question.position_min
+    return QueryCall(
+        key_of(question.partition),
+        _named(_ROLE_NAMES, question.role, "role"),
+        Query(_named(_KIND_NAMES, question.kind, "kind"), question.epoch, question.offset),
+        position_min,
+        min(message.deadline_ms or DEADLINE_MS, INT32_MAX),
+    )
+
+
+def _named(names: Mapping[N, str], number: N, what: str) -> str:
+    name = names.get(number)
+    if name is None:
+        known = ", ".join(map(str, names))
+        raise InvalidArgument(f"expected one of {known} for {what}, got {number}")
+    return name
+
+
+def _given(message: pb.Write | pb.ReadyQuestion, field: str) -> pb.Write | pb.ReadyQuestion:
+    """`message` if it has the field; an unset one would read as one of zeros."""
+    if not message.HasField(field):
+        raise InvalidArgument(f"expected a value for {field}, got none")
+    return message

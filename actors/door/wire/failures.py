@@ -1,0 +1,57 @@
+"""Errors: which class, what it says, and what it leaves behind."""
+
+from __future__ import annotations
+
+from tierledger.actors.door import door_pb2 as pb
+from tierledger.events import errors
+from tierledger.events.errors import RemoteStorageError
+
+TEXT_MAX = 4096
+"""Characters of a message that travel."""
+
+_KINDS: dict[type[RemoteStorageError], pb.Kind] = {
+    errors.NotReady: pb.NOT_READY,
+    errors.NotLeader: pb.NOT_LEADER,
+    errors.Overloaded: pb.OVERLOADED,
+    errors.StorageUnavailable: pb.STORAGE_UNAVAILABLE,
+    errors.OutcomeUnknown: pb.OUTCOME_UNKNOWN,
+    errors.InvalidStateTransition: pb.INVALID_STATE_TRANSITION,
+    errors.RemoteResourceNotFound: pb.REMOTE_RESOURCE_NOT_FOUND,
+    errors.PartitionDeleted: pb.PARTITION_DELETED,
+    errors.CustomMetadataSizeLimitExceeded: pb.CUSTOM_METADATA_SIZE_LIMIT_EXCEEDED,
+    errors.InvalidArgument: pb.INVALID_ARGUMENT,
+    errors.Fenced: pb.FENCED,
+    errors.CorruptLog: pb.CORRUPT_LOG,
+    errors.CorruptCheckpoint: pb.CORRUPT_CHECKPOINT,
+    errors.Quarantined: pb.QUARANTINED,
+    errors.MetadataParseError: pb.METADATA_PARSE_ERROR,
+    errors.StoreRefused: pb.STORE_REFUSED,
+    errors.FormatTooNew: pb.FORMAT_TOO_NEW,
+}
+_FATES: dict[type[RemoteStorageError], pb.Fate] = {
+    errors.RetryableError: pb.RETRYABLE,
+    errors.OutcomeUnknown: pb.UNKNOWN,
+    errors.RejectedError: pb.REJECTED,
+    errors.Fenced: pb.FENCED_OFF,
+    errors.DataError: pb.DAMAGED,
+}
+_BY_KIND = {kind: error for error, kind in _KINDS.items()}
+_BY_FATE = {fate: error for error, fate in _FATES.items()}
+
+
+def failure_message(error: BaseException) -> pb.Failure:
+    """What a client hears of `error`; one that is not ours may have left anything behind."""
+    known = type(error).__mro__ if isinstance(error, RemoteStorageError) else ()
+    text = str(error) if known else f"{type(error).__name__}: {error}"
+    default = pb.OUTCOME_UNKNOWN if not known else pb.KIND_UNSPECIFIED
+    return pb.Failure(
+        kind=next((_KINDS[one] for one in known if one in _KINDS), default),
+        message=text.encode(errors="replace").decode()[:TEXT_MAX],
+        fate=next((_FATES[one] for one in known if one in _FATES), pb.UNKNOWN),
+    )
+
+
+def error_of(failure: pb.Failure) -> RemoteStorageError:
+    """The error that a host means; of a kind that is not known here, that of its fate."""
+    made = _BY_KIND.get(failure.kind) or _BY_FATE.get(failure.fate, errors.OutcomeUnknown)
+    return made(failure.message)

@@ -1,0 +1,196 @@
+"""Partitions, claims, and what Kafka says about segments."""
+
+from __future__ import annotations
+
+from tierledger.actors.calls import PartitionKey
+from tierledger.actors.door import door_pb2 as pb
+from tierledger.events.commands import Claim
+from tierledger.events.errors import InvalidArgument
+from tierledger.events.identifiers import UUID_BYTES, RemoteLogSegmentId, TopicIdPartition, Uuid
+from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierledger.events.metadata import (
+    CustomMetadata,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+)
+from tierledger.events.typed_fields import shown
+
+STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+
+_SEGMENT_STATES = {int(one) + 1: one for one in RemoteLogSegmentState}
+_DELETION_STATES = {int(one) + 1: one for one in RemotePartitionDeleteState}
+
+
+def id_of(value: bytes, name: str) -> Uuid:
+    """The id in a field called `name`.
+
+    Raises:
+        InvalidArgument: It is not 16 bytes.
+    """
+    if len(value) != UUID_BYTES:
+        raise InvalidArgument(
+            f"expected {UUID_BYTES} bytes for {name}, got {len(value)}: {shown(value)}"
+        )
+    return Uuid(value)
+
+
+# Partitions and claims.
+
+
+def partition_message(tip: TopicIdPartition) -> pb.Partition:
+    return pb.Partition(topic_id=tip.topic_id, partition=tip.partition, topic=tip.topic)
+
+
+def partition_of(message: pb.Partition) -> TopicIdPartition:
+    """The partition that a message names.
+
+    Raises:
+        InvalidArgument: It names none.
+    """
+    topic_id = id_of(message.topic_id, "partition.topic_id")
+    return TopicIdPartition(topic_id, message.partition, message.topic)
+
+
+def key_message(key: PartitionKey, topic: str = "") -> pb.Partition:
+    return pb.Partition(topic_id=key.topic_id, partition=key.partition, topic=topic)
+
+
+def key_of(message: pb.Partition) -> PartitionKey:
+    """The partition's identity; see `partition_of`."""
+    if len(message.topic_id) != UUID_BYTES:
+        id_of(message.topic_id, "partition.topic_id")
+    if message.partition < 0:
+        raise InvalidArgument(
+            f"expected 0 or more for partition.partition, got {message.partition}"
+        )
+    return PartitionKey(message.topic_id, message.partition)
+
+
+def claim_message(claim: Claim) -> pb.Claim:
+    return pb.Claim(
+        broker_id=claim.broker_id,
+        incarnation=claim.incarnation,
+        announcement=claim.announcement,
+    )
+
+
+def claim_of(message: pb.Claim) -> Claim:
+    return Claim(message.broker_id, message.incarnation, message.announcement)
+
+
+# Segments.
+
+
+def add_message(metadata: RemoteLogSegmentMetadata) -> pb.AddSegment:
+    """The message that adds a segment.
+
+    Raises:
+        InvalidArgument: Its copy is not one that starts.
+    """
+    if metadata.state != STARTED:
+        raise InvalidArgument(
+            f"expected COPY_SEGMENT_STARTED to be added, got {metadata.state.name}"
+        )
+    custom = metadata.custom_metadata
+    return pb.AddSegment(
+        segment_id=metadata.remote_log_segment_id.id,
+        start_offset=metadata.start_offset,
+        end_offset=metadata.end_offset,
+        max_timestamp_ms=metadata.max_timestamp_ms,
+        broker_id=metadata.broker_id,
+        event_timestamp_ms=metadata.event_timestamp_ms,
+        segment_size_in_bytes=metadata.segment_size_in_bytes,
+        segment_leader_epochs=[
+            pb.EpochStart(epoch=epoch, offset=offset)
+            for epoch, offset in metadata.segment_leader_epochs.items()
+        ],
+        custom_metadata=None if custom is None else custom.value,
+        txn_index_empty=metadata.txn_index_empty,
+    )
+
+
+def added_metadata(tip: TopicIdPartition, message: pb.AddSegment) -> RemoteLogSegmentMetadata:
+    """The segment that a message adds to a partition.
+
+    Raises:
+        InvalidArgument: A field is not what it should be.
+    """
+    starts = message.segment_leader_epochs
+    epochs = {one.epoch: one.offset for one in starts}
+    if len(epochs) != len(starts):
+        raise InvalidArgument("expected each epoch once in segment_leader_epochs")
+    return RemoteLogSegmentMetadata(
+        RemoteLogSegmentId(tip, id_of(message.segment_id, "segment_id")),
+        message.start_offset,
+        message.end_offset,
+        message.max_timestamp_ms,
+        message.broker_id,
+        message.event_timestamp_ms,
+        message.segment_size_in_bytes,
+        STARTED,
+        epochs,
+        _custom(message),
+        message.txn_index_empty,
+    )
+
+
+def update_message(update: RemoteLogSegmentMetadataUpdate) -> pb.UpdateSegment:
+    custom = update.custom_metadata
+    return pb.UpdateSegment(
+        segment_id=update.remote_log_segment_id.id,
+        event_timestamp_ms=update.event_timestamp_ms,
+        state=update.state + 1,  # type: ignore[arg-type] # Enums travel as numbers.
+        broker_id=update.broker_id,
+        custom_metadata=None if custom is None else custom.value,
+    )
+
+
+def update_of(
+    tip: TopicIdPartition, message: pb.UpdateSegment
+) -> RemoteLogSegmentMetadataUpdate:
+    """The update of a partition's segment in a message.
+
+    Raises:
+        InvalidArgument: A field is not what it should be.
+    """
+    state = _SEGMENT_STATES.get(message.state)
+    if state is None:
+        raise InvalidArgument(f"expected a segment's state for state, got {message.state}")
+    return RemoteLogSegmentMetadataUpdate(
+        RemoteLogSegmentId(tip, id_of(message.segment_id, "segment_id")),
+        message.event_timestamp_ms,
+        state,
+        message.broker_id,
+        _custom(message),
+    )
+
+
+def _custom(message: pb.AddSegment | pb.UpdateSegment) -> CustomMetadata | None:
+    if not message.HasField("custom_metadata"):
+        return None
+    return CustomMetadata(message.custom_metadata)
+
+
+def deletion_message(metadata: RemotePartitionDeleteMetadata) -> pb.DeletePartition:
+    return pb.DeletePartition(
+        state=metadata.state + 1,  # type: ignore[arg-type] # Enums travel as numbers.
+        event_timestamp_ms=metadata.event_timestamp_ms,
+        broker_id=metadata.broker_id,
+    )
+
+
+def deletion_of(
+    tip: TopicIdPartition, message: pb.DeletePartition
+) -> RemotePartitionDeleteMetadata:
+    """The step of a partition's deletion in a message.
+
+    Raises:
+        InvalidArgument: A field is not what it should be.
+    """
+    state = _DELETION_STATES.get(message.state)
+    if state is None:
+        raise InvalidArgument(f"expected a deletion's state for state, got {message.state}")
+    return RemotePartitionDeleteMetadata(
+        tip, state, message.event_timestamp_ms, message.broker_id
+    )

@@ -1,0 +1,1 @@
+"""Clients that come through a host's door, and what they say there."""
