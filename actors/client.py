@@ -15,6 +15,7 @@ from tierledger.actors.answering import LISTS
 from tierledger.actors.calls import FOLLOWER, LEADER, CommandCall, PartitionKey, QueryCall
 from tierledger.actors.client_history import PartitionHistory
 from tierledger.actors.client_lists import all_rows, pages
+from tierledger.actors.connecting import connect as connect_by_url
 from tierledger.actors.deadline import Deadline
 from tierledger.actors.host_settings import (
     ServiceSettings,
@@ -26,6 +27,7 @@ from tierledger.actors.messages import Query
 from tierledger.actors.roles import Roles
 from tierledger.actors.router import Router
 from tierledger.actors.service_link import ServiceLink
+from tierledger.actors.wall_clock import RandomIds
 from tierledger.events import commands as cmd
 from tierledger.events.answers import PartitionSummary, metadata_of
 from tierledger.events.errors import (
@@ -85,16 +87,19 @@ class AsyncRemoteLogMetadataManager:
 
     def __init__(
         self,
-        connect: Callable[[ServiceSettings], Awaitable[ServiceConnection]],
-        ids: IdSource,
+        connect: Callable[[ServiceSettings], Awaitable[ServiceConnection]] | None = None,
+        ids: IdSource | None = None,
         *,
         deadline_s: float = DEADLINE_S,
     ) -> None:
-        """`connect` finds the service; `configure` before anything else."""
-        self._connect = connect
-        self._ids = ids
+        """`connect` finds the service: by the configured URL, unless given.
+
+        `configure` before anything else.
+        """
+        self._connect = connect or connect_by_url
+        self._ids = ids or RandomIds()
         self._deadline_s = deadline_s
-        self._request = ids.request_id()
+        self._request = self._ids.request_id()
         """Of the registration, however often it is tried."""
         self._router: Router | None = None
         self._settings: ServiceSettings | None = None
@@ -111,7 +116,7 @@ class AsyncRemoteLogMetadataManager:
         is ignored, as Kafka's own manager does.
 
         Raises:
-            InvalidArgument: `cluster.id` or `broker.id` is missing or wrong.
+            InvalidArgument: A setting is missing or wrong, or an extra is not installed.
             StoreRefused: There is no such store.
             NotReady: No service runs on it, or it was not found within the deadline.
             OutcomeUnknown: It was, and did not answer; this may be repeated.

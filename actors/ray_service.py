@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import structlog
 
 from tierledger.actors import ray_cluster
-from tierledger.actors.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.coordinator_placement import WRITER
 from tierledger.actors.host_settings import with_absolute_store
 from tierledger.actors.processes import this_process
@@ -29,7 +28,7 @@ from tierledger.actors.service_record import (
     record_change,
     record_of,
 )
-from tierledger.actors.wall_clock import RandomIds, WallClock
+from tierledger.actors.wall_clock import WallClock
 from tierledger.events.errors import (
     InvalidArgument,
     NotReady,
@@ -95,11 +94,6 @@ async def connect(settings: ServiceSettings) -> RayConnection:
             "start the service again with: tierledger serve"
         )
     return RayConnection(record.settings_of(settings), record.node)
-
-
-def remote_log_metadata_manager() -> AsyncRemoteLogMetadataManager:
-    """A manager that finds its service through the store it is configured with."""
-    return AsyncRemoteLogMetadataManager(connect, RandomIds())
 
 
 class RayService:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tierledger.actors.client import DEADLINE_S, AsyncRemoteLogMetadataManager
 from tierledger.actors.messages import Query
-from tierledger.actors.wall_clock import RandomIds
 from tierledger.events.answers import metadata_of
 from tierledger.events.errors import InvalidArgument, NotReady, OutcomeUnknown
 
@@ -35,14 +34,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def connect_through_store(settings: ServiceSettings) -> ServiceConnection:
-    """The way to the service that runs on the configured store; raises as `configure` does."""
-    # Imported here: Ray takes a second to load, and nobody needs it before.
-    from tierledger.actors.ray_service import connect  # noqa: PLC0415
-
-    return await connect(settings)
-
-
 class RemoteLogMetadataManager:
     """Stores and fetches remote log segment metadata, with strong consistency.
 
@@ -58,13 +49,11 @@ class RemoteLogMetadataManager:
         *,
         deadline_s: float = DEADLINE_S,
     ) -> None:
-        """`connect` finds the service: through the configured store, unless given.
+        """`connect` finds the service: by the configured URL, unless given.
 
         `configure` before anything else.
         """
-        self._manager = AsyncRemoteLogMetadataManager(
-            connect or connect_through_store, ids or RandomIds(), deadline_s=deadline_s
-        )
+        self._manager = AsyncRemoteLogMetadataManager(connect, ids, deadline_s=deadline_s)
         self._loop = _LoopThread()
 
     def __enter__(self) -> Self:

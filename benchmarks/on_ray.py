@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.calls import PartitionKey
+from tierledger.actors.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.benchmarks.scale import POSTGRESQL, SQLITE
 from tierledger.benchmarks.served import new_partition
@@ -17,7 +18,6 @@ from tierledger.simulation.live.postgres_server import PostgresServer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
-    from tierledger.actors.client import AsyncRemoteLogMetadataManager
     from tierledger.actors.ports import HostHandle
     from tierledger.actors.ray_service import RayConnection
     from tierledger.benchmarks.scale import Bench
@@ -39,11 +39,7 @@ class OnRay:
 
     async def manager(self, broker_id: int) -> AsyncRemoteLogMetadataManager:
         """A broker's manager, which finds the service through its store."""
-        from tierledger.actors.ray_service import (  # noqa: PLC0415 - See `on_ray`.
-            remote_log_metadata_manager,
-        )
-
-        manager = remote_log_metadata_manager()
+        manager = AsyncRemoteLogMetadataManager()
         identity = {"cluster.id": CLUSTER, "broker.id": broker_id}
         await manager.configure({**self.settings.storage, **identity})
         self.managers.append(manager)

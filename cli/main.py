@@ -39,6 +39,7 @@ from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.output import print_error
 from tierledger.cli.usage_errors import say_in_own_words
 from tierledger.events.errors import RemoteStorageError
+from tierledger.events.extras import naming_extras
 
 
 class OneLineErrors(TyperGroup):
@@ -50,7 +51,7 @@ class OneLineErrors(TyperGroup):
     @override
     def invoke(self, ctx: Any) -> Any:
         try:
-            with command_output():
+            with command_output(), naming_extras():
                 return super().invoke(ctx)
         except typer.BadParameter as error:
             say_in_own_words(error)

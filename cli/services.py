@@ -45,9 +45,9 @@ class _RayService:
         self.description = description
 
     def manager(self) -> AsyncRemoteLogMetadataManager:
-        from tierledger.actors.ray_service import remote_log_metadata_manager
+        from tierledger.actors.client import AsyncRemoteLogMetadataManager
 
-        return remote_log_metadata_manager()
+        return AsyncRemoteLogMetadataManager()
 
     async def kill_host(self, which: int) -> None:
         from tierledger.actors.ray_service import host_names, kill_host
@@ -89,9 +89,8 @@ class _LocalService:
 
     def manager(self) -> AsyncRemoteLogMetadataManager:
         from tierledger.actors.client import AsyncRemoteLogMetadataManager
-        from tierledger.actors.wall_clock import RandomIds
 
-        return AsyncRemoteLogMetadataManager(self.local.connect, RandomIds())
+        return AsyncRemoteLogMetadataManager(self.local.connect)
 
     async def kill_host(self, which: int) -> None:
         await self.local.kill_host(f"host-{which % self.settings.hosts}")

@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from tierledger.events import errors
 from tierledger.events.errors import InvalidArgument, NotReady, RemoteStorageError
+from tierledger.events.extras import missing, naming_extras
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -82,7 +83,7 @@ def spark_session(
         config: Spark's settings, beyond `DEFAULTS` or in place of them.
 
     Raises:
-        InvalidArgument: Java or pandas is missing, or of a version that does not work; or
+        InvalidArgument: Java or an extra is missing, or of a version that does not work; or
             Spark cannot run at that master.
         NotReady: No master answers there.
     """
@@ -90,7 +91,8 @@ def spark_session(
     check_pandas()
     check_master(where := master or "local[*]")
     # Imported here: it is what needs all that was just checked.
-    from pyspark.sql import SparkSession  # noqa: PLC0415
+    with naming_extras():
+        from pyspark.sql import SparkSession  # noqa: PLC0415
 
     # Where nobody names it, Spark starts whatever `python3` is; ours has what tasks import.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -120,7 +122,8 @@ def own_session(app: str, master: str | None = None) -> Iterator[SparkSession]:
     check_java()
     check_pandas()
     check_master(master or "local[*]")
-    from pyspark import SparkContext  # noqa: PLC0415
+    with naming_extras():
+        from pyspark import SparkContext  # noqa: PLC0415
 
     if SparkContext._active_spark_context is not None:
         with plain_errors():
@@ -281,9 +284,7 @@ def check_pandas() -> None:
     try:
         found = version("pandas")
     except PackageNotFoundError as error:
-        raise InvalidArgument(
-            f"Spark needs pandas below {PANDAS_TOO_NEW}, and none is installed"
-        ) from error
+        raise missing("pandas") from error
     if int(found.partition(".")[0]) >= PANDAS_TOO_NEW:
         raise InvalidArgument(
             f"Spark needs pandas below {PANDAS_TOO_NEW}, and {found} is installed"

@@ -11,5 +11,5 @@ UV_VERSION=0.13.8 # The resolver; only whoever renews the lock needs it.
     .venv/lock/bin/pip install --quiet --disable-pip-version-check "uv==$UV_VERSION"
 }
 .venv/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
-    --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+    --all-extras --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
     --only-binary :all: --no-binary pyspark --output-file requirements.lock pyproject.toml requirements-dev.in

@@ -5,7 +5,6 @@ from pathlib import Path
 from tests.models.local_world import CLUSTER
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.actors.ray_service import remote_log_metadata_manager
 
 
 def settings_for(path: Path) -> ServiceSettings:
@@ -24,7 +23,7 @@ class Brokers:
         return {**self.settings.storage, **identity}
 
     async def manager(self, broker_id: int) -> AsyncRemoteLogMetadataManager:
-        manager = remote_log_metadata_manager()
+        manager = AsyncRemoteLogMetadataManager()
         await manager.configure(self.config(broker_id))
         self.managers.append(manager)
         return manager

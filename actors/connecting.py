@@ -1,0 +1,37 @@
+"""How a client finds its service: by the scheme of the URL that it is configured with.
+
+Each way is imported when it is taken: Ray takes a second to load, and need not be installed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierledger.events.errors import InvalidArgument
+from tierledger.events.extras import naming_extras
+from tierledger.storage.connector import URL_SETTING, setting
+from tierledger.storage.locate import public_url
+
+if TYPE_CHECKING:
+    from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.actors.ports import ServiceConnection
+
+DOOR = "tierledger:"
+"""What a URL of hosts begins with, `tierledger://HOST:PORT,…`; any other is a store's."""
+
+
+async def connect(settings: ServiceSettings) -> ServiceConnection:
+    """The way to the service that `settings` name.
+
+    Raises:
+        InvalidArgument: The URL is wrong, or what this way needs is not installed.
+        NotReady: No service runs there.
+        StoreRefused: There is no such store.
+    """
+    url = setting(settings.storage, URL_SETTING) or ""
+    if url.startswith(DOOR):
+        raise InvalidArgument(f"expected the URL of a store, got {public_url(url)!r}")
+    with naming_extras():
+        from tierledger.actors.ray_service import connect as through_ray  # noqa: PLC0415
+
+    return await through_ray(settings)

@@ -1,0 +1,81 @@
+"""What a Python program needs to talk to a service: `import tierledger.client`.
+
+The managers, what they take and answer, and what they raise. Loads neither Ray, Spark nor what
+reads a tier; nothing else in tierledger imports it.
+"""
+
+from tierledger.actors.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.client_history import PartitionHistory
+from tierledger.actors.sync_client import BlockingPartitionHistory, RemoteLogMetadataManager
+from tierledger.events.answers import PartitionSummary
+from tierledger.events.errors import (
+    CorruptCheckpoint,
+    CorruptLog,
+    CorruptRemoteData,
+    CustomMetadataSizeLimitExceeded,
+    DataError,
+    Fenced,
+    FormatTooNew,
+    InvalidArgument,
+    InvalidStateTransition,
+    MetadataParseError,
+    NotLeader,
+    NotReady,
+    OutcomeUnknown,
+    Overloaded,
+    PartitionDeleted,
+    Quarantined,
+    RejectedError,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    RetryableError,
+    StorageUnavailable,
+    StoreRefused,
+)
+from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
+from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierledger.events.metadata import (
+    CustomMetadata,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+)
+
+__all__ = [
+    "AsyncRemoteLogMetadataManager",
+    "BlockingPartitionHistory",
+    "CorruptCheckpoint",
+    "CorruptLog",
+    "CorruptRemoteData",
+    "CustomMetadata",
+    "CustomMetadataSizeLimitExceeded",
+    "DataError",
+    "Fenced",
+    "FormatTooNew",
+    "InvalidArgument",
+    "InvalidStateTransition",
+    "MetadataParseError",
+    "NotLeader",
+    "NotReady",
+    "OutcomeUnknown",
+    "Overloaded",
+    "PartitionDeleted",
+    "PartitionHistory",
+    "PartitionSummary",
+    "Quarantined",
+    "RejectedError",
+    "RemoteLogMetadataManager",
+    "RemoteLogSegmentId",
+    "RemoteLogSegmentMetadata",
+    "RemoteLogSegmentMetadataUpdate",
+    "RemoteLogSegmentState",
+    "RemotePartitionDeleteMetadata",
+    "RemotePartitionDeleteState",
+    "RemoteResourceNotFound",
+    "RemoteStorageError",
+    "RetryableError",
+    "StorageUnavailable",
+    "StoreRefused",
+    "TopicIdPartition",
+    "Uuid",
+]

@@ -1,0 +1,49 @@
+"""What is said where a package is missing that only some of tierledger needs."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tierledger.events.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EXTRAS = {
+    "ray": "service",
+    "aiokafka": "tier",
+    "cramjam": "tier",
+    "google_crc32c": "tier",
+    "obstore": "tier",
+    "numpy": "spark",
+    "pandas": "spark",
+    "py4j": "spark",
+    "pyarrow": "spark",
+    "pyspark": "spark",
+}
+"""Which extra of pyproject.toml brings a package, by the name it is imported under."""
+
+
+def missing(package: str) -> InvalidArgument:
+    """The error where `package`, one of `EXTRAS`, is not installed."""
+    return InvalidArgument(
+        f"this needs {package}, which is not installed; "
+        f"install it with: pip install 'tierledger[{EXTRAS[package]}]'"
+    )
+
+
+@contextmanager
+def naming_extras() -> Iterator[None]:
+    """Let an import in the block that fails for want of an extra name it.
+
+    Raises:
+        InvalidArgument: A package of `EXTRAS` is missing; the message says how to install it.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        # The package itself: a part that it lacks is another mistake.
+        if error.name not in EXTRAS:
+            raise
+        raise missing(error.name) from error

@@ -1,0 +1,71 @@
+"""Commands where no extra is installed: those that read work, the others say what they need."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.models.base_install import run_in_base
+from tests.models.command_line import orders, others, write
+from tierledger.events.extras import EXTRAS, missing
+
+COMMAND = "from tierledger.cli.main import main; main()"
+TRACE = Path(__file__).parents[1] / "traces" / "one-broker"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    write(tmp_path / "store.sqlite", orders, others)
+    return f"sqlite:{tmp_path / 'store.sqlite'}"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--help", "lookup"),
+        ("ls", "orders"),
+        ("describe orders", "COPY_SEGMENT_FINISHED"),
+        ("segments orders 1", "COPY_SEGMENT_FINISHED"),
+        ("segments orders 1 --as-of 20 --json", "COPY_SEGMENT_FINISHED"),
+        ("lookup orders 1 1 105", "COPY_SEGMENT_FINISHED"),
+        ("log orders 1", "SegmentUpdated"),
+        ("verify", "orders"),
+        ("export -", "timestamp_ms"),
+        (f"replay {TRACE} --store memory: --check", "records refused      0"),
+    ],
+)
+def test_a_command_that_reads_needs_no_extra(store: str, words: str, said: str) -> None:
+    named = [] if words.startswith(("--help", "replay")) else ["--store", store]
+
+    done = run_in_base(COMMAND, *words.split(), *named)
+
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
+
+
+def test_status_needs_no_extra_where_no_service_runs(store: str) -> None:
+    done = run_in_base(COMMAND, "status", "--store", store)
+
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "none runs on this store" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        ("serve", "service"),
+        (f"replay {TRACE}", "service"),
+        ("simulate live --minutes 1", "service"),
+        ("cat orders 1 --tier dir:.", "tier"),
+        ("scrub --tier dir:.", "tier"),
+        ("spark segments --out table", "spark"),
+        ("spark stuck --older-than 2h", "spark"),
+        (f"spark import {TRACE}", "spark"),
+    ],
+)
+def test_a_command_that_needs_an_extra_names_it(store: str, words: str, extra: str) -> None:
+    named = [] if words.startswith("simulate") else ["--store", store]
+
+    done = run_in_base(COMMAND, *words.split(), *named)
+
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert done.stderr in {f"error: {missing(one)}\n" for one in EXTRAS if EXTRAS[one] == extra}
