@@ -25,11 +25,12 @@ EXTRAS = {
 """Which extra of pyproject.toml brings a package, by the name it is imported under."""
 
 
-def missing(package: str) -> InvalidArgument:
-    """The error where `package`, one of `EXTRAS`, is not installed."""
+def missing(module: str) -> InvalidArgument:
+    """The error where `module`, of a package of `EXTRAS`, is not installed."""
+    extra = EXTRAS[module.partition(".")[0]]
     return InvalidArgument(
-        f"this needs {package}, which is not installed; "
-        f"install it with: pip install 'tierledger[{EXTRAS[package]}]'"
+        f"this needs {module}, which is not installed; "
+        f"install it with: pip install 'tierledger[{extra}]'"
     )
 
 
@@ -43,7 +44,7 @@ def naming_extras() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        # The package itself: a part that it lacks is another mistake.
-        if error.name not in EXTRAS:
+        # A part of it is missing from another version, or from a folder that has its name.
+        if error.name is None or error.name.partition(".")[0] not in EXTRAS:
             raise
         raise missing(error.name) from error
