@@ -24,8 +24,7 @@ from tierledger.cli.output import (
     print_note,
     progress,
 )
-from tierledger.storage.kafka_export import METADATA_PARTITIONS, exported_records
-from tierledger.storage.verification import FindingKind, verify
+from tierledger.events.metadata_partition import METADATA_PARTITIONS
 
 if TYPE_CHECKING:
     from tierledger.storage.partition_reader import PartitionReader
@@ -68,6 +67,9 @@ async def _export(
     options: StoreOptions, out: Path, metadata_partitions: int, *, overwrite: bool
 ) -> tuple[int, list[str]]:
     """How many records were written, and which partitions were left out."""
+    from tierledger.storage.kafka_export import exported_records
+    from tierledger.storage.verification import FindingKind, verify
+
     count = 0
     damaged: list[str] = []
     readers: list[PartitionReader] = []

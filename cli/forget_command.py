@@ -21,8 +21,6 @@ from tierledger.cli.options import (
     TopicArgument,
 )
 from tierledger.cli.output import escaped, print_json
-from tierledger.storage.forgetting import forget as forget_partition
-from tierledger.storage.forgetting import refuse_unless_empty
 
 
 def register(app: typer.Typer) -> None:
@@ -46,6 +44,9 @@ def forget(
 
 
 async def _forget(options: StoreOptions, where: tuple[str, int], yes: bool, json: bool) -> None:
+    from tierledger.storage.forgetting import forget as forget_partition
+    from tierledger.storage.forgetting import refuse_unless_empty
+
     async with opened_catalog(options, read_only=False) as catalog:
         tip = await found_partition(catalog, *where)
         reader = catalog.reader(tip)

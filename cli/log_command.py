@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,10 +17,11 @@ from tierledger.cli.options import (
     TopicArgument,
 )
 from tierledger.cli.output import escaped, print_json, time_text
-from tierledger.events import log_events as log
 from tierledger.events.errors import InvalidArgument
-from tierledger.events.identifiers import Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+
+if TYPE_CHECKING:
+    from tierledger.events import log_events as log
 
 
 def register(app: typer.Typer) -> None:
@@ -89,13 +90,16 @@ def _line(event: log.Event) -> str:
 
 
 def _plain_body(body: log.Body) -> dict[str, Any]:
+    from tierledger.events.identifiers import Uuid
+    from tierledger.events.log_events import SegmentUpdated
+
     plain: dict[str, Any] = {}
     # With the session's own, an event's broker would be there twice.
     for name, value in body._asdict().items():
         match name:
             case "segment_id":
                 plain["id"] = None if value is None else str(Uuid(value))
-            case "state" if isinstance(body, log.SegmentUpdated):
+            case "state" if isinstance(body, SegmentUpdated):
                 plain["state"] = RemoteLogSegmentState(value).name
             case "state":
                 plain["state"] = RemotePartitionDeleteState(value).name

@@ -26,7 +26,6 @@ from tierledger.cli.options import (
 from tierledger.cli.output import print_json
 from tierledger.cli.segment_output import print_segment
 from tierledger.cli.segments_command import require_epoch
-from tierledger.events import answers
 
 if TYPE_CHECKING:
     from tierledger.events.partition_state import PartitionState
@@ -70,6 +69,8 @@ def lookup(
 async def _lookup(
     options: StoreOptions, where: tuple[str, int], place: tuple[int, int], as_of: AsOf | None
 ) -> bytes | None:
+    from tierledger.events import answers
+
     def found(state: PartitionState) -> bytes | None:
         require_epoch(state, place[0])
         return answers.lookup(state, *place)

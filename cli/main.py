@@ -10,7 +10,6 @@ import select
 import signal
 import sys
 import traceback
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
@@ -121,6 +120,8 @@ app = typer.Typer(
 
 def print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         print(f"tierledger {version('tierledger')}")
         raise typer.Exit
 

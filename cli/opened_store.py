@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from tierledger.cli.output import escaped, print_note
 from tierledger.cli.settings import cluster_setting, store_config
 from tierledger.events.errors import InvalidArgument, RemoteResourceNotFound
-from tierledger.storage.catalog import Catalog, clusters
-from tierledger.storage.connector import load_connector, load_serde
-from tierledger.storage.point_reads import ask as ask_newest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
     from tierledger.events.identifiers import TopicIdPartition
     from tierledger.events.partition_state import PartitionState
     from tierledger.storage.backend import MetadataStorageBackend
-    from tierledger.storage.catalog import FoundTopic
+    from tierledger.storage.catalog import Catalog, FoundTopic
     from tierledger.storage.partition_reader import PartitionReader
 
 T = TypeVar("T")
@@ -43,6 +40,9 @@ async def opened_catalog(
         RemoteResourceNotFound: It does not hold the one that was named, or none at all.
         StoreRefused: It is no store, or (for a writer) somebody else writes it.
     """
+    from tierledger.storage.catalog import Catalog
+    from tierledger.storage.connector import load_connector, load_serde
+
     config = store_config(options.store)
     connector, serde = load_connector(config), load_serde(config)
     backend = await connector.backend(read_only=read_only)
@@ -91,6 +91,8 @@ async def ask(
 ) -> T:
     """What `question` finds in the state as of then, or in the newest one."""
     if as_of is None:
+        from tierledger.storage.point_reads import ask as ask_newest
+
         answer = await ask_newest(reader, question)
     else:
         answer = question(await reader.state_as_of(**as_of._asdict()))
@@ -116,6 +118,8 @@ def print_notes(reader: PartitionReader) -> None:
 
 
 async def _cluster(backend: MetadataStorageBackend, named: str | None) -> str:
+    from tierledger.storage.catalog import clusters
+
     known = await clusters(backend)
     listed = ", ".join(escaped(one) for one in known)
     if named is not None:

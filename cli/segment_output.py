@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tierledger.cli.output import print_json, print_pairs, print_table, time_text
-from tierledger.events.identifiers import Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.segment_rows import (
     BROKER,
@@ -43,6 +42,8 @@ def plain_segment(row: bytes) -> dict[str, Any]:
 
 def recorded_segment(row: bytes) -> dict[str, Any]:
     """A segment as answers files have it."""
+    from tierledger.events.identifiers import Uuid
+
     fields = unpack_row(row)
     custom = fields[CUSTOM]
     return {

@@ -27,7 +27,6 @@ from tierledger.cli.options import (
     parse_as_of,
 )
 from tierledger.cli.segment_output import print_segments
-from tierledger.events.answers import Snapshot, list_all, list_epoch
 from tierledger.events.errors import PartitionDeleted, RemoteResourceNotFound
 from tierledger.events.segment_rows import START, id_of_row, unpack_row
 
@@ -109,6 +108,8 @@ def require_partition(state: PartitionState) -> None:
 
 
 def _rows(state: PartitionState, epoch: int | None) -> list[bytes]:
+    from tierledger.events.answers import Snapshot, list_all, list_epoch
+
     require_partition(state)
     if epoch is not None:
         require_epoch(state, epoch)

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tierledger.actors.coordinator_log import CoordinatorLog
-from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.opened_store import StoreOptions, chosen_partitions, opened_catalog
 from tierledger.cli.options import (
@@ -19,11 +17,10 @@ from tierledger.cli.options import (
 )
 from tierledger.cli.output import escaped, print_json, print_note, progress
 from tierledger.events.errors import DataError
-from tierledger.storage.catalog import stray_keys
-from tierledger.storage.verification import VerificationReport, verify
 
 if TYPE_CHECKING:
     from tierledger.storage.catalog import Catalog
+    from tierledger.storage.verification import VerificationReport
 
 
 def register(app: typer.Typer) -> None:
@@ -50,6 +47,9 @@ def verify_store(
 async def _verify(
     options: StoreOptions, topic: str | None, partition: int | None, json: bool
 ) -> bool:
+    from tierledger.storage.catalog import stray_keys
+    from tierledger.storage.verification import verify
+
     passed, reports = True, 0
     async with opened_catalog(options) as catalog:
         partitions = await chosen_partitions(catalog, topic, partition)
@@ -70,6 +70,9 @@ async def _verify(
 
 
 async def _verify_coordinator(catalog: Catalog, json: bool) -> bool:
+    from tierledger.actors.coordinator_log import CoordinatorLog
+    from tierledger.actors.wall_clock import WallClock
+
     log = CoordinatorLog(
         catalog.cluster_id, catalog.keys, catalog.serde, WallClock(), catalog.backend, None
     )

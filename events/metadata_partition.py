@@ -9,6 +9,9 @@ from tierledger.events.errors import InvalidArgument
 if TYPE_CHECKING:
     from tierledger.events.identifiers import Uuid
 
+METADATA_PARTITIONS: Final = 50
+"""Kafka's `remote.log.metadata.topic.num.partitions`."""
+
 _UINT32: Final = (1 << 32) - 1
 
 _MURMUR_SEED: Final = 0x9747B28C

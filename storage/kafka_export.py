@@ -20,15 +20,12 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
-from tierledger.events.metadata_partition import metadata_partition
+from tierledger.events.metadata_partition import METADATA_PARTITIONS, metadata_partition
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from tierledger.storage.partition_reader import PartitionReader
-
-METADATA_PARTITIONS = 50
-"""Kafka's `remote.log.metadata.topic.num.partitions`."""
 
 BATCHES_AHEAD = 400
 """Batches in memory while logs are merged, over all of them: with 64 KiB batches, 26 MB."""

@@ -1,5 +1,8 @@
 """What the program itself offers: its version, help by `-h`, completion in a shell."""
 
+import os
+import subprocess
+import sys
 from importlib.metadata import version
 
 import pytest
@@ -53,3 +56,30 @@ def test_completion_can_be_installed() -> None:
 
     assert "--install-completion" in shown
     assert "--show-completion" in shown
+
+
+@pytest.mark.parametrize("asked", [{}, {"_TIERLEDGER_COMPLETE": "complete_bash"}])
+def test_help_and_completion_load_nothing_that_opens_a_store(asked: dict[str, str]) -> None:
+    script = (
+        "import sys; from tierledger.cli.main import main\n"
+        "sys.argv[0] = 'tierledger'\n"
+        "try: main()\n"
+        "finally: print(*sorted(sys.modules), file=sys.stderr)"
+    )
+    words = {"COMP_WORDS": "tierledger ve", "COMP_CWORD": "1"}
+
+    done = subprocess.run(
+        [sys.executable, "-c", script, *([] if asked else ["--help"])],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **words, **asked},
+    )
+
+    loaded = set(done.stderr.split())
+    assert "verify" in done.stdout
+    assert "tierledger.cli.verify_command" in loaded
+    assert not loaded & {
+        *("tierledger.storage.catalog", "tierledger.actors.coordinator", "sqlite3"),
+        *("ray", "pyspark", "pyarrow", "obstore", "aiokafka", "rich", "structlog"),
+    }
