@@ -41,8 +41,6 @@ def watch_status(options: StatusOptions, interval_s: float) -> None:
 
 
 async def _watch(options: StatusOptions, interval_s: float) -> None:
-    from tierledger.actors.ray_cluster import leave_cluster
-
     stopped = asyncio.Event()
     look = await take_look(options)
     with _display(options) as show:
@@ -58,6 +56,8 @@ async def _watch(options: StatusOptions, interval_s: float) -> None:
             try:
                 look = await take_look(options, look)
             except RemoteStorageError as error:
+                from tierledger.actors.ray_cluster import leave_cluster
+
                 print_error(error)
                 leave_cluster()  # Whichever it was, the next look finds its own.
             else:
