@@ -25,10 +25,10 @@ from tierledger.events.commands import Claim
 from tierledger.events.errors import Fenced, InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tierledger.actors.coordinator_events import Announcement, CoordinatorBody
-    from tierledger.actors.coordinator_state import CoordinatorState
+    from tierledger.actors.coordinator_state import CoordinatorState, Seat
     from tierledger.events.log_events import Event
 
 
@@ -308,14 +308,14 @@ def _carried_out(
     None is among what today's coordinators append; older ones took every value.
     """
     for item in items:
-        what = item_name(item)
         try:
             check_item(item, leads=leads)
         except InvalidArgument as error:
-            broker_id = cast("ev.Announced", event.body).broker_id
+            what, broker_id = item_name(item), cast("ev.Announced", event.body).broker_id
             state.set_aside[what] = SetAside(what, str(error), event.log_time_ms, broker_id)
         else:
-            state.set_aside.pop(what, None)  # A good word on the same partition.
+            if state.set_aside:  # A name costs more than all the rest of an item.
+                state.set_aside.pop(item_name(item), None)  # A good word on the partition.
             yield item
 
 
@@ -456,10 +456,16 @@ def leader_lost(
     return [ev.LeaderLost(key.topic_id, key.partition, assignment)]
 
 
-def standing_work(state: CoordinatorState, host: str) -> HostWork:
-    """All that `host` has to serve, for a coordinator that starts anew; repeats do nothing."""
+def standing_work(
+    state: CoordinatorState, host: str, seats: Iterable[Seat] | None = None
+) -> HostWork:
+    """All that `host` has to serve, for a coordinator that starts anew; repeats do nothing.
+
+    Or of these `seats` those that it has still.
+    """
     placements: list[Placement] = []
-    for key, role in state.seats.get(host, ()):
+    taken = state.seats.get(host, {})
+    for key, role in taken if seats is None else filter(taken.__contains__, seats):
         entry = state.partitions[key]
         if role == FOLLOWER:
             placements += [_following(key, entry, claim) for claim in entry.followers.values()]

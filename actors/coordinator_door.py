@@ -9,7 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, get_args
 
 from tierledger.actors.calls import PartitionKey
-from tierledger.actors.coordinator_events import Announcement, BrokerId, Item, LeaderItem
+from tierledger.actors.coordinator_events import (
+    ITEMS_MAX,
+    Announcement,
+    BrokerId,
+    Item,
+    LeaderItem,
+)
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import UUID_BYTES, Uuid
 from tierledger.events.typed_fields import checked, exactly, shown
@@ -50,6 +56,12 @@ def checked_announcement(given: Sequence[Any]) -> Announcement:
         InvalidArgument: One cannot be; the message names it.
     """
     word = _made(Announcement, given)
+    lists = [items for items in word[3:6] if isinstance(items, tuple)]
+    if (count := sum(map(len, lists))) > ITEMS_MAX:
+        raise InvalidArgument(
+            f"expected an announcement of at most {ITEMS_MAX} partitions, got {count}: "
+            "announce in pieces"
+        )
     for items, leads in ((word.leaders, True), (word.followers, False), (word.stopped, False)):
         for item in items if isinstance(items, tuple) else ():
             check_item(item, leads=leads)

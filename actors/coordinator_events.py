@@ -66,6 +66,11 @@ class Announced(NamedTuple):
     import_cluster: str | None
 
 
+ITEMS_MAX = 500
+"""Partitions of one announcement, and of what is placed at once: 5 ms to decide or to apply.
+A client with more announces in pieces; an event of an older log may have more."""
+
+
 class LeadersPlaced(NamedTuple):
     """Partitions are led from `host`: (topic id, partition, assignment number) each."""
 

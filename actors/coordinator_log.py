@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tierledger.actors import coordinator as rules
 from tierledger.actors.coordinator_events import COORDINATOR_CODEC
 from tierledger.actors.coordinator_state import CoordinatorState
+from tierledger.actors.slices import Slices
 from tierledger.events.errors import (
     CorruptLog,
     DataError,
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from tierledger.storage.serde import MetadataSerDe
 
 BATCHES_PER_READ = 500
-
-BATCHES_PER_SLICE = 20
-"""Batches that are folded before others may run: some thousand placements."""
 
 DOUBT_S = 5.0
 """How long the slot of an append without an answer is looked at before its caller hears so."""
@@ -86,22 +84,20 @@ class CoordinatorLog:
             return await self._read_on()
 
     async def _read_on(self) -> bool:
-        known = self._next_batch
+        known, slices = self._next_batch, Slices()
         while True:
             try:
                 page = await self._log.page(self._next_batch, BATCHES_PER_READ)
             except CorruptLog as error:
                 raise self._damaged(error) from None
             for batch in page.batches:
-                self._evolve(batch.value)
-                if batch.number % BATCHES_PER_SLICE == 0:
-                    await asyncio.sleep(0)
+                await self._evolve(batch.value, slices)
             if page.is_end:
                 # A list may be behind. Whoever says "nothing new" has to have seen the end.
                 following = await self._backend.get(self._log.key(self._next_batch))
                 if following is None:
                     return self._next_batch > known
-                self._evolve(following)
+                await self._evolve(following, slices)
 
     def encoded(
         self, bodies: Sequence[CoordinatorBody], position: int, previous: bytes
@@ -135,7 +131,7 @@ class CoordinatorLog:
             if not await self._create(key, value):
                 await self._read_on()
                 return False
-            self._evolve(value)
+            await self._evolve(value, Slices())
             return True
 
     async def _create(self, key: str, value: bytes) -> bool:
@@ -163,7 +159,7 @@ class CoordinatorLog:
                     raise OutcomeUnknown(f"{key}: {error}") from error
                 raise
 
-    def _evolve(self, value: bytes) -> None:
+    async def _evolve(self, value: bytes, slices: Slices) -> None:
         state, batch = self.state, StoredBatch(self._next_batch, value)
         try:
             first, stored = stored_events(self._serde, batch)
@@ -174,6 +170,7 @@ class CoordinatorLog:
             )
             for event in events:
                 self._works += rules.evolve(state, event)
+                await slices.breathe()
         except DataError as error:
             raise self._damaged(error) from None
         except (AttributeError, LookupError, TypeError, ValueError) as error:

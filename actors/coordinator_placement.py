@@ -78,6 +78,7 @@ class _Placing:
         self.leaders: dict[str, list[tuple[bytes, int, int]]] = {}
         self.followers: dict[str, list[tuple[bytes, int]]] = {}
         self.homes: dict[PartitionKey, str] = {}
+        self.count = 0
 
     def lead(self, key: PartitionKey, entry: Entry, *, is_behind: bool) -> None:
         home = entry.leader_host
@@ -90,6 +91,7 @@ class _Placing:
                 return
             self.room.add(home)
         self.number += 1
+        self.count += 1
         self.homes[key] = home
         self.leaders.setdefault(home, []).append((*key, self.number))
 
@@ -100,7 +102,13 @@ class _Placing:
             if entry.follower_host is not None:
                 self.room.add(entry.follower_host, -1)
             self.room.add(host)
+            self.count += 1
             self.followers.setdefault(host, []).append(key)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the rest has to wait for the next event."""
+        return self.count >= ev.ITEMS_MAX
 
     def bodies(self) -> list[CoordinatorBody]:
         led = [ev.LeadersPlaced(host, tuple(new)) for host, new in sorted(self.leaders.items())]
@@ -117,19 +125,23 @@ def place(
 ) -> list[CoordinatorBody]:
     """Places for what is announced and runs nowhere, as far as hosts have room.
 
+    At most `ITEMS_MAX` at once: more follow once these are in the log.
+
     `behind`: partitions whose followers are known not to have caught up.
     """
     if not state.hosts or not (state.unplaced or state.together):
         return []
     placing = _Placing(state, partitions_per_host)
     for key, role in state.unplaced:
-        if role == LEADER:
+        if role == LEADER and not placing.is_full:
             placing.lead(key, state.partitions[key], is_behind=key in behind)
     for key, role in state.unplaced:
-        if role != LEADER:
+        if role != LEADER and not placing.is_full:
             placing.follow(key, state.partitions[key])
     together = [*state.together, *placing.homes] if len(state.hosts) > 1 else []
     for key in together:
+        if placing.is_full:
+            break
         entry = state.partitions[key]
         led_from = placing.homes.get(key, entry.leader_host)
         if entry.follower_host is not None and entry.follower_host == led_from:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tierledger.actors.calls import LEADER
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -26,12 +28,10 @@ def coordinator_report(
     out; it is counted, and the first ones are told.
     """
     aside = sorted(set_aside, key=lambda one: one.since_ms)
-    placed = {name: {"leaders": 0, "followers": 0} for name in state.hosts}
-    for entry in state.partitions.values():
-        if entry.leader_host in placed:
-            placed[entry.leader_host]["leaders"] += 1
-        if entry.follower_host in placed:
-            placed[entry.follower_host]["followers"] += 1
+    placed = {}
+    for name in state.hosts:
+        leaders = sum(role == LEADER for _, role in state.seats.get(name, ()))
+        placed[name] = {"leaders": leaders, "followers": state.load(name) - leaders}
     return {
         "position": state.next_position - 1,
         "hosts": dict(state.hosts),

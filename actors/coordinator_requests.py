@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import structlog
 
 from tierledger.actors import coordinator as rules
+from tierledger.actors.slices import Slices
 from tierledger.events.errors import (
     OutcomeUnknown,
     Overloaded,
@@ -31,10 +32,7 @@ WAITING_MAX = 20_000
 """Requests that may wait; the next is refused at once."""
 
 REQUESTS_PER_BATCH = 1000
-
-BODIES_PER_SLICE = 50
-"""Requests that are decided before others may run."""
-
+"""Requests that are decided together, or the partitions that they are about."""
 
 _log = structlog.get_logger("tierledger.coordinator")
 
@@ -42,8 +40,9 @@ _log = structlog.get_logger("tierledger.coordinator")
 class Request:
     """Something to decide, and who waits for it."""
 
-    def __init__(self, decide: Decide) -> None:
+    def __init__(self, decide: Decide, items: int) -> None:
         self.decide = decide
+        self.items = items
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.refusal: RemoteStorageError | None = None
         self.is_hopeless = False
@@ -68,8 +67,10 @@ class Requests:
         self._wake = asyncio.Event()
         self._is_nudged = False
 
-    async def put(self, decide: Decide) -> None:
+    async def put(self, decide: Decide, items: int = 1) -> None:
         """Return once what `decide` calls for is durable; it may be asked several times.
+
+        `items`: how many partitions it is about.
 
         Raises:
             RemoteStorageError: What `decide` raised, at the end of the log.
@@ -79,7 +80,7 @@ class Requests:
         """
         if len(self._waiting) >= WAITING_MAX:
             raise Overloaded(f"{WAITING_MAX} requests wait for the coordinator; try later")
-        request = Request(decide)
+        request = Request(decide, items)
         self._waiting.append(request)
         self._wake.set()
         await request.future
@@ -95,8 +96,12 @@ class Requests:
             self._wake.clear()
             await self._wake.wait()
         self._is_nudged = False
-        count = min(len(self._waiting), REQUESTS_PER_BATCH)
-        return [self._waiting.popleft() for _ in range(count)]
+        taken: list[Request] = []
+        items = 0
+        while self._waiting and items < REQUESTS_PER_BATCH:
+            taken.append(self._waiting.popleft())
+            items += max(1, taken[-1].items)
+        return taken
 
     def abandon(self, error: RemoteStorageError) -> None:
         """Let nobody wait any longer."""
@@ -134,7 +139,9 @@ class Requests:
         state = self._log.state
         position, draft = state.next_position, state.draft()
         decided: list[bytes] = []
-        for count, request in enumerate(requests, 1):
+        slices = Slices()
+        for request in requests:
+            await slices.breathe()
             if request.is_hopeless:
                 continue
             request.refusal = None
@@ -157,8 +164,6 @@ class Requests:
             if stored:
                 draft.chain_hash = chain(stored[-1])
             decided += stored
-            if count % BODIES_PER_SLICE == 0:
-                await asyncio.sleep(0)
         return position, decided
 
 

@@ -22,7 +22,12 @@ from tierledger.actors.coordinator_door import (
     checked_broker,
     checked_key,
 )
-from tierledger.actors.coordinator_events import Announcement, Registered, Route
+from tierledger.actors.coordinator_events import (
+    ITEMS_MAX,
+    Announcement,
+    Registered,
+    Route,
+)
 from tierledger.actors.coordinator_fleet import BACKOFF_MIN_S, Fleet, Running
 from tierledger.actors.coordinator_log import CoordinatorLog
 from tierledger.actors.coordinator_placement import PARTITIONS_PER_HOST, WRITER
@@ -30,6 +35,7 @@ from tierledger.actors.coordinator_report import coordinator_report
 from tierledger.actors.coordinator_requests import Decide, Requests
 from tierledger.actors.hosted_backend import HostedBackend
 from tierledger.actors.refusals import Refusal, leader_refused
+from tierledger.actors.slices import Slices
 from tierledger.events.errors import (
     NotReady,
     RemoteStorageError,
@@ -195,7 +201,7 @@ class CoordinatorService:
             rules.hear(draft, given)
             return bodies
 
-        await self._requests.put(decide)
+        await self._requests.put(decide, sum(map(len, given[3:6])))
         return rules.hear(self._state, given)
 
     async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
@@ -204,8 +210,9 @@ class CoordinatorService:
         Raises:
             InvalidArgument: A key is none.
         """
-        routes = []
+        routes, slices = [], Slices()
         for key in map(checked_key, keys):
+            await slices.breathe()
             route = self._state.route(key)
             if not route.known:
                 prefix = self._keys.log(key.named(""))
@@ -250,10 +257,8 @@ class CoordinatorService:
             state = self._state
             position = state.next_position
             _, stored = self._log.encoded(bodies, position, state.chain_hash)
-            placed = await self._log.append(stored, position)
+            await self._log.append(stored, position)
             self._tell()
-            if placed:
-                break
         self._supply()
 
     async def _keep_reading(self) -> None:
@@ -300,7 +305,11 @@ class CoordinatorService:
         if self._fleet.running.get(running.name) is not running:
             self._fleet.add(running)
         if self._state.hosts.get(running.name) == running.process:
-            self._fleet.tell([rules.standing_work(self._state, running.name)])
+            seats, slices = list(self._state.seats.get(running.name, ())), Slices()
+            for first in range(0, len(seats), ITEMS_MAX):
+                some = seats[first : first + ITEMS_MAX]
+                self._fleet.tell([rules.standing_work(self._state, running.name, some)])
+                await slices.breathe()
         else:
             await self.joined(running)
 

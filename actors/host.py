@@ -38,7 +38,8 @@ from tierledger.actors.partition_shell import PartitionShell
 from tierledger.actors.placement_order import PlacementOrder
 from tierledger.actors.refusals import Refusal
 from tierledger.actors.released_reads import ReleasedReads
-from tierledger.actors.store_queues import Committer, PendingSlot, Slices, SlotReader
+from tierledger.actors.slices import Slices
+from tierledger.actors.store_queues import Committer, PendingSlot, SlotReader
 from tierledger.actors.submissions import Submissions
 from tierledger.events import commands as cmd
 from tierledger.events.errors import (
@@ -145,12 +146,13 @@ class Host:
         Sessions stay open: brokers lead on, whoever serves them next.
         """
         shells = list(self._shells.values())
-        stops = []
+        stops, slices = [], Slices()
         for shell in shells:
             reply_to, future = self._expect()
             stop = msg.StopArrived(reply_to, self._clock.now_ms(), is_released=False)
             shell.feed(stop)
             stops.append(future)
+            await slices.breathe()
         if stops:
             await asyncio.wait(stops, timeout=10)
         await self.abandon()
@@ -308,11 +310,13 @@ class Host:
 
     async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
         """Brokers lead no more: end their sessions, and no others."""
+        slices = Slices()
         for close in closes:
             shell = self._shells.get((close.key, LEADER))
             if shell is not None:
                 command = cmd.CloseSession(close.claim, "the broker leads no more")
                 shell.feed(msg.CommandArrived(None, command, self._clock.now_ms()))
+                await slices.breathe()
 
     async def _load(self, shell: PartitionShell) -> None:
         async with self._loads:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
-from tierledger.actors.store_queues import Slices
+from tierledger.actors.slices import Slices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

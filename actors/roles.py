@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, ReadyCall
-from tierledger.actors.coordinator_events import Announcement, Registered
+from tierledger.actors.coordinator_events import ITEMS_MAX, Announcement, Registered
 from tierledger.events.errors import OutcomeUnknown, RetryableError
 
 if TYPE_CHECKING:
@@ -72,6 +72,9 @@ class Roles:
     ) -> None:
         """Announce; durable on return. A repeat keeps the claim that is in force.
 
+        More than `ITEMS_MAX` partitions go in pieces, in order; one that fails leaves those
+        before it announced.
+
         Raises:
             RetryableError: The deadline passed, and nothing was sent, or all of it refused.
             OutcomeUnknown: It passed, and this may have been announced.
@@ -92,21 +95,31 @@ class Roles:
         import_cluster: str | None,
         deadline: Deadline,
     ) -> None:
+        items: list[tuple[str, Any]] = [(LEADER, item) for item in leaders]
+        for role, tips in ((FOLLOWER, followers), ("", stopped)):
+            items += [(role, (bytes(tip.topic_id), tip.partition, tip.topic)) for tip in tips]
+        for first in range(0, max(1, len(items)), ITEMS_MAX):
+            await self._announce_piece(
+                items[first : first + ITEMS_MAX], import_cluster, deadline
+            )
+
+    async def _announce_piece(
+        self, items: list[tuple[str, Any]], import_cluster: str | None, deadline: Deadline
+    ) -> None:
         self._announcements += 1
         announcement = Announcement(
             self.broker_id,
             self._incarnation,
             self._announcements,
-            tuple(leaders),
-            tuple((bytes(tip.topic_id), tip.partition, tip.topic) for tip in followers),
-            tuple((bytes(tip.topic_id), tip.partition, tip.topic) for tip in stopped),
+            tuple(item for role, item in items if role == LEADER),
+            tuple(item for role, item in items if role == FOLLOWER),
+            tuple(item for role, item in items if not role),
             import_cluster,
         )
         claims = await self._router.coordinate(lambda one: one.announce(announcement), deadline)
-        for tip in stopped:
-            self._claims.pop(PartitionKey.of(tip), None)
-        said = [(PartitionKey(*item[:2]), LEADER) for item in announcement.leaders]
-        said += [(PartitionKey(*item[:2]), FOLLOWER) for item in announcement.followers]
+        for item in announcement.stopped:
+            self._claims.pop(PartitionKey(*item[:2]), None)
+        said = [(PartitionKey(*item[:2]), role) for role, item in items if role]
         for (key, role), claim in zip(said, claims, strict=True):
             self._claims[key] = (role, claim)
 

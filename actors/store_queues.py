@@ -10,14 +10,12 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tierledger.actors import messages as msg
+from tierledger.actors.slices import Slices
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError
 from tierledger.storage.backend import folder_of
 
 if TYPE_CHECKING:
     from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend
-
-SLICE_S = 0.005
-"""Time a loop may feed partitions before it lets others run: half the 10 ms bound."""
 
 COMMIT_BYTES_MAX = 8 * 1024 * 1024
 """Bytes of one commit; more waits for the next."""
@@ -38,19 +36,6 @@ class PendingAppend(NamedTuple):
     number: int
     key: str
     value: bytes
-
-
-class Slices:
-    """Lets others run whenever a loop has been busy for a slice."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._since = self._loop.time()
-
-    async def breathe(self) -> None:
-        if self._loop.time() - self._since > SLICE_S:
-            await asyncio.sleep(0)
-            self._since = self._loop.time()
 
 
 class Committer:

@@ -47,11 +47,11 @@ WALK_STEPS = 200
 OFFSET_MAX = (1 << 63) - 1
 """The highest offset there is; no walk goes on behind it."""
 
-BREATH_ROWS = 500
-"""Rows of a list after which its reader may let others run: below 5 ms."""
+BREATH_ROWS = 250
+"""Rows of a list after which its reader may let others run: below 2 ms."""
 
-BREATH_PAGES = 2
-"""Pages that a list sorts before its reader may let others run: 1,024 segments, 2 ms."""
+BREATH_PAGES = 1
+"""Pages that a list sorts before its reader may let others run: 512 segments, 1 ms."""
 
 
 class Snapshot:

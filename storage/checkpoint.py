@@ -70,7 +70,7 @@ ROWS_AT_ONCE = 4000
 """Changed rows that are looked up at once rather than in a snapshot: 1 ms."""
 
 OPERATIONS_PER_STEP = 100
-"""Rows and pages that are planned between two breaths: below 4 ms."""
+"""Rows, or KiB of pages, that are planned or let go between two breaths: below 1 ms."""
 
 LOAD_ATTEMPTS = 5
 """Tries to read a checkpoint that is being renewed, before the log is read instead."""
@@ -134,6 +134,14 @@ class CheckpointDraft(NamedTuple):
     is_whole: bool
     is_finished: bool
 
+    def dismantle(self) -> Iterator[None]:
+        """Let go of rows and tables in small steps; the draft is of no use any more."""
+        yield from self.rows.dismantle()
+        for _, frozen in self.epochs.values():
+            for _, table in frozen.tables() if frozen is not None else ():
+                yield from table.dismantle()
+        yield from self.tombstones.dismantle()
+
 
 class CheckpointPlan(NamedTuple):
     """One atomic step, and the partition's value that the next step will expect."""
@@ -143,6 +151,12 @@ class CheckpointPlan(NamedTuple):
     next_position: int
     is_finished: bool = False
     """Whether it is of a finished deletion: what the partition has left may be swept then."""
+
+    def dismantle(self) -> Iterator[None]:
+        """Let go of what was to be written in small steps; the plan is of no use any more."""
+        while self.operations:
+            del self.operations[-OPERATIONS_PER_STEP:]
+            yield
 
 
 class Standing(Enum):
@@ -241,10 +255,14 @@ class CheckpointStore:
     ) -> Generator[None, None, CheckpointPlan]:
         """The plan for `draft`, with a break after every `OPERATIONS_PER_STEP`."""
         operations: list[Operation] = []
+        made = 0
         for operation in self._changes(draft):
             operations.append(operation)
-            if len(operations) % OPERATIONS_PER_STEP == 0:
+            made += 1 if isinstance(operation, Remove) else 1 + len(operation.value) // 1024
+            if made >= OPERATIONS_PER_STEP:
+                made = 0
                 yield
+        yield
         filled = draft.value._replace(
             epochs=tuple((epoch, tables.proof) for epoch, (tables, _) in draft.epochs.items()),
             tombstones=as_tuples(draft.tombstones.directory()),

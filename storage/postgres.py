@@ -149,12 +149,13 @@ class PostgresBackend(MetadataStorageBackend):
 
     @override
     async def execute_atomically(self, operations: Sequence[Operation]) -> None:
-        check_operations(operations)
+        await asyncio.to_thread(check_operations, operations)  # A checkpoint has thousands.
         self._refuse_reader()
         if not operations:
             self._refuse_if_closed()
             return
-        await self._finished(self._execute(_plan(operations)))
+        plan = await asyncio.to_thread(_plan, operations)
+        await self._finished(self._execute(plan))
 
     async def _execute(self, plan: Plan) -> None:
         changes = [plan.changes[key] for key in sorted(plan.changes)]

@@ -211,7 +211,7 @@ class SqliteBackend(MetadataStorageBackend):
 
     @override
     async def execute_atomically(self, operations: Sequence[Operation]) -> None:
-        check_operations(operations)
+        await asyncio.to_thread(check_operations, operations)  # A checkpoint has thousands.
         await self._write(lambda connection: _execute_each(connection, operations))
 
     @override

@@ -86,6 +86,28 @@ async def test_no_step_of_a_plan_makes_more_than_so_much(whole: bool) -> None:
     assert max(*made, serde.made) <= OPERATIONS_PER_STEP + 2, "and the values they lie under"
 
 
+async def test_a_step_makes_few_pages_and_what_was_planned_is_let_go_in_pieces() -> None:
+    _, partition = await filled(12 * PAGE_ENTRIES_MAX)
+    store = store_of(partition)
+    draft = store.freeze(partition.state, partition.next_batch, whole=True)
+    pages = [
+        page
+        for _, frozen in draft.epochs.values()
+        for _, table in (frozen or partition.state.epochs[0]).tables()
+        for page in table.pages
+    ]
+    steps = sum(1 for _ in store.steps(draft, None))
+
+    assert steps >= len(partition.state.rows) // OPERATIONS_PER_STEP + len(pages) // 10
+
+    plan = await store.plan_in_slices(draft, None)
+    left = [len(plan.operations) for _ in plan.dismantle()]
+    assert left[-1] == 0
+    assert max(map(int.__sub__, left, left[1:])) <= OPERATIONS_PER_STEP
+    assert sum(1 for _ in draft.dismantle()) >= len(pages)
+    assert len(partition.state.rows) == 12 * PAGE_ENTRIES_MAX
+
+
 @pytest.mark.parametrize("seed", range(5))
 async def test_a_plan_holds_its_position_while_the_partition_goes_on(seed: int) -> None:
     random = Random(seed)

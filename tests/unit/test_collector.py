@@ -32,3 +32,22 @@ def test_garbage_is_still_found() -> None:
     del cycle
 
     assert gc.collect() >= 1
+
+
+@pytest.mark.usefixtures("held")
+def test_pages_are_looked_through_twice_at_most() -> None:
+    pages = [[number] for number in range(1000)]
+    gc.collect(0)
+    gc.collect(1)
+
+    looked_through = {id(one) for one in gc.get_objects()}
+    assert not looked_through & {id(page) for page in pages}
+
+
+def test_python_is_left_as_it_was() -> None:
+    before = gc.get_threshold()
+    keep_pauses_short()
+    looks = gc.get_threshold()
+    look_through_all_again()
+
+    assert looks < before == gc.get_threshold()

@@ -7,6 +7,7 @@ import pytest
 from tests.models.coordinated import Coordinated, announcement, key, placements
 from tierledger.actors import coordinator as rules
 from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.coordinator_events import ITEMS_MAX
 from tierledger.actors.coordinator_placement import (
     HOSTS_MAX,
     emptiest_node,
@@ -200,3 +201,21 @@ def test_a_host_that_failed_on_an_empty_node_tries_another_next() -> None:
     assert emptiest_node(hosts, hosts, {"gone": 1}) == "gone"
     assert emptiest_node(hosts, hosts, {"gone": 1}, "gone") == "b"
     assert emptiest_node(["gone"], hosts, {"gone": 1}, "gone") == "gone"
+
+
+def test_a_host_that_led_thousands_is_replaced_in_pieces() -> None:
+    one = Coordinated("a", "b")
+    one.announce(1, leads=list(range(3 * ITEMS_MAX)))
+    for body in rules.host_lost(one.state, "a"):
+        one.evolve(body)
+    waiting = [len(one.state.unplaced)]
+
+    while bodies := place(one.state, one.per_host):
+        assert sum(len(getattr(body, "partitions", ())) for body in bodies) <= ITEMS_MAX
+        for body in bodies:
+            one.evolve(body)
+        waiting.append(len(one.state.unplaced))
+
+    assert waiting == list(range(waiting[0], -1, -ITEMS_MAX)) + [0] * (
+        waiting[0] % ITEMS_MAX > 0
+    )

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
-from tierledger.actors.coordinator_events import Announcement
+from tierledger.actors.coordinator_events import ITEMS_MAX, Announcement
 from tierledger.actors.deadline import Deadline
 from tierledger.actors.roles import Roles
 from tierledger.events.commands import Claim
@@ -54,3 +54,15 @@ async def test_what_is_stopped_is_led_no_more() -> None:
 
     assert roles.claim_to_lead(KEY) is None
     assert coordinator.announced[1].stopped == (ITEM[:3],)
+
+
+async def test_more_than_one_announcement_may_hold_goes_in_pieces_in_order() -> None:
+    coordinator: Any = Coordinator(*[Claim(1, 3, 1)] * ITEMS_MAX)
+    items = [(bytes(16), number, "orders", None, None) for number in range(ITEMS_MAX - 1)]
+    others = [TIP] * (ITEMS_MAX + 1)
+    roles = Roles(coordinator, 1, 3)
+    await roles.announce(items, others, [], deadline=Deadline(5))
+
+    assert [one.number for one in coordinator.announced] == [1, 2]
+    assert [len(one.leaders) for one in coordinator.announced] == [len(items), 0]
+    assert [len(one.followers) for one in coordinator.announced] == [1, ITEMS_MAX]

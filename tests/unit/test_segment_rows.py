@@ -1,9 +1,12 @@
 """Rows as bytes, and snapshots of all of them."""
 
+from hashlib import blake2b
+
 import pytest
 
 from tierledger.events.segment_rows import (
     NOT_FINISHED,
+    SHARD_ROWS,
     UNREFERENCED,
     SegmentRows,
     end_in_epoch,
@@ -92,3 +95,48 @@ def test_a_snapshot_of_a_snapshot_stays_as_it_is() -> None:
     rows.put(A, b"3")
 
     assert [one.get(A) for one in (first, second, rows)] == [b"1", b"2", b"3"]
+
+
+def many_ids(count: int) -> list[bytes]:
+    return [
+        blake2b(number.to_bytes(4, "big"), digest_size=16).digest() for number in range(count)
+    ]
+
+
+def test_no_change_behind_a_snapshot_copies_more_than_a_shard() -> None:
+    rows = SegmentRows()
+    ids = many_ids(300 * SHARD_ROWS)
+    for segment_id in ids:
+        rows.put(segment_id, segment_id)
+
+    pieces = sizes(rows)
+
+    assert max(pieces) <= SHARD_ROWS
+    assert sum(pieces) == len(rows) == len(ids)
+    assert sorted(rows) == sorted(ids)
+    assert [rows.get(segment_id) for segment_id in ids[:9]] == ids[:9]
+
+
+def sizes(rows: SegmentRows) -> list[int]:
+    """Of all dictionaries."""
+    found = []
+    for shard in rows._shards.values():
+        found += [len(shard)] if isinstance(shard, dict) else sizes(shard)
+    return found
+
+
+def test_ids_that_differ_in_nothing_but_their_last_byte_are_kept_apart() -> None:
+    rows = SegmentRows()
+    ids = [bytes(14) + number.to_bytes(2, "big") for number in range(2 * SHARD_ROWS)]
+    for segment_id in ids:
+        rows.put(segment_id, segment_id)
+    snapshot = rows.snapshot()
+    for segment_id in ids[::2]:
+        rows.drop(segment_id)
+
+    assert sorted(rows) == ids[1::2]
+    assert (len(rows), len(snapshot), sorted(snapshot)) == (SHARD_ROWS, len(ids), ids)
+
+
+def test_rows_that_are_not_there_cost_nothing() -> None:
+    assert sizes(SegmentRows()) == []
