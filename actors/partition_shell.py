@@ -29,7 +29,7 @@ from tierledger.events.errors import (
     RemoteStorageError,
     RetryableError,
 )
-from tierledger.storage.checkpoint import CheckpointWriter, Standing
+from tierledger.storage.checkpoint import CheckpointWriter, Standing, let_go
 from tierledger.storage.loading import Loading
 from tierledger.storage.partition_reader import LoadedPartition, PartitionReader
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tierledger.actors.calls import Answered
     from tierledger.actors.host import Host
     from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.storage.backend import Operation
     from tierledger.storage.checkpoint import CheckpointDraft
     from tierledger.storage.event_log import StoredBatch
 
@@ -246,11 +247,15 @@ class PartitionShell:
     # Checkpoints.
 
     async def _write_checkpoint(self, draft: CheckpointDraft) -> None:
-        writer, plan = self._writer, None
+        writer = self._writer
+        planned: list[Operation] = []
         try:
             plan = await self._insisting(lambda: writer.plan(draft))
+            planned = plan.operations.copy()
             standing = await self._insisting(partial(writer.write, plan))
-            if plan.is_finished and standing is Standing.OURS:
+            is_finished = plan.is_finished
+            del plan
+            if is_finished and standing is Standing.OURS:
                 # Not the state: it may be, and its checkpoint not yet.
                 await self._insisting(self._checkpoints.sweep)
         except RemoteStorageError as error:
@@ -260,7 +265,7 @@ class PartitionShell:
             is_ours, is_less = standing is Standing.OURS, standing is Standing.LESS
             self.feed(msg.CheckpointDone(stored=is_ours, again=is_less))
         slices = Slices()
-        for _ in chain(() if plan is None else plan.dismantle(), draft.dismantle()):
+        for _ in chain(let_go(planned), draft.dismantle()):
             await slices.breathe()  # Freed at once, 20,000 rows and their pages take 16 ms.
 
     async def _insisting(self, attempt: Callable[[], Awaitable[T]]) -> T:

@@ -10,6 +10,7 @@ import structlog
 
 from tierledger.actors import ray_cluster
 from tierledger.actors.coordinator_placement import WRITER
+from tierledger.actors.foreign_errors import documenting
 from tierledger.actors.host_settings import with_absolute_store
 from tierledger.actors.processes import this_process
 from tierledger.actors.ray_coordinator import COORDINATOR
@@ -205,13 +206,15 @@ class RayService:
             deadline = loop.time() + COORDINATOR_TIMEOUT_S
             try:
                 async with asyncio.timeout_at(deadline):
-                    process = await coordinator.process()
+                    with documenting("the coordinator"):
+                        process = await coordinator.process()
                 silences = 0
             except TimeoutError:
                 silences += loop.time() - deadline < LATE_S
                 if silences >= SILENCES:
                     _log.warning("the coordinator is silent; starting another")
-                    await self._end_coordinator(process)
+                    with contextlib.suppress(RemoteStorageError), documenting("its end"):
+                        await self._end_coordinator(process)
                     silences = 0
             except RemoteStorageError as error:
                 # Whatever it was, the next round meets it again; the watch must not end.

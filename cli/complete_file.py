@@ -11,13 +11,16 @@ from __future__ import annotations
 import errno
 import gzip
 import os
+import signal
 import stat
 import sys
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
+from tierledger.cli.exit_status import ExitStatus
 from tierledger.events.errors import InvalidArgument
 from tierledger.tiering.durable_files import flush_folder
 
@@ -32,7 +35,7 @@ LINKS_MAX = 40
 _STDOUT = 1
 
 UNFINISHED = ".unfinished"
-"""How names of files end that are being written; where one was killed it stays."""
+"""How names of files end that are being written; only SIGKILL leaves one behind."""
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 """What a file system says that has no hard links."""
@@ -122,8 +125,8 @@ def _opened(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
 def _replacing(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
     """A new file that becomes `path`; two that are written at once are two files."""
     unfinished = path.with_name(f".tierledger-{token_hex(8)}{UNFINISHED}")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    try:
+    with _ended_in_order(), _gone_in_the_end(unfinished):
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
@@ -134,9 +137,33 @@ def _replacing(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
             unfinished.replace(path)
         else:
             _name(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
     flush_folder(path.parent)
+
+
+@contextmanager
+def _gone_in_the_end(path: Path) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """SIGTERM is an exception meanwhile, as SIGINT is; unless somebody else waits for it."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _end(_number: int, _frame: object) -> None:
+    sys.exit(ExitStatus.TERMINATED)
 
 
 def _name(unfinished: Path, path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -111,9 +112,13 @@ def describe(
     as_of: AsOfOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Describe a topic's partitions, each with its leader epochs."""
+    """Describe a topic's partitions, each with its leader epochs.
+
+    Exit status 1: one is damaged; it is named, and the others are described.
+    """
     when = parse_as_of(as_of)
-    asyncio.run(_describe(StoreOptions(store, cluster), topic, partition, when, json))
+    if asyncio.run(_describe(StoreOptions(store, cluster), topic, partition, when, json)):
+        raise typer.Exit(ExitStatus.FOUND)
 
 
 def summary_of(state: PartitionState) -> Summary:
@@ -144,7 +149,7 @@ async def _list(
                 continue  # It did not exist then.
             except DataError as error:
                 damaged = True
-                print_note(f"{tip} cannot be read: {error}")
+                _note_damage(tip, error)
                 shown.append((tip, error))
                 continue
             if everything or not summary.is_hidden:
@@ -180,7 +185,9 @@ def _cells(found: Summary | DataError) -> tuple[object, ...]:
 
 async def _describe(
     options: StoreOptions, topic: str, partition: int | None, as_of: AsOf | None, json: bool
-) -> None:
+) -> bool:
+    """Print them; whether one is damaged."""
+    damaged = False
     async with opened_catalog(options) as catalog:
         for tip in await _partitions(catalog, topic, partition):
             try:
@@ -189,10 +196,23 @@ async def _describe(
                 if partition is not None:
                     raise
                 continue
+            except DataError as error:
+                damaged = True
+                _note_damage(tip, error)
+                if json:
+                    print_json({**_identity(tip), "damaged": str(error)})
+                else:
+                    print_pairs([*_names(tip), ("log", "DAMAGED")])
+                continue
             if json:
                 print_json({**_identity(tip), **details[0].plain(), **details[1]})
             else:
                 _print_details(tip, *details)
+    return damaged
+
+
+def _note_damage(tip: TopicIdPartition, error: DataError) -> None:
+    print_note(f"{tip} cannot be read: {error}")
 
 
 async def _partitions(
@@ -201,8 +221,8 @@ async def _partitions(
     if partition is not None:
         return [await found_partition(catalog, topic, partition)]
     found = await found_topic(catalog, topic)
-    return [
-        entry.topic_id_partition
+    return [  # By the name that the others tell, where one is too damaged to tell it.
+        replace(entry.topic_id_partition, topic=found.topic)
         async for entry in catalog.partitions(found.topic_id)
         if not entry.is_forgotten
     ]
@@ -234,9 +254,7 @@ def _print_details(tip: TopicIdPartition, summary: Summary, more: dict[str, Any]
     delete = summary.plain()["delete_state"]
     print_pairs(
         [
-            ("topic", tip.topic),
-            ("topic id", tip.topic_id),
-            ("partition", tip.partition),
+            *_names(tip),
             ("log", f"position {summary.position}, {time_text(summary.log_time_ms)}"),
             ("leader", summary.leader),
             ("deletion", delete),
@@ -255,6 +273,10 @@ def _print_details(tip: TopicIdPartition, summary: Summary, more: dict[str, Any]
             [name.replace("_", " ") for name in more["epochs"][0]],
             [list(epoch.values()) for epoch in more["epochs"]],
         )
+
+
+def _names(tip: TopicIdPartition) -> list[tuple[str, object]]:
+    return [("topic", tip.topic), ("topic id", tip.topic_id), ("partition", tip.partition)]
 
 
 def _identity(tip: TopicIdPartition) -> dict[str, Any]:

@@ -136,13 +136,15 @@ async def take_look(options: StatusOptions, former: Look | None = None) -> Look:
     if record is None or not is_live:
         return Look(settings.cluster_id, None, await _count_stored(settings))
 
+    from tierledger.actors.foreign_errors import documenting
     from tierledger.actors.ray_service import connect
     from tierledger.cli.status_reading import read_service
     from tierledger.cli.status_report import status_of
     from tierledger.cli.status_view import ServiceIdentity
     from tierledger.storage.locate import public_url
 
-    connection = await connect(settings)
+    with documenting("the service is not found", is_sent=False):
+        connection = await connect(settings)
     status = status_of(await read_service(connection))
     identity = ServiceIdentity(
         settings.cluster_id,

@@ -7,6 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.foreign_errors import documenting
 from tierledger.cli.status_report import HostReading, Reading
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.identifiers import Uuid
@@ -53,13 +54,15 @@ async def read_service(
 ) -> Reading:
     """What the coordinator says, then what its hosts say, asked side by side.
 
-    A part that does not answer in time is noted as silent; the rest stands. Nothing is raised
-    for it. `known_hosts`, by name with their addresses, are asked if the coordinator is silent.
+    A part that does not answer in time, or whose answer fails in whatever way, is noted as
+    silent; the rest stands. Nothing is raised for it. `known_hosts`, by name with their
+    addresses, are asked if the coordinator is silent.
     """
     coordinator: dict[str, Any] | None = None
     with contextlib.suppress(TimeoutError, RemoteStorageError):
         async with asyncio.timeout(SILENT_AFTER_S):
-            coordinator = await connection.coordinator.status()
+            with documenting("the coordinator"):
+                coordinator = await connection.coordinator.status()
     addresses = dict(known_hosts or {})
     if coordinator is not None:
         addresses = {name: coordinator["addresses"][name] for name in coordinator["hosts"]}
@@ -75,15 +78,17 @@ async def read_service(
 async def _read_host(connection: AskedService, address: str) -> HostReading:
     try:
         async with asyncio.timeout(SILENT_AFTER_S):
-            host = connection.host(address)
-            said = await host.ping()
+            with documenting(address):
+                host = connection.host(address)
+                said = await host.ping()
     except TimeoutError:
         return HostReading(address, silence=f"no answer within {SILENT_AFTER_S:g} s")
     except RemoteStorageError as error:
         return HostReading(address, silence=str(error))
     try:
         async with asyncio.timeout(PARTITIONS_TIMEOUT_S):
-            return HostReading(address, said, await host.partitions())
+            with documenting(address):
+                return HostReading(address, said, await host.partitions())
     except TimeoutError:
         silence = f"its partitions were not told within {PARTITIONS_TIMEOUT_S:g} s"
     except RemoteStorageError as error:
@@ -108,7 +113,8 @@ async def _leader_hosts(
         return {}
     try:
         async with asyncio.timeout(SILENT_AFTER_S):
-            routes = await connection.coordinator.route(keys)
+            with documenting("the coordinator"):
+                routes = await connection.coordinator.route(keys)
     except (TimeoutError, RemoteStorageError):
         return {}
     return {

@@ -152,11 +152,15 @@ class CheckpointPlan(NamedTuple):
     is_finished: bool = False
     """Whether it is of a finished deletion: what the partition has left may be swept then."""
 
-    def dismantle(self) -> Iterator[None]:
-        """Let go of what was to be written in small steps; the plan is of no use any more."""
-        while self.operations:
-            del self.operations[-OPERATIONS_PER_STEP:]
-            yield
+
+def let_go(operations: list[Operation]) -> Iterator[None]:
+    """Free `operations` in small steps.
+
+    Not a plan's own list: a store may be writing it still, after its caller has given up.
+    """
+    while operations:
+        del operations[-OPERATIONS_PER_STEP:]
+        yield
 
 
 class Standing(Enum):

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -241,3 +242,31 @@ def test_what_cannot_be_written_is_refused_before_the_work(
 
     with pytest.raises(InvalidArgument, match=f"(?i)cannot write .*({said})"):
         require_place(Path(name))
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from tierledger.cli.complete_file import complete_file
+with complete_file(Path(sys.argv[1]), overwrite=True) as file:
+    file.write(b"half")
+    print("writing", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "page.html.gz"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_writer_that_is_ended_leaves_nothing_behind(
+    tmp_path: Path, number: signal.Signals, name: str
+) -> None:
+    words = [sys.executable, "-c", WRITER, str(tmp_path / name)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"writing\n"
+        assert len(list(tmp_path.iterdir())) == 1
+        writer.send_signal(number)
+        status = writer.wait(timeout=30)
+
+    assert list(tmp_path.iterdir()) == []
+    assert status == (143 if number == signal.SIGTERM else -signal.SIGINT)

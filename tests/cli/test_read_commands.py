@@ -25,6 +25,8 @@ from tierledger.cli.output import STYLED_ROWS_MAX, print_table
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.storage.sqlite import SqliteBackend
 
+BOTH = Uuid(b"\x77" * 16)
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
@@ -96,6 +98,34 @@ def test_ls_goes_on_after_a_partition_that_cannot_be_read(store: Path) -> None:
     assert len(shown) == 3
     assert ['"damaged"' in line for line in shown].count(True) == 1
     assert "cannot be read" in result.stderr
+
+
+@pytest.mark.parametrize("json", [False, True])
+def test_describe_names_a_damaged_partition_and_shows_the_others(
+    store: Path, json: bool
+) -> None:
+    async def damage(backend: SqliteBackend) -> None:
+        tip, sound = (TopicIdPartition(BOTH, number, "both") for number in range(2))
+        await StoredPartition(backend, tip).open()
+        await StoredPartition(backend, sound).open()
+        await backend.update(StoredPartition(backend, tip).keys.log_batch(tip, 0), b"damaged")
+
+    write(store, damage)
+
+    result = run(store, "describe", "both", *(["--json"] if json else []))
+
+    assert result.exit_code == 1
+    assert "both-0" in result.stderr
+    assert "cannot be read" in result.stderr
+    said = result.stdout.splitlines()
+    if json:
+        assert ['"damaged"' in line for line in said] == [True, False]
+    else:
+        assert [line.split()[-1] for line in said if line.startswith("partition")] == ["0", "1"]
+        assert [line.split()[1] for line in said if line.startswith("log")] == [
+            "DAMAGED",
+            "position",
+        ]
 
 
 def test_describe_shows_the_leader_epochs(store: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -160,6 +161,33 @@ async def test_a_silent_host_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> 
     assert found.hosts["host-1"].said is None
     assert found.hosts["host-1"].silence == "no answer within 0.05 s"
     assert found.hosts["host-2"].silence == "gone; another process is being started"
+
+
+@pytest.mark.parametrize("part", ["ping", "partitions", "host", "status", "route"])
+async def test_whatever_a_part_raises_it_is_noted_and_the_rest_stands(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> Any:  # noqa: ANN401
+        raise AssertionError("Expected str or bytes, got NoneType")
+
+    odd = SpokenHost(served(1, "follower"))
+    service = SpokenService({"host-0": SpokenHost(served(0)), "host-1": odd})
+    said = await service.status()
+    of_host = part in {"ping", "partitions"}
+    if part == "host":
+        find = service.host
+        monkeypatch.setattr(
+            service, "host", lambda name: (broken if name == "host-1/1" else find)(name)
+        )
+    else:
+        monkeypatch.setattr(odd if of_host else service, part, broken)
+
+    read = await read_service(service, said["addresses"])
+
+    assert read.hosts["host-0"].partitions == [served(0)]
+    silence = read.hosts["host-1"].silence or ""
+    assert ("AssertionError: Expected str" in silence) == (of_host or part == "host")
+    assert (read.coordinator is None) == (part == "status")
 
 
 async def test_the_hosts_known_last_are_asked_if_the_coordinator_is_silent() -> None:
