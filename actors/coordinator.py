@@ -179,9 +179,8 @@ def _hosts(state: CoordinatorState, broker_id: int, item: ev.Item) -> bool:
     if entry is None:
         return False
     led = entry.leadership
-    return broker_id in entry.followers or (
-        led is not None and led.claim.broker_id == broker_id
-    )
+    is_leader = led is not None and led.claim.broker_id == broker_id
+    return is_leader or broker_id in entry.followers or broker_id in entry.formers
 
 
 def host_started(

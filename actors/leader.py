@@ -220,6 +220,8 @@ class Leader:
             error = Overloaded(f"{INBOX_MAX} calls wait for this partition; try again later")
             return [msg.ReplyError(arrived.reply_to, error)]
         self._inbox.append(arrived)
+        if isinstance(arrived.command, cmd.CloseSession):  # It may be some time until its turn.
+            return self._undecided.withdraw([arrived.command.claim]) + self._pump()
         return self._pump()
 
     def _query(self, arrived: msg.QueryArrived) -> list[msg.Effect]:
@@ -259,6 +261,7 @@ class Leader:
         )
         leaving = None if self._stop is None else self._gone_error()
         effects = drafted.at_once + self._undecided.hold_all(drafted.undecided, leaving)
+        effects += self._undecided.withdraw(drafted.given_up)
         replies = drafted.replies
         replies += [msg.Answer(query.reply_to, query.query) for query in self._queries]
         self._queries = []

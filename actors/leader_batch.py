@@ -45,6 +45,8 @@ class Draft(NamedTuple):
     """Given now: they say nothing of the log."""
     undecided: list[tuple[msg.CommandArrived, int]]
     """Claims about which the oracle has to be asked, and after how many ms."""
+    given_up: list[cmd.Claim]
+    """Claims whose brokers lead no more: none of them is to wait."""
 
 
 class InFlight(NamedTuple):
@@ -63,10 +65,12 @@ def draft(
     overlay: Overlay, inbox: deque[msg.CommandArrived], limits: Limits, *, has_claimed: bool
 ) -> Draft:
     """Take commands out of `inbox` until a batch is full, and decide on each."""
-    drafted = Draft([], [], [], [], [])
+    drafted = Draft([], [], [], [], [], [])
     size = 0
     while inbox and len(drafted.events) < EVENTS_PER_BATCH and size < CUSTOM_BYTES_PER_BATCH:
         arrived = inbox.popleft()
+        if isinstance(arrived.command, cmd.CloseSession):
+            drafted.given_up.append(arrived.command.claim)
         claimed = has_claimed or bool(drafted.events)
         if not claimed and not isinstance(arrived.command, cmd.OpenSession):
             error = NotReady("the session is being opened")

@@ -107,6 +107,17 @@ class WaitingClaims:
         now_ms = waiting.arrived.now_ms if imports else answer.now_ms
         return waiting.arrived._replace(command=command, now_ms=now_ms)
 
+    def withdraw(self, given_up: Iterable[cmd.Claim]) -> list[msg.Effect]:
+        """None of these claims waits any more: their brokers lead no more."""
+        effects: list[msg.Effect] = []
+        for claim in given_up:
+            waiting = self._of_broker.get(claim.broker_id)
+            if waiting is not None and waiting.command.claim == claim:
+                del self._of_broker[claim.broker_id]
+                error = Fenced(f"broker {claim.broker_id} gave up its claim {claim[1:]}")
+                effects.append(msg.ReplyError(waiting.arrived.reply_to, error))
+        return effects
+
     def release(self) -> list[msg.CommandArrived]:
         """All, in the order of their assignments: they stand against another session now."""
         waiting = sorted(self._of_broker.values(), key=lambda one: one.command.assignment)

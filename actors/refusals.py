@@ -83,8 +83,10 @@ def give_back(state: CoordinatorState, key: PartitionKey, body: LeaderRefused) -
     """Put the claim in force that the log holds; none if its broker follows by now.
 
     Where its leader runs on it keeps the number of the refused placement, which is the last
-    that the host was told; elsewhere it is placed anew. A claim that came after the holder's,
-    and that the refused one replaced before the log had heard of it, goes before it.
+    that the host was told; elsewhere it is placed anew. So it is if another claim was placed
+    before, and may wait for the oracle there: a newer session is what keeps it from opening
+    unheard. A claim that came after the holder's, and that the refused one replaced before the
+    log had heard of it, goes before it.
     """
     entry = state.partitions.get(key)
     led = None if entry is None else entry.leadership
@@ -100,14 +102,15 @@ def give_back(state: CoordinatorState, key: PartitionKey, body: LeaderRefused) -
         entry.leadership = successor._replace(assignment=0)
         del entry.formers[successor.claim.broker_id]
     elif body.holder is not None and body.holder[0] not in entry.followers:
+        entry.formers.pop(body.holder[0], None)
+        may_wait = any(former.assignment for former in entry.formers.values())
         entry.leadership = Leadership(
             claim=Claim(*body.holder),
             leader_epoch=body.leader_epoch,
             import_cluster=body.import_cluster,
             recorded_time_ms=body.recorded_time_ms,
-            assignment=body.assignment if body.is_served else 0,
+            assignment=body.assignment if body.is_served and not may_wait else 0,
         )
-        entry.formers.pop(body.holder[0], None)
     state.review(key, entry)
 
 

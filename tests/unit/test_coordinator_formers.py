@@ -197,3 +197,12 @@ def test_a_partition_is_not_let_go_while_another_s_claim_stands_again() -> None:
     world.announce(1, stops=True)
     (released,) = world.works[-1].placements
     assert released.assignment is None
+
+
+def test_who_stops_hosting_after_it_was_replaced_does_not_stand_again(world: World) -> None:
+    world.announce(1, leads=True)
+    world.announce(2, leads=True)
+    world.announce(1, stops=True)
+    world.announce(2)
+
+    assert world.leader is None

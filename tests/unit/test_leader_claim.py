@@ -203,6 +203,36 @@ def test_a_leader_that_resigns_makes_way_for_the_claim_that_waits(store: SlotSto
     assert machine(harness).holds(OTHER)
 
 
+@pytest.mark.parametrize("is_waiting", [True, False])
+def test_a_claim_that_its_broker_gives_up_opens_no_more(
+    store: SlotStore, is_waiting: bool
+) -> None:
+    harness = leading(store)
+    read = harness.ask()  # What comes while its probe is under way is decided together.
+    caller = harness.assign(2, OTHER, leader_epoch=5)
+    if is_waiting:
+        harness.settle()
+    harness.command(cmd.CloseSession(OTHER, "the broker leads no more"))
+    harness.settle()
+
+    assert isinstance(harness.error_for(caller), Fenced)
+    harness.oracle_says(None)
+    harness.settle()
+    assert harness.answered_at[read] == 0
+    assert machine(harness).holds(CLAIM)
+    assert kinds(store.events()) == ["SessionOpened"]
+
+
+def test_a_claim_given_up_behind_a_change_of_sessions_opens_no_more(store: SlotStore) -> None:
+    harness, caller = waiting_in_office(store)
+    harness.command(cmd.CloseSession(CLAIM, "the broker leads no more"))
+    harness.command(cmd.CloseSession(OTHER, "the broker leads no more"))
+    harness.settle()
+
+    assert isinstance(harness.error_for(caller), Fenced)
+    assert kinds(store.events()) == ["SessionOpened", "SessionClosed"]
+
+
 def test_a_leader_that_moves_between_hosts_asks_nobody(store: SlotStore) -> None:
     leading(store)
     moved = new_leader(store, 2, CLAIM, leader_epoch=4)

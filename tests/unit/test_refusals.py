@@ -214,3 +214,19 @@ def test_a_repeated_placement_that_finds_its_own_session_open_gives_nothing_away
 
     assert world.hear(Refusal.of(ClaimRefused(2, session, False, 500))) == 1
     assert world.leadership == Leadership(LOSER, None, None, None, 0)
+
+
+def test_a_claim_that_may_wait_where_the_holder_is_served_cannot_open_unheard() -> None:
+    """An import's claim asks the oracle there, and the newest one was refused meanwhile."""
+    world = World(registered=True)
+    importer = Claim(3, 1, 1)
+    world.note(Announced(*importer, ((*ITEM, None, 500),), (), (), "recorded"))
+    world.note(LeadersPlaced("host-0", ((*KEY, 3),)))
+    world.announce(LOSER._replace(announcement=2), 6)
+    world.note(LeadersPlaced("host-0", ((*KEY, 4),)))
+
+    assert world.hear(refusal(is_served=True, assignment=4)) == 1
+
+    # A newer session of the holder's makes what waits out of date, or is refused and heard of.
+    assert world.leadership == Leadership(HOLDER, 7, None, None, 0)
+    assert world.state.partitions[KEY].leader_host == "host-0"
