@@ -62,7 +62,7 @@ MUTANTS = (
     _mutant(
         "M01 claim-not-appended",
         "a leader serves under whatever session it finds open in the log",
-        "liveness fencing two_leaders",
+        "two_leaders",
         leading.claim_not_appended,
     ),
     _mutant(
@@ -81,7 +81,7 @@ MUTANTS = (
     _mutant(
         "M04 conflict-not-noticed",
         "the store carries out a step that expected another value",
-        "checkpoint_regressed CorruptCheckpoint",
+        "checkpoint_regressed",
         storage.conflict_not_noticed,
         within=500,
     ),
@@ -101,20 +101,20 @@ MUTANTS = (
     _mutant(
         "M07 conflict-taken-for-own",
         "a conflict in a slot that is free afterwards is success",
-        _LOG,
+        "CorruptLog",
         leading.conflict_taken_for_own,
         within=500,
     ),
     _mutant(
         "M08 ack-before-durable",
         "writes are acknowledged when they are sent to the store",
-        "lost_write early_answer linearizability",
+        "early_answer",
         leading.ack_before_durable,
     ),
     _mutant(
         "M09 request-ids-forgotten",
         "a repeated request is decided again",
-        "duplicate_write lost_write",
+        "lost_write",
         state.request_ids_forgotten,
     ),
     _mutant(
@@ -127,7 +127,7 @@ MUTANTS = (
     _mutant(
         "M11 checkpoint-ahead-of-log",
         "a checkpoint holds the batch that is still on its way",
-        "early_checkpoint checkpoint_is_fold",
+        "early_checkpoint",
         storage.checkpoint_ahead_of_log,
         within=200,
     ),
@@ -146,7 +146,7 @@ MUTANTS = (
     _mutant(
         "M14 fold-reads-a-clock",
         "a leader stamps what it applies with its host's time",
-        "wrong_answer replay_determinism checkpoint_is_fold",
+        "checkpoint_is_fold",
         state.fold_reads_a_clock,
     ),
     _mutant(
@@ -444,5 +444,36 @@ MUTANTS = (
         "the first entry of a page is another, and is not found",
         "lifecycle",
         served.page_moves_without_its_index,
+    ),
+    _mutant(
+        "M61 repeat-appended-again",
+        "a repeated request is decided again, and appended although it holds",
+        "duplicate_write",
+        state.repeat_appended_again,
+    ),
+    _mutant(
+        "M62 chain-not-followed",
+        "a follower neither checks nor keeps the hash of what stands before a batch",
+        "feed_gap",
+        readers.chain_not_followed,
+    ),
+    _mutant(
+        "M63 reads-beside-an-append",
+        "a leader answers reads at once while a batch is on its way",
+        "linearizability",
+        leading.reads_beside_an_append,
+        within=500,
+    ),
+    _mutant(
+        "M64 claim-compared-with-nobody",
+        "the coordinator fails at a claim to a partition that nobody leads",
+        "unforeseen_failure",
+        sessions.claim_compared_with_nobody,
+    ),
+    _mutant(
+        "M65 readiness-taken-back-twice",
+        "a step fails if an announcement is replaced for which nobody was ready yet",
+        "unforeseen",
+        readers.readiness_taken_back_twice,
     ),
 )

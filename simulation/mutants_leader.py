@@ -13,6 +13,7 @@ from tierledger.actors.leader import Leader
 from tierledger.events import decide
 from tierledger.events import log_events as log
 from tierledger.events.errors import StorageUnavailable
+from tierledger.simulation.rewriting import rewritten
 
 
 def claim_not_appended() -> list[tuple[Any, str, Any]]:
@@ -166,3 +167,9 @@ def _unprobed(*kinds: type[Any]) -> list[tuple[Any, str, Any]]:
         return [one for one in probe if isinstance(one, kinds)] + effects
 
     return [(Leader, "_pump", early)]
+
+
+def reads_beside_an_append() -> list[tuple[Any, str, Any]]:
+    wait = "    self._queries.append(arrived)"
+    answer = "return [msg.Answer(arrived.reply_to, arrived.query)]"
+    return rewritten(Leader._query, wait, f"    if self._in_flight:\n        {answer}\n{wait}")

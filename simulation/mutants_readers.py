@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgpack
 
 from tierledger.actors import follower
 from tierledger.actors import messages as msg
 from tierledger.actors.follower import Follower, Phase
 from tierledger.actors.leader import Leader
+from tierledger.simulation.rewriting import rewritten
+from tierledger.storage.event_log import DecodedBatch, StoredBatch, decode_batch, stored_events
+
+if TYPE_CHECKING:
+    from tierledger.storage.serde import MetadataSerDe
 
 EVERY = 5
 """A batch in so many is left out by a follower that applies a gap."""
+
+BEFORE_AT = 7
+"""Where a stored event names the hash of the one before it."""
 
 
 def follower_ignores_position() -> list[tuple[Any, str, Any]]:
@@ -60,3 +70,24 @@ def _fresh(machine: Any) -> Any:  # noqa: ANN401 - Either of two.
         ]
 
     return fresh
+
+
+def chain_not_followed() -> list[tuple[Any, str, Any]]:
+    evolve_all: Any = vars(follower)["evolve_all"]
+
+    def believing(
+        serde: MetadataSerDe, batch: StoredBatch, position: int, _before: bytes
+    ) -> DecodedBatch:
+        _, stored = stored_events(serde, batch)
+        return decode_batch(serde, batch, position, msgpack.unpackb(stored[0][4:])[BEFORE_AT])
+
+    def careless(state: Any, events: Any, _chain_hash: bytes) -> None:  # noqa: ANN401
+        evolve_all(state, events, state.chain_hash)
+
+    return [(follower, "decode_batch", believing), (follower, "evolve_all", careless)]
+
+
+def readiness_taken_back_twice() -> list[tuple[Any, str, Any]]:
+    return rewritten(
+        Follower._assigned, "self._ready.discard(former)", "self._ready.remove(former)"
+    )

@@ -133,3 +133,11 @@ def closed_in_the_same_batch() -> list[tuple[Any, str, Any]]:
     return rewritten(
         Overlay.note, "self.session = self.session._replace(is_open=False)", "pass"
     )
+
+
+def claim_compared_with_nobody() -> list[tuple[Any, str, Any]]:
+    return rewritten(
+        coordinator.outranked,
+        "led is None or led.claim.broker_id == given.broker_id",
+        "led.claim.broker_id == given.broker_id",
+    )

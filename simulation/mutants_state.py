@@ -25,6 +25,11 @@ def request_ids_forgotten() -> list[tuple[Any, str, Any]]:
     return [(Overlay, "seen", never)]
 
 
+def repeat_appended_again() -> list[tuple[Any, str, Any]]:
+    holds = "if now == [target, update.broker_id, update.event_timestamp_ms, custom]:"
+    return request_ids_forgotten() + rewritten(decide._update, holds, "if False:")
+
+
 def newest_request_ids_forgotten() -> list[tuple[Any, str, Any]]:
     return rewritten(
         evolve._evolve_each, "list(kept)[:-REQUESTS_KEPT]", "list(kept)[REQUESTS_KEPT:]"

@@ -1,13 +1,23 @@
 """A world that did not notice a mistake would prove nothing: each of these it has to notice."""
 
 import multiprocessing
+import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from tierledger import simulation
 from tierledger.events.errors import InvalidArgument
-from tierledger.simulation.campaign import SERVICE, hunt, mutant_named, outcome
+from tierledger.simulation.campaign import (
+    SAYS_NOTHING,
+    SERVICE,
+    UNFORESEEN,
+    hunt,
+    mutant_named,
+    outcome,
+)
 from tierledger.simulation.mutants import MUTANTS, Mutant, planted
 from tierledger.simulation.rewriting import rewritten
 from tierledger.simulation.slips import SLIPS
@@ -77,6 +87,18 @@ def test_mutants_are_numbered_in_their_order() -> None:
     numbers = [mutant.name.partition(" ")[0] for mutant in MUTANTS]
 
     assert numbers == [f"M{number:02}" for number in range(1, len(MUTANTS) + 1)]
+
+
+def test_each_checker_has_a_mutant_that_it_alone_has_to_find() -> None:
+    """But for those of the run: no mistake of the service is theirs to find."""
+    folder = Path(simulation.__file__).parent
+    texts = [one.read_text() for at in (folder, folder / "machines") for one in at.glob("*.py")]
+    checkers = {name for text in texts for name in re.findall(r'Violation\(\s*"(\w+)"', text)}
+
+    alone = {name for one in MUTANTS if len(one.caught_by) == 1 for name in one.caught_by}
+
+    assert len(checkers) > 30
+    assert {*checkers, UNFORESEEN} - alone == SAYS_NOTHING
 
 
 @pytest.mark.parametrize("slip", SLIPS, ids=lambda slip: slip.name)
