@@ -164,6 +164,14 @@ def values_test(kinds: Iterable[Any]) -> Callable[..., bool]:
     return source.compiled(" and ".join(tests), ", ".join(names))
 
 
+def fits(kind: type[Any], values: tuple[Any, ...]) -> bool:
+    """Whether `values` are exactly what the fields of the class `kind` say; fast."""
+    known = _FITTING.get(kind)
+    if known is None:
+        known = _FITTING[kind] = values_test(kinds_of(kind).values())
+    return len(values) == len(kinds_of(kind)) and known(*values)
+
+
 def kinds_of(kind: type[Any]) -> dict[str, Any]:
     """The fields of a named tuple or a dataclass, and the annotation of each."""
     known = _KINDS.get(kind)
@@ -193,6 +201,7 @@ class _Short(reprlib.Repr):
 
 _short = _Short()
 _TESTS: dict[Any, Callable[[Any], bool]] = {}
+_FITTING: dict[type[Any], Callable[..., bool]] = {}
 _KINDS: dict[type[Any], dict[str, Any]] = {}
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tierledger.simulation.final_log import FinalLog
-    from tierledger.simulation.machines.run_laws import Written
     from tierledger.simulation.machines.shell import Shell
     from tierledger.simulation.machines.world import World
     from tierledger.simulation.observations import Ready
@@ -298,17 +297,16 @@ def _whole(world: World) -> list[int]:
 
 
 def stalled_checkpoint(
-    world: World, number: int, log: FinalLog, written: Sequence[Written], every: int
+    world: World, number: int, log: FinalLog, stands: int, every: int
 ) -> Iterator[Violation]:
     """The checkpoint is further behind than the leader that writes one now and then allows.
 
-    `every`: events between two. What was durable when all was well has to be covered but for
-    so many.
+    `stands`: the last position that it covers. `every`: events between two. What was durable
+    when all was well has to be covered but for so many.
     """
     leader = _leader_of(world, number, log)
     if leader is None:
         return
-    stands = written[-1].position if written else -1
     due = log.durable_before(world.well_at * 1000) - every
     if stands + 1 < due:
         message = (

@@ -120,7 +120,7 @@ def _verdict_of(world: World) -> Verdict:
     history = world.recorder.history()
     logs, checkpoints, violations = _stored(world)
     is_readable = not violations
-    violations += _of_the_run(world, logs)
+    violations += _of_the_run(world, logs, checkpoints)
     looks_closer = world.scenario.seed % CLOSELY == 0
     if len(logs) == world.scenario.partitions:
         violations += check(
@@ -176,7 +176,7 @@ def _stored(world: World) -> tuple[_Logs, _Checkpoints, list[Violation]]:
     return logs, checkpoints, unlawful
 
 
-def _of_the_run(world: World, logs: _Logs) -> Iterator[Violation]:
+def _of_the_run(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Iterator[Violation]:
     """What the history does not tell: a service that did not come back, replicas behind."""
     events = coordinated(world)
     histories = {one.cluster: one.records for one in world.importers}
@@ -202,8 +202,9 @@ def _of_the_run(world: World, logs: _Logs) -> Iterator[Violation]:
     for number, key in enumerate(world.keys_of[: world.scenario.partitions]):
         log = logs.get(key)
         if log is not None and number not in world.damaged:
-            written = checkpoints_written(world, number)
-            yield from stalled_checkpoint(world, number, log, written, every)
+            written = checkpoints.get(key)
+            stands = written[-1][0] if written else -1
+            yield from stalled_checkpoint(world, number, log, stands, every)
     for host in world.hosts.values():
         for (number, role), shell in host.shells.items():
             log = logs.get(world.keys_of[number])
