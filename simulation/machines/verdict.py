@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from typing_extensions import override
@@ -94,20 +95,28 @@ class Verdict(NamedTuple):
 
 def judge(scenario: Scenario) -> Verdict:
     """Run the world and check it."""
-    return verdict_of(ran(scenario))
+    with _uncollected():
+        return verdict_of(ran(scenario))
 
 
 def ran(scenario: Scenario, *, keeps: bool = False) -> World:
     """The world of `scenario`, at its end."""
     world = World(scenario, keeps=keeps)
-    was_on = gc.isenabled()
-    gc.disable()  # A world is short, and all of it goes at once.
-    try:
+    with _uncollected():
         world.run()
+    return world
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage is looked for: a world is short, and all of it goes at once."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
     finally:
         if was_on:
             gc.enable()
-    return world
 
 
 def verdict_of(world: World) -> Verdict:

@@ -18,7 +18,7 @@ from tierledger.simulation.machines.world import World
 from tierledger.simulation.record import judged as judged_again
 from tierledger.simulation.reduction import replay_command
 
-SEEDS = 10_000
+SEEDS = 14_000
 SEEDS_PER_TEST = 1_000
 CORES = 2
 
