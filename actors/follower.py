@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, assert_never
 
 from tierledger.actors import messages as msg
+from tierledger.actors.feed.source import FeedSource
 from tierledger.events.errors import (
     CorruptLog,
     DataError,
@@ -54,6 +55,7 @@ class Follower:
         self.phase = Phase.LOADING
         self.state: PartitionState | None = None
         self.next_batch = 0
+        self._feed: FeedSource | None = None
         self._serde = serde
         self._waiting: list[msg.QueryArrived] = []
         self._reading = False
@@ -71,6 +73,8 @@ class Follower:
             case msg.StateLoaded():
                 self.state, self.next_batch = stimulus.state, stimulus.next_batch
                 self._reading = False  # It was reading a log that was forgotten, if any.
+                if self._feed is not None:
+                    self._feed.restarted()
                 return self._read()
             case msg.LogRead():
                 return self._log_read(stimulus)
@@ -116,6 +120,18 @@ class Follower:
     def is_ready_for(self, claim: Claim) -> bool:
         """Whether the head that stood when `claim` was announced is applied."""
         return self.phase is Phase.FOLLOWING and claim in self._ready
+
+    def open_feed(self) -> FeedSource:
+        """What feeds replicas with this follower's state; from now on it is kept up."""
+        if self._feed is None:
+            self._feed = FeedSource(self, self.is_ready_for)
+        return self._feed
+
+    def close_feed(self) -> None:
+        """Nobody is fed any more, and nobody comes back soon."""
+        if self._feed is not None:
+            self._feed.close()
+            self._feed = None
 
     def _assigned(self, assigned: msg.Assigned) -> list[msg.Effect]:
         claim = assigned.assignment.claim
@@ -188,6 +204,8 @@ class Follower:
             self.state = state
             raise
         self.state = state
+        if self._feed is not None:
+            self._feed.changed(decoded.events)
 
     def _serve(self) -> list[msg.Effect]:
         due = [q for q in self._waiting if q.position_min <= self.position]

@@ -17,6 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, assert_never
 
 from tierledger.actors import messages as msg
+from tierledger.actors.feed.source import FeedSource
 from tierledger.actors.leader_batch import InFlight, damage_of, draft, refusals, unkept
 from tierledger.actors.leader_checkpoints import Checkpoints
 from tierledger.actors.leader_claim import CLAIMS_MAX, WaitingClaims, is_under, open_command
@@ -76,6 +77,7 @@ class Leader:
         self.phase = Phase.LOADING
         self.state: PartitionState | None = None
         self.next_batch = 0
+        self._feed: FeedSource | None = None
         self._serde = serde
         self._limits = limits
         self._inbox: deque[msg.CommandArrived] = deque([open_command(first)])
@@ -96,6 +98,8 @@ class Leader:
         match stimulus:  # However many cases: each is one line.
             case msg.StateLoaded():
                 self.state, self.next_batch = stimulus.state, stimulus.next_batch
+                if self._feed is not None:
+                    self._feed.restarted()
                 return [msg.ReadLog(self.next_batch)]
             case msg.LogRead():
                 return self._log_read(stimulus)
@@ -149,6 +153,18 @@ class Leader:
             return False
         return is_under(self.state.session, claim)
 
+    def open_feed(self) -> FeedSource:
+        """What feeds replicas with this leader's state; from now on it is kept up."""
+        if self._feed is None:
+            self._feed = FeedSource(self, self.holds)
+        return self._feed
+
+    def close_feed(self) -> None:
+        """Nobody is fed any more, and nobody comes back soon."""
+        if self._feed is not None:
+            self._feed.close()
+            self._feed = None
+
     # Loading and claiming.
 
     def _log_read(self, stimulus: msg.LogRead) -> list[msg.Effect]:
@@ -190,6 +206,8 @@ class Leader:
             self.state = state
             raise
         self.state = state
+        if self._feed is not None:
+            self._feed.changed(events)
 
     def _quarantine(self, cause: str, story: str = "") -> list[msg.Effect]:
         if self.phase in {Phase.QUARANTINED, Phase.GONE}:

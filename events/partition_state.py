@@ -169,6 +169,7 @@ class PartitionState:
         "strays",
         "tombstones",
         "topic_id_partition",
+        "touched",
         "tracks_changes",
     )
 
@@ -207,6 +208,8 @@ class PartitionState:
         self.pending: dict[bytes, bytes | None] = {}
         """Rows changed since the digest was settled, as they were before; whoever changes a row
         enters it here, unless it is here already."""
+        self.touched: dict[bytes, bytes | None] | None = None
+        """What was `pending` since somebody took it last; none if nobody asks."""
         self.tracks_changes = tracks_changes
         self.changed_rows: dict[int, set[bytes]] = {}
         """Ids that a checkpoint has still to write or remove, by their first byte: one set of
@@ -266,6 +269,8 @@ class PartitionState:
             changed = self.changed_rows
             for segment_id in self.pending:
                 changed.setdefault(segment_id[0], set()).add(segment_id)
+        if self.touched is not None:
+            self.touched = self.pending | self.touched
         self.pending.clear()
 
     def digest(self) -> bytes:

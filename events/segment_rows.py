@@ -123,6 +123,12 @@ class SegmentRows:
             self._shards.popitem()
             yield
 
+    def drain(self) -> Iterator[bytes]:
+        """All rows, let go of on the way: freed at once, they would take a while."""
+        while self._shards:
+            _, shard = self._shards.popitem()
+            yield from shard.values() if type(shard) is dict else shard
+
     def __iter__(self) -> Iterator[bytes]:
         """All rows, in no order that means anything. Iterate a snapshot if changes may come."""
         for shard in self._shards.values():

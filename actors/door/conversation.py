@@ -21,7 +21,7 @@ from tierledger.actors.door.limits import FRAME_BYTES, FRAME_ITEMS
 from tierledger.actors.door.wire.answers import put_result
 from tierledger.actors.door.wire.calls import DEADLINE_MS
 from tierledger.actors.door.wire.failures import failure_message
-from tierledger.actors.store_queues import Slices
+from tierledger.actors.slices import Slices
 from tierledger.events.errors import (
     InvalidArgument,
     NotReady,

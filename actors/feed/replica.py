@@ -1,0 +1,213 @@
+"""The taking end of a partition's feed: a short model of what a broker keeps in its heap.
+
+Rule 1: it answers as its source did at the same position, or not at all. What it does not know,
+it never answers with "none": only who is ready does, and nobody answers from half a snapshot.
+Rule 2: its position never goes back, whatever it is given.
+Rule 3: what it holds adds up to the checksum of each batch, or it holds nothing any more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from tierledger.actors.feed.checksum import checksum
+from tierledger.actors.feed.frames import (
+    Change,
+    Fenced,
+    OtherHistory,
+    Ready,
+    Slice,
+    SnapshotBegun,
+    Subscription,
+)
+from tierledger.actors.feed.replica_rows import ReplicaRows
+from tierledger.events.errors import NotReady, PartitionDeleted
+from tierledger.events.lifecycle import RemotePartitionDeleteState
+from tierledger.events.segment_rows import id_of_row
+
+if TYPE_CHECKING:
+    from tierledger.actors.calls import PartitionKey
+    from tierledger.actors.feed.frames import Frame
+    from tierledger.events.commands import Claim
+
+T = TypeVar("T")
+
+_DELETED = int(RemotePartitionDeleteState.DELETE_PARTITION_FINISHED)
+
+
+class Refusal(NamedTuple):
+    """Why the replica needs a new subscription."""
+
+    reason: str
+    is_dropped: bool
+    """Whether what it held cannot be trusted, and is gone."""
+
+
+class Replica:
+    """One partition's answers, from the frames that `take` is given."""
+
+    def __init__(self, key: PartitionKey, role: str) -> None:
+        self.key, self.role = key, role
+        self.floor = -1
+        """The highest position that anybody can have been answered at."""
+        self.claim: Claim | None = None
+        self._drop()
+
+    def _drop(self) -> None:
+        self.position, self.chain_hash = -1, b""
+        self.is_whole = False
+        """Whether it answers at all: no slice is still to come."""
+        self.is_ready = False
+        """Whether it has caught up with the head that stood when its broker was announced."""
+        self._delete_state: int | None = None
+        self._checksum = b""
+        self._snapshot: tuple[int, int] | None = None
+        """Position and number of the slice that comes next."""
+        self._newer: set[bytes | int] = set()
+        """Ids and epochs that changes brought since the snapshot began."""
+        self._parts: list[Change] = []
+        self._rows = ReplicaRows()
+
+    def expect(self, claim: Claim | None) -> None:
+        """The broker announced itself: nothing is ready before a source says so of `claim`."""
+        self.claim, self.is_ready = claim, False
+
+    def subscription(self) -> Subscription:
+        """What to ask a source for: to go on from here, if anything is here."""
+        asked = Subscription(self.key, self.role, floor=self.floor, claim=self.claim)
+        if not self.is_whole:
+            return asked
+        return asked._replace(position=self.position, chain_hash=self.chain_hash)
+
+    # The feed.
+
+    def take(self, frame: Frame) -> Refusal | None:
+        """Apply the next frame of a subscription. One that came already does no harm."""
+        match frame:
+            case SnapshotBegun():
+                return self._begin(frame)
+            case Slice():
+                return self._slice(frame)
+            case Change():
+                return self._change(frame)
+            case Ready():
+                return self._ready(frame)
+            case Fenced(claim=claim):
+                self.is_ready = self.is_ready and claim != self.claim
+            case OtherHistory(position=position):
+                return self._refused(f"the log is another at position {position}")
+        return None
+
+    def _refused(self, reason: str) -> Refusal:
+        self._drop()
+        return Refusal(reason, is_dropped=True)
+
+    def _begin(self, begun: SnapshotBegun) -> Refusal | None:
+        if begun.position < self.floor:
+            return self._refused(f"a snapshot of {begun.position} came after {self.floor}")
+        self._drop()
+        self.position, self.chain_hash = begun.position, begun.chain_hash
+        self._delete_state, self._checksum = begun.delete_state, begun.checksum
+        self._snapshot = begun.position, 0
+        return None
+
+    def _slice(self, part: Slice) -> Refusal | None:
+        if self._snapshot is None or (part.position, part.number) < self._snapshot:
+            return None
+        if (part.position, part.number) != self._snapshot:
+            return self._refused(f"slice {part[:2]} came, {self._snapshot} was next")
+        self._snapshot = part.position, part.number + 1
+        self._rows.put(part.contents, but=self._newer)
+        return self._whole() if part.is_last else None
+
+    def _ready(self, ready: Ready) -> Refusal | None:
+        if not self.is_whole:
+            return self._refused("ready was said before the last slice came")
+        if self.position < ready.position:
+            reason = f"ready was said at {ready.position}, {self.position} is here"
+            return Refusal(reason, is_dropped=False)
+        self.is_ready = self.is_ready or ready.claim == self.claim
+        return None
+
+    def _whole(self) -> Refusal | None:
+        self.is_whole, self._snapshot, self._newer = True, None, set()
+        return self._verified()
+
+    def _change(self, part: Change) -> Refusal | None:
+        if part.position <= self.position:
+            return None
+        if part.after != self.position or part.number > len(self._parts):
+            where = f"{self.position}, {len(self._parts)} parts of the next"
+            reason = f"part {part.number} of {part.after} to {part.position} came after {where}"
+            return Refusal(reason, is_dropped=False)
+        self._parts[part.number :] = [part]
+        if not part.is_last:
+            return None
+        parts, self._parts = self._parts, []
+        for one in parts:
+            self._rows.put(one.contents)
+            if self._snapshot is not None:
+                self._newer.update(map(id_of_row, one.contents.rows), one.contents.gone)
+                self._newer.update(numbers.epoch for numbers in one.contents.epochs)
+        self.position, self.chain_hash = part.position, part.chain_hash
+        self._delete_state, self._checksum = part.delete_state, part.checksum
+        if part.delete_state == _DELETED:
+            self._rows = ReplicaRows()
+            return self._whole()  # Whatever slices were to come.
+        return self._verified()
+
+    def _verified(self) -> Refusal | None:
+        if not self.is_whole:
+            return None
+        shares = self._rows.shares
+        found = checksum(shares, self.position, self.chain_hash, self._delete_state)
+        if found != self._checksum:
+            told = f"{self._checksum.hex()} was told at {self.position}, {found.hex()} is here"
+            return self._refused(f"the checksum {told}")
+        self.floor = max(self.floor, self.position)
+        return None
+
+    # Answers, as of `position`. Any raises `NotReady` if it would not be certain, and
+    # `PartitionDeleted` once the partition's deletion has finished.
+
+    def lookup(self, epoch: int, offset: int) -> bytes | None:
+        """The row of the segment that serves `offset` in `epoch`; a hit needs nobody ready."""
+        return self._hit(self._known().lookup(epoch, offset))
+
+    def next_segment_with_txn_index(self, epoch: int, offset: int) -> bytes | None:
+        """The row of the first segment from `offset` on that may have a transaction index."""
+        return self._hit(self._known().next_with_txn_index(epoch, offset))
+
+    def list_all(self) -> list[bytes]:
+        """The rows of all segments, in no order."""
+        return self._certain().list_all()
+
+    def list_epoch(self, epoch: int) -> list[bytes]:
+        """The rows of `epoch`'s segments in Kafka's order, with those that Kafka has lost."""
+        return self._certain().list_epoch(epoch)
+
+    def highest_offset_for_epoch(self, epoch: int) -> int | None:
+        """The highest offset that ever finished in `epoch`."""
+        return self._certain().highest(epoch)
+
+    def remote_log_size(self, epoch: int) -> int:
+        """Bytes over `list_epoch(epoch)`."""
+        return self._certain().size(epoch)
+
+    def _known(self) -> ReplicaRows:
+        if not self.is_whole:
+            raise NotReady(f"{self.key}: the replica has no whole snapshot yet")
+        if self._delete_state == _DELETED:
+            raise PartitionDeleted(f"{self.key}: its deletion is finished")
+        return self._rows
+
+    def _certain(self) -> ReplicaRows:
+        rows = self._known()
+        if not self.is_ready:
+            raise NotReady(f"{self.key}: the replica may be behind the announced head")
+        return rows
+
+    def _hit(self, found: T | None) -> T | None:
+        if found is None:
+            self._certain()
+        return found

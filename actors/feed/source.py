@@ -1,0 +1,421 @@
+"""The giving end of a partition's feed, as a pure state machine beside a leader or follower.
+
+Rule 1: what is given is durable and applied. The machine says `changed` after each batch, and
+nothing that it says before is asked for.
+Rule 2: a snapshot is the state at one position. Its rows are frozen (rows are copied when they
+change, not here), and changes behind it are given between its slices, so that a replica that
+reads on keeps up however long the snapshot takes.
+Rule 3: there is one ring of changes for all subscribers, bounded in bytes. Whoever is overtaken
+by its end gets a new snapshot.
+Rule 4: nobody is given a position before the one that it answered at. A source that is behind
+says nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from tierledger.actors.feed.checksum import checksum, share_of_epoch, share_of_strays
+from tierledger.actors.feed.frames import (
+    FRAME_BYTES,
+    FRAME_ROWS,
+    Change,
+    Contents,
+    EpochNumbers,
+    Fenced,
+    OtherHistory,
+    Ready,
+    Slice,
+    SnapshotBegun,
+    Strays,
+)
+from tierledger.events.errors import Overloaded
+from tierledger.events.log_events import SegmentAdded
+from tierledger.events.segment_rows import EPOCHS, id_of_row, unpack_row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from tierledger.actors.feed.frames import Frame, Subscription
+    from tierledger.events.commands import Claim
+    from tierledger.events.log_events import Event
+    from tierledger.events.partition_state import PartitionState
+
+RING_BYTES = 1024 * 1024
+"""Bytes of changes that are kept for who is behind, up to the one batch that exceeds it: about
+4,000 changes of one segment."""
+
+ENTRY_BYTES = 200
+"""What a change takes in the ring beside its rows."""
+
+SUBSCRIBERS_MAX = 64
+"""Subscribers of one partition; it has a few replicas, and some of them connect anew."""
+
+TAKEN_AT_ONCE = 16
+"""Frames that are taken in one step: 4 MiB, below 10 ms."""
+
+
+class Fed(Protocol):
+    """A leader or follower."""
+
+    @property
+    def state(self) -> PartitionState | None:
+        """What is durable and applied; none if nobody may read it."""
+
+
+class _Entry(NamedTuple):
+    """One batch in the ring."""
+
+    after: int
+    chain_before: bytes
+    changes: tuple[Change, ...]
+    size: int
+
+
+class _Subscriber:
+    """How far one replica was fed."""
+
+    __slots__ = (
+        "claim",
+        "floor",
+        "given",
+        "held",
+        "is_refused",
+        "is_slice_next",
+        "next_entry",
+        "part",
+        "ready_at",
+        "slices",
+        "told",
+    )
+
+    def __init__(self, subscription: Subscription) -> None:
+        self.held: tuple[int, bytes | None] = subscription.position, subscription.chain_hash
+        """Position and chain hash that it may go on from, while it has no place in the ring."""
+        self.floor = max(subscription.floor, subscription.position)
+        self.claim = subscription.claim
+        self.next_entry: int | None = None
+        """The entry of the ring that comes next, counted from the first there ever was."""
+        self.part = 0
+        self.given = self.held
+        """Up to where it has all, but for slices that are to come."""
+        self.slices: Iterator[Slice] | None = None
+        self.is_slice_next = False
+        self.ready_at: int | None = None
+        self.told: type[Ready | Fenced] | None = None
+        self.is_refused = False
+
+
+class FeedSource:
+    """Feeds one partition's replicas. Its machine calls `changed` and `restarted`."""
+
+    def __init__(self, machine: Fed, is_ready: Callable[[Claim], bool]) -> None:
+        """`is_ready`: whether the machine has what stood when a claim was announced."""
+        self._machine = machine
+        self._is_ready = is_ready
+        self._subscribers: dict[int, _Subscriber] = {}
+        self._numbers = itertools.count(1)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._ring: deque[_Entry] = deque()
+        self._ring_bytes = 0
+        self._entries = 0
+        """How many were ever added; the ring holds the last of them."""
+        self._position, self._chain_hash = -1, b""
+        self._epochs: dict[int, tuple[EpochNumbers, int]] = {}
+        """Each epoch's numbers as they were given last, and their share of the checksum."""
+        self._strays: dict[bytes, int] = {}
+        """The shares of what segments have as strays."""
+        self._shares = 0
+        """The sum of both."""
+        state = self._machine.state
+        if state is not None:
+            state.settle()
+            state.touched = {}
+            self._position, self._chain_hash = state.next_position - 1, state.chain_hash
+            self._renumber(state, state.epochs)
+            self._restray(state, state.strays)
+
+    def __len__(self) -> int:
+        """How many are fed; with none, this may be let go of with `close`."""
+        return len(self._subscribers)
+
+    def close(self) -> None:
+        """Cost the machine nothing further; nothing is to be called after this."""
+        self._subscribers.clear()
+        if self._machine.state is not None:
+            self._machine.state.touched = None
+
+    # Subscribers.
+
+    def subscribe(self, subscription: Subscription) -> int:
+        """The number by which the subscriber is known here.
+
+        Raises:
+            Overloaded: There are too many.
+        """
+        if len(self._subscribers) >= SUBSCRIBERS_MAX:
+            raise Overloaded(f"{SUBSCRIBERS_MAX} replicas are fed by this partition already")
+        number = next(self._numbers)
+        self._subscribers[number] = _Subscriber(subscription)
+        return number
+
+    def expect(self, number: int, claim: Claim | None) -> None:
+        """The subscriber's broker announced itself anew."""
+        one = self._subscribers[number]
+        one.claim, one.ready_at, one.told = claim, None, None
+
+    def drop(self, number: int) -> None:
+        """The subscriber is gone; where it was is for its next subscription to say."""
+        self._subscribers.pop(number, None)
+
+    def take(self, number: int, limit: int = TAKEN_AT_ONCE) -> list[Frame]:
+        """The next frames for that subscriber, in order; fewer than `limit` if that is all.
+
+        They are given once. More may come with each step of the machine, and with `expect`.
+        """
+        one = self._subscribers[number]
+        frames: list[Frame] = []
+        while len(frames) < limit and (frame := self._next(one)) is not None:
+            frames.append(frame)
+        return frames
+
+    def _next(self, one: _Subscriber) -> Frame | None:
+        if one.next_entry is None and (frame := self._place(one)) is not None:
+            return frame
+        if one.next_entry is None:
+            return None
+        at = one.next_entry - self._entries + len(self._ring)
+        if at < 0:
+            return self._snapshot(one)
+        if (word := self._word(one)) is not None:
+            return word
+        entry = self._ring[at] if at < len(self._ring) else None
+        if one.slices is not None and (entry is None or one.is_slice_next):
+            one.is_slice_next = False
+            part = next(one.slices)
+            if part.is_last:
+                one.slices = None
+            return part
+        if entry is None:
+            return None
+        one.is_slice_next = True
+        change = entry.changes[one.part]
+        one.part += 1
+        if change.is_last:
+            one.next_entry, one.part = one.next_entry + 1, 0
+            one.given = change.position, change.chain_hash
+        return change
+
+    def _place(self, one: _Subscriber) -> Frame | None:
+        """Find where in the ring `one` goes on; or begin a snapshot, or refuse."""
+        if self._position < one.floor or one.is_refused:
+            return None
+        held, chain_hash = one.held
+        borders = itertools.chain(
+            [(self._position, self._chain_hash)],
+            ((entry.after, entry.chain_before) for entry in reversed(self._ring)),
+        )
+        for back, (position, chain_there) in enumerate(borders):
+            if position == held >= 0 and chain_hash is not None:
+                if chain_there != chain_hash:
+                    one.is_refused = True
+                    return OtherHistory(position)
+                one.next_entry, one.part, one.given = self._entries - back, 0, one.held
+                return None
+        return self._snapshot(one)
+
+    def _snapshot(self, one: _Subscriber) -> Frame | None:
+        state = self._machine.state
+        if state is None or state.next_position - 1 != self._position:
+            return None  # A batch broke it off; what it is now has no position.
+        one.slices = _slices(state, self._position, [told for told, _ in self._epochs.values()])
+        one.next_entry, one.part, one.is_slice_next = self._entries, 0, True
+        one.given = self._position, self._chain_hash
+        one.ready_at = one.told = None
+        return SnapshotBegun(
+            self._position, self._chain_hash, _delete_state(state), self._checksum(state)
+        )
+
+    def _word(self, one: _Subscriber) -> Ready | Fenced | None:
+        """What is new about the claim of `one`, which has got so far."""
+        claim, state = one.claim, self._machine.state
+        if claim is None or state is None:
+            return None
+        if self._is_ready(claim):
+            if one.ready_at is None:
+                one.ready_at = self._position
+            if one.told is Ready or one.slices is not None or one.given[0] < one.ready_at:
+                return None
+            one.told = Ready
+            return Ready(claim, one.given[0])
+        one.ready_at = None
+        if one.told is Fenced or not _is_fenced(state, claim):
+            return None
+        one.told = Fenced
+        return Fenced(claim)
+
+    # The machine.
+
+    def restarted(self) -> None:
+        """The machine has another state: it was loaded, maybe not for the first time."""
+        self._begin()
+        for one in self._subscribers.values():
+            if one.next_entry is not None:
+                one.held = (-1, None) if one.slices is not None else one.given
+                one.floor = max(one.floor, one.given[0])
+                one.next_entry, one.slices = None, None
+
+    def changed(self, events: Sequence[Event]) -> None:
+        """The machine has applied one batch, which is durable."""
+        state = self._machine.state
+        assert state is not None, "a batch was applied to a state"
+        state.settle()
+        touched, state.touched = state.touched or {}, {}
+        after, chain_before = self._position, self._chain_hash
+        self._position, self._chain_hash = state.next_position - 1, state.chain_hash
+        if state.is_finished:
+            self._epochs, self._strays, self._shares = {}, {}, 0
+            parts = [Contents()]
+        else:
+            parts = list(self._parts(state, events, touched))
+        delete_state, total = _delete_state(state), self._checksum(state)
+        changes = tuple(
+            Change(
+                after,
+                self._position,
+                number,
+                contents,
+                number + 1 == len(parts),
+                self._chain_hash,
+                delete_state,
+                total,
+            )
+            for number, contents in enumerate(parts)
+        )
+        size = ENTRY_BYTES + sum(_size(contents) for contents in parts)
+        self._ring.append(_Entry(after, chain_before, changes, size))
+        self._entries += 1
+        self._ring_bytes += size
+        while self._ring_bytes > RING_BYTES and len(self._ring) > 1:
+            self._ring_bytes -= self._ring.popleft().size
+
+    def _parts(
+        self, state: PartitionState, events: Sequence[Event], touched: dict[bytes, bytes | None]
+    ) -> Iterator[Contents]:
+        rows: list[bytes] = []
+        gone: list[bytes] = []
+        epochs: dict[int, None] = {}
+        for segment_id, before in touched.items():
+            row = state.rows.get(segment_id)
+            if row is not None:
+                rows.append(row)
+            elif before is not None:
+                gone.append(segment_id)
+            if before is not None:
+                epochs.update(dict.fromkeys(unpack_row(before)[EPOCHS][::3]))
+        for event in events:  # Also of segments that came and went.
+            if type(event.body) is SegmentAdded:
+                epochs.update(dict.fromkeys(event.body.epochs[::2]))
+        if state.strays or self._strays:
+            for segment_id in touched:
+                epochs.update(dict.fromkeys(state.strays.get(segment_id, ())))
+            self._restray(state, touched)
+        return _cut(rows, state.strays, self._renumber(state, epochs), gone)
+
+    def _renumber(self, state: PartitionState, epochs: Iterable[int]) -> list[EpochNumbers]:
+        """Those of `epochs` whose numbers are not what was given last."""
+        changed: list[EpochNumbers] = []
+        for epoch in epochs:
+            tables = state.epochs[epoch]
+            numbers = EpochNumbers(epoch, tables.highest, tables.size)
+            told, share = self._epochs.get(epoch, (None, 0))
+            if told != numbers:
+                self._epochs[epoch] = numbers, share_of_epoch(numbers)
+                self._shares += self._epochs[epoch][1] - share
+                changed.append(numbers)
+        return changed
+
+    def _restray(self, state: PartitionState, segment_ids: Iterable[bytes]) -> None:
+        for segment_id in segment_ids:
+            self._shares -= self._strays.pop(segment_id, 0)
+            epochs = state.strays.get(segment_id)
+            if epochs and state.rows.get(segment_id) is not None:
+                share = share_of_strays(Strays(segment_id, epochs))
+                self._strays[segment_id] = share
+                self._shares += share
+
+    def _checksum(self, state: PartitionState) -> bytes:
+        shares = self._shares + state.rows_digest
+        return checksum(shares, self._position, self._chain_hash, _delete_state(state))
+
+
+def _delete_state(state: PartitionState) -> int | None:
+    return None if state.delete is None else state.delete.state
+
+
+def _is_fenced(state: PartitionState, claim: Claim) -> bool:
+    """Whether the log says that `claim` led, and that another leads since."""
+    session, pair = state.session, (claim.incarnation, claim.announcement)
+    if session is None or state.last_heard(claim.broker_id) < pair:
+        return False
+    return (session.broker_id, *session.pair) != claim
+
+
+def _slices(
+    state: PartitionState, position: int, epochs: list[EpochNumbers]
+) -> Iterator[Slice]:
+    """The snapshot of `state` as it stands now, made as it is taken."""
+    frozen, strays = state.rows.snapshot(), dict(state.strays)
+    contents = _cut(frozen.drain(), strays, epochs)
+
+    def sliced() -> Iterator[Slice]:
+        held = next(contents)
+        for number in itertools.count():
+            following = next(contents, None)
+            yield Slice(position, number, held, following is None)
+            if following is None:
+                return
+            held = following
+
+    return sliced()
+
+
+def _cut(
+    rows: Iterable[bytes],
+    strays: Mapping[bytes, tuple[int, ...]],
+    epochs: Sequence[EpochNumbers],
+    gone: Sequence[bytes] = (),
+) -> Iterator[Contents]:
+    """All of it in bounded parts, of which there is at least one."""
+    part: list[bytes] = []
+    size = 0
+    for row in rows:
+        part.append(row)
+        size += len(row)
+        if size >= FRAME_BYTES or len(part) == FRAME_ROWS:
+            yield Contents(tuple(part), (), _strays_of(part, strays))
+            part, size = [], 0
+    for at in range(0, max(len(gone), len(epochs), 1), FRAME_ROWS):
+        until = at + FRAME_ROWS
+        of_part = _strays_of(part, strays)
+        yield Contents(tuple(part), tuple(gone[at:until]), of_part, tuple(epochs[at:until]))
+        part = []
+
+
+def _strays_of(
+    rows: Iterable[bytes], strays: Mapping[bytes, tuple[int, ...]]
+) -> tuple[Strays, ...]:
+    if not strays:
+        return ()
+    ids = map(id_of_row, rows)
+    return tuple(Strays(one, strays[one]) for one in ids if one in strays)
+
+
+def _size(contents: Contents) -> int:
+    """About what `contents` take in memory."""
+    rows, *others = contents
+    return sum(map(len, rows)) + ENTRY_BYTES * sum(map(len, others)) + 32 * len(rows)
