@@ -30,6 +30,9 @@ os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # A hint nobody here needs.
 # Records of tasks are for a dashboard; leaving a cluster that has died takes 5 s with them.
 os.environ.setdefault("RAY_task_events_report_interval_ms", "0")
+# With Ray's 15 hosts get 1/28 of what each process of their session gets that wants the
+# processor: beside a few such a successor took a minute to start.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 import ray
 import ray._private.ray_constants

@@ -1,6 +1,7 @@
 """The shells carry effects out on a real cluster; the rules have their tests elsewhere."""
 
 import asyncio
+import os
 import uuid
 from itertools import count
 
@@ -13,9 +14,9 @@ from tests.ray.conftest import PACKED
 from tierledger.actors import ray_cluster
 from tierledger.actors.calls import FOLLOWER
 from tierledger.actors.messages import Query
-from tierledger.actors.processes import Process
+from tierledger.actors.processes import Process, process_of
 from tierledger.actors.ray_coordinator import COORDINATOR
-from tierledger.actors.ray_handles import namespace_of
+from tierledger.actors.ray_handles import RayCoordinator, namespace_of
 from tierledger.actors.ray_launcher import RayLauncher
 from tierledger.actors.ray_service import RayService, kill_host
 from tierledger.actors.service_record import read_record
@@ -143,6 +144,19 @@ async def test_a_second_service_on_the_same_store_is_refused_by_name(
 
     with pytest.raises(StoreRefused, match=f"pid {record.pid}, at {record.address}"):
         await RayService(service.settings).start()
+
+
+async def test_hosts_get_as_much_of_the_processor_as_who_started_the_service(
+    service: RayService,
+) -> None:
+    coordinator = RayCoordinator(service.settings, ray_cluster.own_node())
+    hosts = (await coordinator.status())["hosts"].values()
+
+    for name in [await coordinator.process(), *hosts]:
+        process = process_of(name)
+        assert process is not None
+        niceness = os.getpriority(os.PRIO_PROCESS, process.pid)
+        assert niceness == os.getpriority(os.PRIO_PROCESS, os.getpid())
 
 
 async def test_a_process_that_got_the_pid_of_a_host_in_the_log_is_left_alone(
