@@ -37,7 +37,7 @@ test-long: servers ## every test, with ten thousand examples of each property
 
 fuzz: servers ## wrong calls, damaged stores and odd command lines for MINUTES (60)
 	@$(PYTEST) tests/fuzz -x --timeout=0 --fuzz-seed $(or $(SEED),1000000) \
-		--fuzz-seconds $$(( $(or $(MINUTES),60) * 60 / 3 ))
+		--fuzz-seconds $$(( $(or $(MINUTES),60) * 60 / 4 ))
 
 check: setup ## format, lint, types and imports, in under a minute
 	@$(BIN)/ruff format --check .

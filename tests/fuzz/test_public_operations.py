@@ -5,6 +5,7 @@ import inspect
 import math
 import random
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import structlog
 
+from tests.contract.test_sync_client import start_service
 from tests.models import faulty_store
 from tests.models.local_world import CLUSTER, CountedIds, LocalWorld, copy, moved, segment
 from tests.unit.test_typed_fields import Hostile, HostileMapping
@@ -20,6 +22,7 @@ from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.client_history import PartitionHistory
 from tierledger.actors.messages import Query
+from tierledger.actors.sync_client import BlockingPartitionHistory, RemoteLogMetadataManager
 from tierledger.events import errors
 from tierledger.events.commands import ImportedRecord
 from tierledger.events.errors import InvalidArgument, RemoteStorageError
@@ -30,6 +33,8 @@ from tierledger.events.metadata import CustomMetadata, RemotePartitionDeleteMeta
 
 CALLS_AT_ONCE = 24
 CALLS_PER_DRAW = 3 * CALLS_AT_ONCE
+BLOCKING_S = 3.0
+"""Of the blocking client, whose witness is the same manager."""
 HASTY_S = 0.3
 """Of the callers that err: much of what they wait for never comes."""
 
@@ -53,6 +58,12 @@ def operations_of(kind: type) -> list[Callable[..., Any]]:
 
 OPERATIONS = operations_of(AsyncRemoteLogMetadataManager)
 ASKED_OF_HISTORY = operations_of(PartitionHistory)
+BLOCKING = [
+    one
+    for one in operations_of(RemoteLogMetadataManager)
+    if one.__name__ not in {"close", "configure"}
+]
+ASKED_OF_BLOCKING_HISTORY = operations_of(BlockingPartitionHistory)
 
 
 async def test_no_call_ends_a_host_or_hurts_another_partition(
@@ -76,6 +87,52 @@ async def test_no_call_ends_a_host_or_hurts_another_partition(
         assert said["process"] == process, "a host has ended"
         assert "quarantined" not in said["alarms"], await troubles(world)
     await world.stop()
+
+
+def test_no_blocking_call_ends_its_manager_or_hurts_another_partition(
+    draws: Iterator[random.Random], tmp_path: Path
+) -> None:
+    config = {**faulty_store.settings(str(tmp_path)), "cluster.id": CLUSTER, "broker.id": 1}
+    with (
+        RemoteLogMetadataManager(start_service, deadline_s=BLOCKING_S) as manager,
+        ThreadPoolExecutor(CALLS_AT_ONCE) as threads,
+    ):
+        manager.configure(config)
+        manager.on_partition_leadership_changes(WITNESSED, [])
+        manager.when_ready(WITNESSED)
+
+        for number, rng in enumerate(draws):
+            sources = [random.Random(rng.random()) for _ in range(CALLS_AT_ONCE)]
+            list(threads.map(lambda source: blocking_call(source, manager), sources))
+
+            for tip in WITNESSED:
+                one = segment(number, tip)
+                manager.add_remote_log_segment_metadata(one)
+                manager.update_remote_log_segment_metadata(
+                    moved(one, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+                )
+                found = manager.remote_log_segment_metadata(tip, 0, one.start_offset)
+                assert found is not None
+                assert found.remote_log_segment_id == one.remote_log_segment_id
+
+
+def blocking_call(rng: random.Random, manager: RemoteLogMetadataManager) -> None:
+    """Any operation with any values; only documented errors come of it."""
+    operation = rng.choice(BLOCKING)
+    said: list[str] = [operation.__name__]
+    try:
+        result = operation(manager, **arguments(rng, operation, said))
+        if isinstance(result, BlockingPartitionHistory):
+            asked = rng.choice(ASKED_OF_BLOCKING_HISTORY)
+            said.append(asked.__name__)
+            result = asked(result, **arguments(rng, asked, said))
+        if isinstance(result, Iterator):
+            list(result)
+    except Exception as error:
+        if isinstance(error, RemoteStorageError) and type(error) in DOCUMENTED:
+            return
+        error.add_note(f"of {said}")
+        raise
 
 
 async def troubles(world: LocalWorld) -> list[str]:

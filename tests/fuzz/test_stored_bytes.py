@@ -10,7 +10,9 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from random import Random
 from typing import Any, NamedTuple, TypeVar
+from zlib import crc32
 
+import msgpack
 import pytest
 from sortedcontainers import SortedDict
 
@@ -44,6 +46,7 @@ from tierledger.actors.messages import Assignment, Query
 from tierledger.events.commands import Claim
 from tierledger.events.decide import Limits
 from tierledger.events.errors import DataError, NotReady, RemoteStorageError
+from tierledger.events.event_codec import chain
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.partition_state import PartitionState
 from tierledger.storage.catalog import Catalog, clusters, stray_keys
@@ -206,11 +209,67 @@ def _retype(random: Random, fields: list[Any]) -> None:
     fields[at] = random.choice([one for one in others if type(one) is not type(fields[at])])
 
 
+OF_NO_FIELD: list[Any] = [1.5, {"a": 1}, [[1.5]], 2**63]
+"""No field of any event may be one of these."""
+
+
+def reforged(random: Random, values: Values, tip: TopicIdPartition) -> str:
+    """Change a field within an event, and make all checksums and hashes behind it right."""
+    keys = sorted(key for key in values if key.startswith(KEYS.log(tip)))
+    at = random.randrange(len(keys))
+    what, previous = "", None
+    for key in keys[at:]:
+        try:
+            first, count, stored = SERDE.deserialize("batch", values[key])
+            events = [list(msgpack.unpackb(one[4:], strict_map_key=False)) for one in stored]
+            number = 0 if what else random.randrange(len(events))
+            for n, event in enumerate(events):
+                if n == number and not what:
+                    what = f"event {n} of {key}: {_changed(random, event)}"
+                elif previous is not None and what:
+                    event[7] = previous
+                if what:
+                    packed = msgpack.packb(event)
+                    stored[n] = crc32(packed).to_bytes(4, "big") + packed
+                    previous = chain(stored[n])
+        except (RemoteStorageError, ValueError, TypeError, LookupError, OverflowError):
+            break  # Another damage came first.
+        values[key] = SERDE.serialize("batch", [first, count, stored])
+    return what or "nothing"
+
+
+def _changed(random: Random, event: list[Any]) -> str:
+    """Give a field of `event`, or of what it says, another type, size or place."""
+    fields = event[8] if isinstance(event[8], list) and random.random() < 0.8 else event
+    nested = [one for one in fields if isinstance(one, list) and one]
+    if nested and random.random() < 0.4:
+        fields = random.choice(nested)
+    at = random.randrange(len(fields))
+    before = repr(fields)
+    match random.randrange(6):
+        case 0:
+            del fields[at]
+        case 1:
+            fields.insert(at, random.choice(OF_NO_FIELD))
+        case 2 if fields not in nested:  # Or two numbers would only change places.
+            fields.reverse()
+        case _:
+            others: dict[type, list[Any]] = {
+                int: [True, "text"],
+                bytes: ["text", 1],
+                str: [b"bytes"],
+            }
+            fields[at] = random.choice([*OF_NO_FIELD, *others.get(type(fields[at]), [])])
+    return f"{before} became {fields!r:.300}"
+
+
 def damage(random: Random, values: Values, original: Written) -> str:
     """Do one thing to `values`; what it was."""
     key = random.choice(sorted(values))
     other = random.choice(sorted(values))
-    match random.randrange(10):
+    match random.randrange(12):
+        case 10 | 11:
+            return reforged(random, values, random.choice(TIPS))
         case 0:
             values[key] = flipped(random, values[key])
             return f"flip a bit of {key}"
