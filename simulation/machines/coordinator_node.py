@@ -274,16 +274,22 @@ class CoordinatorNode:
             return
         for value in result:
             self._evolve(value)
-        slot = (COORDINATOR, self._next_batch)
-        self._medium.read_slots(self.life, [slot], self._end_read, request)
+        slot, waiting = (COORDINATOR, self._next_batch), tuple(self._queue)
+        self._medium.read_slots(self.life, [slot], self._end_read, request, waiting)
 
-    def _end_read(self, result: Any, request: Request | None) -> None:  # noqa: ANN401
-        """A list may be behind; only a free slot is the end."""
+    def _end_read(
+        self,
+        result: Any,  # noqa: ANN401
+        request: Request | None,
+        waiting: Sequence[Request],
+    ) -> None:
+        """A list may be behind; only a free slot is the end, for all who waited by then."""
         if isinstance(result, RemoteStorageError) or result[0] is not None:
             self._clock.after(RETRY, self.life, self._read_on, request)
             return
         if request is not None:
-            request.seen_end = self._next_batch
+            for one in (request, *waiting):
+                one.seen_end = self._next_batch
             self._tell()
             if request.decide != self._placements:
                 self._queue.appendleft(request)

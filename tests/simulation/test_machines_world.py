@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,9 @@ from tierledger.actors.calls import FOLLOWER
 from tierledger.simulation.campaign import UNFORESEEN, Outcome, judged, outcome, verdicts
 from tierledger.simulation.campaign_summary import Summary
 from tierledger.simulation.machines.broker_node import BrokerNode
-from tierledger.simulation.machines.clockwork import S
+from tierledger.simulation.machines.clockwork import Life, S
+from tierledger.simulation.machines.coordinator_node import Request
+from tierledger.simulation.machines.medium import COORDINATOR, Slot
 from tierledger.simulation.machines.record_of import record_of
 from tierledger.simulation.machines.scenario import Decision, drawn
 from tierledger.simulation.machines.verdict import judge, ran, verdict_of
@@ -90,6 +93,30 @@ def test_a_follower_that_was_placed_a_moment_ago_is_not_behind() -> None:
 
     assert "liveness" in found
     assert "liveness" not in later
+
+
+def test_one_look_at_the_end_of_its_log_is_enough_for_all_who_wait_for_a_coordinator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else those who ask again come faster than they are answered, and nobody is heard."""
+    world = ran(drawn(1))
+    looks: list[list[Slot]] = []
+    answered: list[object] = []
+    look = world.medium.read_slots
+
+    def looked(life: Life, slots: list[Slot], *rest: Any) -> None:  # noqa: ANN401
+        looks.append(slots)
+        look(life, slots, *rest)
+
+    monkeypatch.setattr(world.medium, "read_slots", looked)
+    assert world.coordinator is not None
+
+    for _ in range(20):
+        world.coordinator._put(Request(lambda _: [], answered.append))
+    world.clock.run(world.clock.now + S // 10)
+
+    assert answered == [None] * 20
+    assert sum(slots[0][0] == COORDINATOR for slots in looks) == 1
 
 
 def test_a_record_of_a_world_in_which_requests_are_forgotten_can_be_judged() -> None:
