@@ -21,6 +21,8 @@ from tierledger.actors.follower import Follower
 from tierledger.actors.leader import Leader
 from tierledger.actors.leader_checkpoints import Checkpoints
 from tierledger.actors.leader_claim import WaitingClaims
+from tierledger.actors.placement_order import PlacementOrder
+from tierledger.actors.router import Router
 from tierledger.events import (
     answers,
     decide,
@@ -472,7 +474,97 @@ _STORAGE = (
     ),
 )
 
+_LATER = (
+    (
+        "the first tombstone that a batch keeps counts as dropped in it",
+        Overlay.is_deleted,
+        "position >= self._tombstones_dropped_below",
+        "position > self._tombstones_dropped_below",
+    ),
+    (
+        "a segment that ends where the next begins is not found behind it",
+        placement._hide_if_overlapped,
+        "end >= following[0]",
+        "end > following[0]",
+    ),
+    (
+        "a lost segment is listed before Kafka's own of the same start",
+        answers.list_epoch,
+        "behind[:START_BYTES] < entry[:START_BYTES]",
+        "behind[:START_BYTES] <= entry[:START_BYTES]",
+    ),
+    (
+        "strays outlive the deletion of their partition",
+        evolve._partition_delete_updated,
+        "state.rows, state.epochs, state.strays = SegmentRows(), {}, {}",
+        "state.rows, state.epochs = SegmentRows(), {}",
+    ),
+    (
+        "a page is removed under the number that the next one took over",
+        PagedMap._insert_page,
+        "number = self.dropped.pop()",
+        "number = min(self.dropped)",
+    ),
+    (
+        "a claim of the leader epoch that another broker leads in replaces it",
+        decide_session._against,
+        "ours > theirs",
+        "ours >= theirs",
+    ),
+    (
+        "what a checkpoint that failed held is not written again",
+        CheckpointWriter.freeze,
+        "self.is_whole = True",
+        "self.is_whole = self.is_whole",
+    ),
+    (
+        "a read that fills its limit is taken for the log's end",
+        event_log.BatchLog.page,
+        "len(found) < limit",
+        "len(found) <= limit",
+    ),
+    (
+        "a look that the store did not answer counts as one",
+        Leader._probe_failed,
+        "unkept(replies, failed.error)",
+        "replies",
+    ),
+    (
+        "an oracle's answer to an earlier question counts for a later claim",
+        WaitingClaims.answered,
+        "waiting is None or waiting.number != answer.number",
+        "waiting is None",
+    ),
+    (
+        "a broker that repeats its announcement is told that it is out of date",
+        coordinator.announce,
+        "if pair < last:",
+        "if pair <= last:",
+    ),
+    (
+        "of the brokers that one replica follows for all but the first are late",
+        PlacementOrder.is_late,
+        "number <= known if placement.role == LEADER else number < known",
+        "number <= known",
+    ),
+    (
+        "a full host takes one more",
+        coordinator_placement._Room.least,
+        "load >= self._bound",
+        "load > self._bound",
+    ),
+    (
+        "a refusal is told in place of the doubt about an earlier attempt",
+        Router._persist,
+        "doubt = error",
+        "pass",
+    ),
+)
+"""Planted after the worlds and checkers were done, none of them changed for these."""
+
 SLIPS = tuple(
     _slip(number, *given)
-    for number, given in enumerate((*_NOTICED_BY_NOBODY, *_EVENTS, *_ACTORS, *_STORAGE), 1)
+    for number, given in enumerate(
+        (*_NOTICED_BY_NOBODY, *_EVENTS, *_ACTORS, *_STORAGE, *_LATER), 1
+    )
 )

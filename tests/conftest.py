@@ -3,11 +3,13 @@
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from tierledger.simulation.campaign import with_mistake
 from tierledger.simulation.live.postgres_server import PostgresServer
 
 RAY_TESTS = Path(__file__).parent / "ray"
@@ -32,6 +34,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fuzz-seed", type=int, default=0, help="the first seed of each fuzz test (default 0)"
     )
+    parser.addoption("--slip", help="plant this slip or mutant in the service, as S05")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Plant a mistake for the whole run, in this process alone: which tests notice?"""
+    if (name := config.getoption("--slip")) is not None:
+        planted = ExitStack()
+        planted.enter_context(with_mistake(name))
+        config.add_cleanup(planted.close)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
