@@ -12,6 +12,7 @@ from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.partition_state import PartitionState
 from tierledger.simulation.checkers_laws import unlawful_event
 from tierledger.simulation.checkers_violation import Violation
+from tierledger.simulation.observations import CHECKPOINT, COLD
 from tierledger.simulation.state_digest import fields_that_differ, state_digest
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def _nowhere(log: FinalLog, position: int, asked: Asked) -> Iterator[Violation]:
     for _ in asked.checkpoints.get(position, ()):
         yield Violation("checkpoint_is_fold", log.key, f"a checkpoint stands {where}")
     for seen in asked.states.get(position, ()):
-        message = f"{seen.role} {seen.node} was {where}"
+        message = f"{_who(seen)} was {where}"
         yield Violation("replay_determinism", log.key, message)
 
 
@@ -206,9 +207,7 @@ def _judge_states(
     position = seen[0].position
     if position >= 0 and position not in log.chain_hashes:
         for one in seen:
-            message = (
-                f"{one.role} {one.node} was at position {position}, and no batch ends there"
-            )
+            message = f"{_who(one)} was at position {position}, and no batch ends there"
             yield Violation("replay_determinism", log.key, message)
         return
     digest = state_digest(state)
@@ -216,10 +215,18 @@ def _judge_states(
         if one.digest != digest:
             names = ", ".join(fields_that_differ(one.digest, digest))
             message = (
-                f"{one.role} {one.node} at position {position} has another state than the "
+                f"{_who(one)} at position {position} has another state than the "
                 f"log: its {names} differ"
             )
             yield Violation("replay_determinism", log.key, message)
+
+
+def _who(seen: StateSeen) -> str:
+    """Whose state it was: a replica's life, or what a state was made from."""
+    return _MADE.get(seen.role) or f"{seen.role} {seen.node}"
+
+
+_MADE = {COLD: "a cold start", CHECKPOINT: "the checkpoint"}
 
 
 def _disagreements(states: Iterable[StateSeen], key: PartitionKey | None) -> list[Violation]:
@@ -230,8 +237,8 @@ def _disagreements(states: Iterable[StateSeen], key: PartitionKey | None) -> lis
         if other.digest != one.digest:
             names = ", ".join(fields_that_differ(one.digest, other.digest))
             message = (
-                f"at position {one.position} {one.role} {one.node} and {other.role} "
-                f"{other.node} have different states: their {names} differ"
+                f"at position {one.position} {_who(one)} and {_who(other)} have different "
+                f"states: their {names} differ"
             )
             found.append(Violation("replay_determinism", key, message))
     return found

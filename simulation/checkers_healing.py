@@ -9,7 +9,7 @@ from tierledger.actors.calls import FOLLOWER
 from tierledger.events.errors import Fenced, NotLeader
 from tierledger.events.log_events import SessionOpened
 from tierledger.simulation.checkers_order import NEVER
-from tierledger.simulation.checkers_violation import Violation
+from tierledger.simulation.checkers_violation import Violation, ms_text
 from tierledger.simulation.history import INFO, OK, READ, WRITE
 
 if TYPE_CHECKING:
@@ -39,14 +39,18 @@ def lockout(operations: Sequence[Operation], log: FinalLog, healed: Healed) -> l
     ]
     in_time = [op for op in tried if op.completed is not None and op.completed <= healed.until]
     if not any(op.outcome == OK for op in in_time):
-        ended = Counter(op.error or op.outcome for op in in_time)
+        counts = Counter(op.error or op.outcome for op in in_time).most_common()
+        ended = ", ".join(f"{count} {error}" for error, count in counts) or "there was none"
         told.append(
-            f"broker {leader} leads and nothing failed from {healed.since} to {healed.until}; "
-            f"none of its {len(in_time)} writes succeeded ({dict(ended)})"
+            f"broker {leader} leads, and nothing failed since {ms_text(healed.since)}; none of "
+            f"its writes until {ms_text(healed.until)} succeeded: {ended}"
         )
     opened = log.events[log.sessions[-1]].body if log.sessions else None
     if isinstance(opened, SessionOpened) and opened.broker_id != leader:
-        told.append(f"broker {leader} leads, and the last session is {opened.broker_id}'s")
+        told.append(
+            f"broker {leader} leads, and the last session is that of broker "
+            f"{opened.broker_id}, opened at position {log.sessions[-1]}"
+        )
     told += [
         f"operation {op.number} of the leader, broker {leader}, was refused with {op.error}"
         for op in tried
@@ -62,7 +66,7 @@ def liveness(operations: Sequence[Operation], log: FinalLog, healed: Healed) -> 
             "liveness",
             log.key,
             f"operation {op.number} ({op.what or op.kind} by {op.process}) began after "
-            f"{healed.until}, and ended with {op.error}",
+            f"{ms_text(healed.until)}, and ended with {op.error}",
             (op.number,),
         )
         for op in operations

@@ -12,7 +12,7 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
-from tierledger.simulation.checkers_violation import Violation
+from tierledger.simulation.checkers_violation import Violation, ms_text
 from tierledger.simulation.history import FAIL, INFO, OK, WRITE
 
 if TYPE_CHECKING:
@@ -153,15 +153,18 @@ def early_answer(operations: Sequence[Operation], log: FinalLog) -> list[Violati
         if op.kind == WRITE and (stands := where(op.request)) is not None:
             durable = durable_at[stands]
             if durable is not None and durable < op.invoked:
-                message = f"{_named(op)} began at {op.invoked}, and was durable at {durable}"
+                message = (
+                    f"{_named(op)} began at {ms_text(op.invoked)}, and was durable at "
+                    f"{ms_text(durable)}"
+                )
                 found.append(Violation("early_answer", log.key, message, (op.number,)))
         if op.outcome != OK or position is None or not 0 <= position < events:
             continue
         durable = durable_at[position]
         if durable is not None and op.completed is not None and op.completed < durable:
             message = (
-                f"{_named(op)} ended at {op.completed} with position {position}, which was "
-                f"durable only at {durable}"
+                f"{_named(op)} ended at {ms_text(op.completed)} with position {position}, "
+                f"which was durable only at {ms_text(durable)}"
             )
             found.append(Violation("early_answer", log.key, message, (op.number,)))
     return found
@@ -197,9 +200,9 @@ def fencing(operations: Sequence[Operation], log: FinalLog) -> list[Violation]:
         since = bisect_left(times, op.invoked)
         if since and position < opened[since - 1]:
             message = (
-                f"{_named(op)} began at {op.invoked} and has position {position}, from a "
-                f"leader whose successor's session stood at {opened[since - 1]} since "
-                f"{times[since - 1]}"
+                f"{_named(op)} began at {ms_text(op.invoked)} and has position {position}, "
+                f"from a leader whose successor's session stood at {opened[since - 1]} since "
+                f"{ms_text(times[since - 1])}"
             )
             found.append(Violation("fencing", log.key, message, (op.number,)))
     return found

@@ -29,6 +29,7 @@ from tierledger.events.segment_rows import (
     id_of_row,
     unpack_row,
 )
+from tierledger.simulation.answer_text import answer_text, difference, id_text
 from tierledger.simulation.checkers_fold import answer_of, folded
 from tierledger.simulation.checkers_violation import Violation
 from tierledger.simulation.history import OK, READ, WRITE, digest_of
@@ -284,7 +285,8 @@ def _judge_at(
         elif not _holds_already(op, model):
             message = (
                 f"operation {op.number} ({op.what or 'a write'}) was acknowledged at position "
-                f"{op.position}; its event is nowhere, and what it asked for is not so there"
+                f"{op.position}; its event is nowhere, and what it asked for is not so there: "
+                f"it wanted {op.wanted!s:.300}, there is {_known(op, model)}"
             )
             found.append(Violation("hollow_write", log.key, message, (op.number,)))
 
@@ -300,19 +302,16 @@ def _judge_read(
         expected = _answered_by(model, query)
         if digest_of(expected, query) == op.value:
             return
-        why = f"has another answer than the log, which says {_shown(expected)}"
+        why = _wrong(op, expected)
     message = f"operation {op.number} ({op.what or query}) at position {op.position} {why}"
     found.append(Violation("wrong_answer", log.key, message, (op.number,)))
 
 
-def _shown(answer: Any) -> str:  # noqa: ANN401 - Any answer.
-    """An answer as people read it: of segments their ids and states."""
-    if isinstance(answer, list):
-        return f"{len(answer)} segments: " + ", ".join(map(_shown, answer[:5]))
-    if isinstance(answer, bytes):
-        fields = unpack_row(answer)
-        return f"{fields[0].hex()[:8]} from {fields[2]} in state {fields[STATE]}"
-    return repr(answer)
+def _wrong(op: Operation, expected: object) -> str:
+    """In what an answer differs, as far as it is known."""
+    if digest_of(op.answer, op.query) == op.value:
+        return f"is not what the log says: {difference(op.answer, expected)}"
+    return f"has another answer than the log, which says {answer_text(expected)}"
 
 
 def _answered_by(model: SlowPartition, query: Query) -> Any:  # noqa: ANN401 - Any answer.
@@ -347,6 +346,15 @@ def _holds_already(op: Operation, model: SlowPartition) -> bool:
             COPY_STARTED, _record_of(body)
         )  # fmt: skip
     return isinstance(wanted, RemoteLogSegmentMetadataUpdate) and _is_updated(wanted, model)
+
+
+def _known(op: Operation, model: SlowPartition) -> str:
+    """What there is of what a write was about."""
+    if isinstance(op.wanted, RemotePartitionDeleteMetadata):
+        return str(model.delete)
+    about = getattr(op.wanted, "remote_log_segment_id", None)
+    known = None if about is None else model.segments.get(bytes(about.id))
+    return "nothing" if known is None else answer_text(model.row(known.added.segment_id))
 
 
 def _is_updated(wanted: RemoteLogSegmentMetadataUpdate, model: SlowPartition) -> bool:
@@ -407,9 +415,19 @@ def _compared(
         agree = said == expected
     if not agree:
         message = (
-            f"{query} at position {position}: {said!r:.120}, the model has {expected!r:.120}"
+            f"{query.kind} of epoch {query.epoch}, offset {query.offset}, at position "
+            f"{position}: {_ids_text(said):.150}, the model has {_ids_text(expected):.150}"
         )
         yield Violation("unlike_model", log.key, message)
+
+
+def _ids_text(value: object) -> str:
+    """What was said, with ids as they are shown everywhere."""
+    if isinstance(value, bytes):
+        return id_text(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_ids_text, value))}]"
+    return repr(value)
 
 
 def _said_by(state: PartitionState, query: Query) -> Any:  # noqa: ANN401 - Any answer.

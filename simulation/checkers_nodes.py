@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierledger.simulation.checkers_violation import Violation
+from tierledger.simulation.checkers_violation import Violation, ms_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,7 +48,10 @@ def feed_gap(
         elif hashes.get(last) != chain_hash:
             told.append(_other_log(one, ends_batch=last in hashes))
         elif last >= first and (durable := durable_at[last]) is not None and time < durable:
-            told.append(f"{life} took in {last} at {time}, which was durable at {durable}")
+            told.append(
+                f"{life} took in {last} at {ms_text(time)}, which was durable at "
+                f"{ms_text(durable)}"
+            )
     return [Violation("feed_gap", key, message) for message in told]
 
 

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, TypeAlias
 
 from tierledger.actors.calls import LEADER
-from tierledger.simulation.checkers_violation import Violation
+from tierledger.simulation.checkers_violation import Violation, ms_text
 from tierledger.simulation.history import FAIL, OK, READ, WRITE
 
 if TYPE_CHECKING:
@@ -42,8 +42,9 @@ def linearizability(operations: Sequence[Operation], log: FinalLog) -> list[Viol
     for position, _, invoked, completed, number in places:
         if completed < latest:
             message = (
-                f"operation {number} ended at {completed} with position {position}; operation "
-                f"{holder} stands before it in the log and began only at {latest}"
+                f"operation {number} ended at {ms_text(completed)} with position {position}; "
+                f"operation {holder} stands before it in the log and began only at "
+                f"{ms_text(latest)}"
             )
             found.append(Violation("linearizability", log.key, message, (number, holder)))
         if invoked > latest:
@@ -90,8 +91,8 @@ def _behind_durable(places: Sequence[Place], log: FinalLog) -> list[Violation]:
         at = bisect_left(times, invoked)
         if at and position + kind <= ends[at - 1]:  # A reader may be at the end, no append.
             message = (
-                f"operation {number} began at {invoked} and has position {position}, but "
-                f"position {ends[at - 1]} was durable at {times[at - 1]}"
+                f"operation {number} began at {ms_text(invoked)} and has position {position}, "
+                f"but position {ends[at - 1]} was durable at {ms_text(times[at - 1])}"
             )
             found.append(Violation("linearizability", log.key, message, (number,)))
     return found

@@ -23,6 +23,11 @@ class Violation(NamedTuple):
     """Numbers of the calls that show it."""
 
 
+def ms_text(time_ns: int) -> str:
+    """A time of a history, as pages show it: "2,200.000 ms"."""
+    return f"{time_ns / 1_000_000:,.3f} ms"
+
+
 def bounded(violations: Sequence[Violation]) -> list[Violation]:
     """The first `VIOLATIONS_MAX`, the last of which says how many more there are."""
     if len(violations) == 0:

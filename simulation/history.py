@@ -87,6 +87,8 @@ class Operation(NamedTuple):
     """Name of the error's class."""
     wanted: KafkaValue | None = None
     """What a write asked for; without it an answer that appended nothing is believed."""
+    answer: object = None
+    """To a read, where it is at hand: a file has its digest alone."""
 
 
 class Note(NamedTuple):
@@ -144,10 +146,16 @@ class Recorder:
         return len(self._operations)
 
     def ok(
-        self, number: int, position: int, value: bytes = b"", *, stale: bool = False
+        self,
+        number: int,
+        position: int,
+        value: bytes = b"",
+        *,
+        stale: bool = False,
+        answer: object = None,
     ) -> None:
         """The call succeeded, and holds or was answered at `position`."""
-        self._end(number, OK, position, value, stale, "")
+        self._end(number, OK, position, value, stale, "", answer)
 
     def fail(self, number: int, error: BaseException) -> None:
         """The call certainly changed nothing."""
@@ -180,13 +188,15 @@ class Recorder:
         value: bytes,
         stale: bool,
         error: str,
+        answer: object = None,
     ) -> None:
         begun = self._operations[number]
         if begun.completed is not None:
             raise InvalidArgument(f"operation {number} ended already, as {begun.outcome}")
         self._operations[number] = Operation(
-            *begun[:10], self._now(), outcome, position, value, stale, error, begun.wanted
-        )
+            *begun[:10], self._now(), outcome, position, value, stale, error, begun.wanted,
+            answer,
+        )  # fmt: skip
 
 
 def outcome_of(error: BaseException) -> str:

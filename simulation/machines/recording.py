@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
+from tierledger.actors.calls import PartitionKey
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.machines.marks import MARKS
 from tierledger.simulation.machines.pending import Op
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
 
 SHORT = 20
-"""Bytes that are ids or hashes, and are shown whole; longer ones are content of their own."""
+"""Bytes that are ids or hashes; longer ones are content of their own."""
+
+DIGITS = 8
+"""Of an id or hash so many are shown, as in what checkers say."""
 
 STORE = "store"
 """The store's lane."""
@@ -115,13 +119,14 @@ class Recording:
         return blake2b(msgpack.packb(self._trace), digest_size=16).hexdigest()
 
 
-CONTENT_MAX = 200
+CONTENT_MAX = 400
 """Characters of a message's content that are shown."""
 
 
 def content(args: Sequence[Any]) -> str:
     """What a message says, as people read it."""
-    return "; ".join(said for one in args if (said := _said(one)))[:CONTENT_MAX]
+    text = "; ".join(said for one in args if (said := _said(one)))
+    return text if len(text) <= CONTENT_MAX else f"{text[:CONTENT_MAX]}..."
 
 
 def _said(value: Any) -> str:  # noqa: ANN401 - Whatever is sent.
@@ -129,10 +134,10 @@ def _said(value: Any) -> str:  # noqa: ANN401 - Whatever is sent.
     if isinstance(value, Op):
         return f"call {value.number}"
     if isinstance(value, bytes):
-        return value.hex() if len(value) <= SHORT else f"{len(value)} bytes"
+        return _bytes_text(value)
     if isinstance(value, Exception):
         return f"{type(value).__name__}: {value}"
-    if isinstance(value, TopicIdPartition):
+    if isinstance(value, TopicIdPartition | PartitionKey):
         return str(value.partition)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         given = zip(value._fields, value, strict=True)
@@ -151,6 +156,15 @@ def _said(value: Any) -> str:  # noqa: ANN401 - Whatever is sent.
     if value is None or isinstance(value, str | int | float | Enum):
         return str(value)
     return ""
+
+
+def _bytes_text(value: bytes) -> str:
+    """Requests are text; of a topic's id the zeros before it say nothing."""
+    if len(value) > SHORT:
+        return f"{len(value)} bytes"
+    if value.isascii() and (text := value.decode()).isprintable():
+        return text
+    return (value.hex().lstrip("0") if value.startswith(b"\0\0") else value.hex())[:DIGITS]
 
 
 def _request(apply: Callable[..., Any]) -> str:

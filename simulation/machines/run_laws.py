@@ -15,7 +15,7 @@ from tierledger.events.log_events import (
     SessionOpened,
     TombstonesDropped,
 )
-from tierledger.simulation.checkers_violation import Violation
+from tierledger.simulation.checkers_violation import Violation, ms_text
 from tierledger.storage.checkpoint import CheckpointStore
 
 if TYPE_CHECKING:
@@ -67,7 +67,10 @@ def early_checkpoint(checkpoints: Iterable[Written], log: FinalLog) -> Iterator[
     """A checkpoint covers what was not durable when it was written."""
     for time, position, _ in checkpoints:
         if 0 <= position <= log.end and log.durable_before(time + 1) <= position:
-            message = f"a checkpoint at {position} stood at {time}, before the log went there"
+            message = (
+                f"a checkpoint that covers {position} stood at {ms_text(time)}, before the log "
+                "went there"
+            )
             yield Violation("early_checkpoint", log.key, message)
 
 

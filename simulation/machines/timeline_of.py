@@ -54,6 +54,10 @@ _OVER: Final = {"gone", "session closed"}
 CHECKSUM_BYTES: Final = 4
 """What stands before the fields of a stored event."""
 
+_TIME: Final = re.compile(r"\b(?:at|since) ([\d,]+(?:\.\d+)?) ms")
+_POSITION: Final = re.compile(r"position (\d+)")
+"""When a violation began, in what a checker says of it."""
+
 _OUTCOMES: Final = {OK: "op ok", INFO: "op info"}
 
 
@@ -144,7 +148,9 @@ def _when(violation: Violation, world: World) -> int:
     times = [operations[at].completed or operations[at].invoked for at in violation.operations]
     if times:
         return max(times) // 1000
-    if violation.key is not None and (found := re.search(r"position (\d+)", violation.message)):
+    if found := _TIME.search(violation.message):
+        return round(float(found[1].replace(",", "")) * 1000)
+    if violation.key is not None and (found := _POSITION.search(violation.message)):
         at = _durable_at(world, violation.key.partition, int(found[1]))
         if at is not None:
             return at
@@ -200,7 +206,14 @@ def _moments(world: World) -> Iterator[Moment]:
         if what == "append" and detail.startswith("batch "):
             slot = (-1 if partition is None else partition, int(detail.split()[1]))
             text = detail + _batch_text(world, slot)
-        yield Moment(time, lane, what, text, session, _key(partition))
+        yield Moment(time, _life_of(world, lane), what, text, session, _key(partition))
+
+
+def _life_of(world: World, lane: str) -> str:
+    """The lane of what the controller says of a broker, which is that of its last life."""
+    _, is_broker, number = lane.partition("broker-")
+    broker = world.brokers.get(int(number)) if is_broker and number.isdigit() else None
+    return lane if broker is None else broker.life.name
 
 
 def _arrows(world: World, spans: Iterable[Span]) -> Iterator[Arrow]:

@@ -7,6 +7,7 @@ from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.simulation.checkers_violation import Violation
 from tierledger.simulation.explain_page import page
 from tierledger.simulation.explain_text import text
+from tierledger.simulation.machines.recording import CONTENT_MAX, content
 from tierledger.simulation.machines.scenario import Decision, Scenario, drawn
 from tierledger.simulation.machines.shape import shaped
 from tierledger.simulation.machines.timeline_of import timeline_of
@@ -173,3 +174,35 @@ def test_the_same_run_gives_the_same_page_and_text() -> None:
 
     assert page(again) == page(timeline())
     assert text(again) == text(timeline())
+
+
+def test_who_was_elected_is_told_in_that_broker_s_lane() -> None:
+    elected = [one.lane for one in timeline().moments if one.what == "elect"]
+
+    assert elected
+    assert set(elected) <= {lane.name for lane in timeline().lanes if lane.kind == "broker"}
+
+
+def test_a_violation_that_says_when_it_began_is_marked_there() -> None:
+    world = ran(calm(DECISIONS), keeps=True)
+    found = [
+        Violation("lockout", PartitionKey.of(WHERE), "nothing failed since 1,200.500 ms"),
+        Violation("unready", PartitionKey.of(WHERE), "at some time"),
+    ]
+
+    shown = timeline_of(world, title="a run", command="again", violations=found)
+
+    marked = [one.time_us for one in shown.moments if one.what == "violation"]
+    assert marked == [1_200_500, world.clock.now]
+
+
+def test_requests_are_text_and_ids_are_short() -> None:
+    said = [one.detail for one in timeline().moments if one.what == "append"]
+
+    assert any("request=broker-1/1" in one for one in said)
+    assert any("partitions=[[9, 0, 1]]" in one for one in said)
+
+
+def test_what_is_too_long_says_that_it_goes_on() -> None:
+    assert content(["x" * CONTENT_MAX]) == "x" * CONTENT_MAX
+    assert content(["x" * (CONTENT_MAX + 1)]) == f"{'x' * CONTENT_MAX}..."
