@@ -173,7 +173,8 @@ class BrokerNode:
         if isinstance(result, Fenced):
             self.is_fenced = True
             self._mark("broker fenced by its own later life")
-            self.world.broker_fenced(self)
+            assert self._incarnation is not None, "it announces after it has registered"
+            self.world.broker_fenced(self, (self._incarnation, self._announcements))
             return
         leads, follows, stops, _ = told
         if isinstance(result, RemoteStorageError):
@@ -452,7 +453,7 @@ class BrokerNode:
         else:
             position = value.position
             digest = digest_of(value.value, op.query)
-            recorder.ok(op.number, position, digest, stale=value.stale)
+            recorder.ok(op.number, position, digest, stale=value.stale, answer=value.value)
             if value.stale:
                 self._mark("stale answer, said to be stale")
         if position > self.seen.get(op.partition, -1):

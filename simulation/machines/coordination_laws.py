@@ -14,7 +14,7 @@ from tierledger.actors.coordinator_events import COORDINATOR_CODEC
 from tierledger.actors.follower import Phase
 from tierledger.events.commands import Claim
 from tierledger.events.event_codec import genesis
-from tierledger.simulation.checkers_violation import Violation
+from tierledger.simulation.checkers_violation import Violation, ms_text
 from tierledger.simulation.machines.clockwork import MS, S
 from tierledger.simulation.machines.medium import COORDINATOR
 
@@ -59,13 +59,16 @@ def coordinated(world: World) -> list[Coordinated]:
 def refusal_repeated(log: Sequence[Coordinated]) -> Iterator[Violation]:
     """The coordinator took note of one refusal twice: the first had changed nothing."""
     seen: set[tuple[bytes, int, int]] = set()
-    for _, body in log:
+    for time, body in log:
         if not isinstance(body, ev.LeaderRefused):
             continue
         refusal = (body.topic_id, body.partition, body.assignment)
         if refusal in seen:
             key = PartitionKey(body.topic_id, body.partition)
-            message = f"assignment {body.assignment} was refused before, and is in force"
+            message = (
+                f"assignment {body.assignment} was refused again at {ms_text(time)}: the first "
+                "refusal has changed nothing"
+            )
             yield Violation("refusal_repeated", key, message)
         seen.add(refusal)
 
@@ -76,15 +79,15 @@ def needless_move(log: Sequence[Coordinated], moved: set[int]) -> Iterator[Viola
     `moved`: the numbers of placements that the world itself has asked for.
     """
     seats = _Seats()
-    for _, body in log:
+    for time, body in log:
         if isinstance(body, ev.LeadersPlaced):
             for topic_id, partition, number in body.partitions:
                 key = PartitionKey(topic_id, partition)
                 home = seats.homes.get(key)
                 if home is not None and home[0] != body.host and number not in moved:
                     message = (
-                        f"placement {number} moved the leader from {home[0]}, which leads "
-                        f"under {home[1]}, to {body.host}"
+                        f"placement {number} at {ms_text(time)} moved the leader from "
+                        f"{home[0]}, which leads under {home[1]}, to {body.host}"
                     )
                     yield Violation("needless_move", key, message)
         seats.take(body)
@@ -99,6 +102,11 @@ class _Seats:
         self.followed_from: dict[PartitionKey, str] = {}
         self.hosts: set[str] = set()
         self._followers: dict[PartitionKey, set[int]] = {}
+
+    def load(self, host: str) -> int:
+        """How many leaders and followers run on `host`."""
+        led = sum(home == host for home, _ in self.homes.values())
+        return led + sum(home == host for home in self.followed_from.values())
 
     def take(self, body: object) -> bool:
         """Note an event; whether it changed what runs where."""
@@ -119,6 +127,8 @@ class _Seats:
                 self._left(PartitionKey(body.topic_id, body.partition), body.assignment)
             case ev.HostLost():
                 self._lost(body.host)
+            case ev.PartitionForgotten():
+                self._let_go(PartitionKey(body.topic_id, body.partition))
             case _:
                 return False
         return True
@@ -132,8 +142,11 @@ class _Seats:
             followers = self._of(topic_id, partition)
             followers.discard(body.broker_id)
             if not followers:  # It may be that nobody hosts it any more: it is let go.
-                self.homes.pop(PartitionKey(topic_id, partition), None)
-                self.followed_from.pop(PartitionKey(topic_id, partition), None)
+                self._let_go(PartitionKey(topic_id, partition))
+
+    def _let_go(self, key: PartitionKey) -> None:
+        self.homes.pop(key, None)
+        self.followed_from.pop(key, None)
 
     def _left(self, key: PartitionKey, number: int) -> None:
         if key in self.homes and self.homes[key][1] == number:
@@ -178,10 +191,76 @@ def early_ready(
             yield Violation("early_ready", one.key, message)
         elif one.role == FOLLOWER and one.position + 1 < final.durable_before(since):
             message = (
-                f"{who} {tuple(one.claim)}; when that was announced, at {since}, position "
-                f"{final.durable_before(since) - 1} was durable"
+                f"{who} {tuple(one.claim)}; when that was announced, at {ms_text(since)}, "
+                f"position {final.durable_before(since) - 1} was durable"
             )
             yield Violation("early_ready", one.key, message)
+
+
+def beside(log: Sequence[Coordinated], world: World) -> Iterator[Violation]:
+    """A follower was placed on its leader's host, though another had room.
+
+    Judged where every host has room for all there is.
+    """
+    if 2 * world.scenario.partitions > world.scenario.partitions_per_host:
+        return
+    seats = _Seats()
+    for time, body in log:
+        seats.take(body)
+        if not isinstance(body, ev.FollowersPlaced) or len(seats.hosts) == 1:
+            continue
+        for topic_id, partition in body.partitions:
+            key = PartitionKey(topic_id, partition)
+            if seats.homes.get(key, ("",))[0] == body.host:
+                message = (
+                    f"its follower was placed at {ms_text(time)} on {body.host}, which leads it"
+                )
+                yield Violation("together", key, message)
+
+
+def crowded(log: Sequence[Coordinated], room: int) -> Iterator[Violation]:
+    """A follower was placed on a host that was full: a leader alone may be, for a moment.
+
+    What is decided at once stands in the log at one time; the last of it counts.
+    """
+    seats, batch = _Seats(), list[ev.FollowersPlaced]()
+    for (time, body), after in zip(log, [*log[1:], None], strict=True):
+        seats.take(body)
+        if isinstance(body, ev.FollowersPlaced):
+            batch.append(body)
+        if after is not None and after.durable_at == time:
+            continue
+        for placed in batch:
+            load = seats.load(placed.host)
+            if load > room:
+                message = (
+                    f"{placed.host} has room for {room}, and was given a follower at "
+                    f"{ms_text(time)}, which makes {load}"
+                )
+                yield Violation("crowded", PartitionKey(*placed.partitions[0]), message)
+        batch = []
+
+
+def needless_fence(
+    log: Sequence[Coordinated], fenced: Sequence[tuple[int, int, tuple[int, int]]]
+) -> Iterator[Violation]:
+    """A broker was told that it is out of date, and nothing newer of it was known.
+
+    `fenced`: when (ns) which broker was told so, of which incarnation and announcement.
+    """
+    for until, broker_id, pair in fenced:
+        newer = (
+            (body.incarnation, getattr(body, "number", 0)) > pair
+            for time, body in log
+            if isinstance(body, ev.ClientRegistered | ev.Announced) and time <= until
+            if body.broker_id == broker_id
+        )
+        if not any(newer):
+            message = (
+                f"broker {broker_id} was told at {ms_text(until)} that its announcement {pair} "
+                "is out of date, and that was its newest"
+            )
+            yield Violation("needless_loss", None, message)
 
 
 # What has to be so when all is well again.
@@ -199,7 +278,8 @@ def unfollowed(world: World) -> Iterator[Violation]:
             and not (broker.is_fenced or broker.life.is_dead)
         ]
         if brokers and not _follows(world, number):
-            message = f"brokers {brokers} follow it, and no host that can be reached does"
+            who = " and ".join(map(str, brokers))
+            message = f"broker {who} follows it, and no host that can be reached does"
             yield Violation("unfollowed", world.keys_of[number], message)
 
 
@@ -231,7 +311,10 @@ def together(world: World, log: Sequence[Coordinated]) -> Iterator[Violation]:
         room = world.scenario.partitions_per_host
         others = [name for name, load in loads.items() if name != led_from[0] and load < room]
         if others:
-            message = f"{led_from[0]} leads and follows it; {', '.join(others)} have room"
+            message = (
+                f"{led_from[0]} leads and follows it, nothing was placed since "
+                f"{ms_text(since)}, and there is room on {', '.join(others)}"
+            )
             yield Violation("together", key, message)
 
 
@@ -257,7 +340,7 @@ def needless_loss(log: Sequence[Coordinated], world: World) -> Iterator[Violatio
     lives = {life.name: life for life in world.lives}
     processes: dict[str, str] = {}
     following = [*(body for _, body in log[1:]), None]
-    for (_, body), after in zip(log, following, strict=True):
+    for (time, body), after in zip(log, following, strict=True):
         if isinstance(body, ev.HostStarted):
             processes[body.host] = body.process
         elif isinstance(body, ev.HostLost) and body.host in processes:
@@ -265,7 +348,7 @@ def needless_loss(log: Sequence[Coordinated], world: World) -> Iterator[Violatio
                 continue  # Two coordinators have started one each.
             life = lives[processes.pop(body.host)]
             if life.is_reachable and life.name not in world.suspected:
-                message = f"{life.name} was given up, and lives and answers"
+                message = f"{life.name} was given up at {ms_text(time)}, and lives and answers"
                 yield Violation("needless_loss", None, message)
 
 

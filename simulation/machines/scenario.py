@@ -372,7 +372,8 @@ def _two_fates(shape: _Shape, random: Random) -> tuple[str, tuple[Any, ...]]:
     first = (LATE, LOSE_ANSWER, LOSE_WRITE, FALSE_EXISTS)[int(random.random() * 4)]
     second = (REFUSE, FALSE_EXISTS, LOSE_ANSWER)[int(random.random() * 3)]
     by = int(random.random() * 1200) * MS
-    return "two fates", (_partition(shape, random), first, second, by)
+    count = 1 if _chance(shape.seed, "one write") < 0.5 else 12
+    return "two fates", (_partition(shape, random), first, second, by, count)
 
 
 def _fuse(shape: _Shape, random: Random) -> tuple[str, tuple[Any, ...]]:

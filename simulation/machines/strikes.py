@@ -275,13 +275,18 @@ def _bad_spell(world: World, site: str, duration: int, loses: int) -> None:
 
 
 @_strike("two fates")
-def _two_fates(world: World, partition: int, first: int, second: int, by: int) -> None:
-    """Something becomes of a leader's next write, and something else when it is repeated."""
+def _two_fates(
+    world: World, partition: int, first: int, second: int, by: int, count: int
+) -> None:
+    """Something becomes of a leader's next write, and something else when it is repeated.
+
+    Of `count` writes; behind one alone the slot stays free for what comes late.
+    """
     host = world.leading(partition)
     if host is not None:
         for fate in (first, second):
             world.medium.arm(host.life.site, fate, by, of_writes=True)
-        _burst(world, partition)
+        _burst(world, partition, count)
 
 
 @_strike("troubled election")

@@ -21,8 +21,11 @@ from tierledger.simulation.checkers_model import wrong_import
 from tierledger.simulation.checkers_violation import Violation
 from tierledger.simulation.final_log import FinalLog, LoggedBatch, decode_log
 from tierledger.simulation.machines.coordination_laws import (
+    beside,
     coordinated,
+    crowded,
     early_ready,
+    needless_fence,
     needless_loss,
     needless_move,
     refusal_repeated,
@@ -192,6 +195,9 @@ def _of_the_run(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Iterato
     yield from refusal_repeated(events)
     yield from needless_move(events, world.moved)
     yield from needless_loss(events, world)
+    yield from beside(events, world)
+    yield from crowded(events, world.scenario.partitions_per_host)
+    yield from needless_fence(events, world.fenced)
     yield from early_ready(events, world.observer.ready, logs)
     yield from world.observer.failures
     for number in range(world.scenario.partitions):

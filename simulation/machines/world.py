@@ -81,6 +81,8 @@ class World:
         self.controller = Controller(self)
         self.observer = Observer(self)
         self.brokers: dict[int, BrokerNode] = {}
+        self.fenced: list[tuple[int, int, tuple[int, int]]] = []
+        """When (ns) which broker was told that it is out of date, and what it had announced."""
         self.broker_lives: list[BrokerNode] = []
         self.importers: list[Importer] = []
         self.hosts: dict[str, HostNode] = {}
@@ -150,8 +152,9 @@ class World:
         self.start_broker(broker_id)
         self.controller.tell(broker_id, 5 * MS)
 
-    def broker_fenced(self, broker: BrokerNode) -> None:
+    def broker_fenced(self, broker: BrokerNode, pair: tuple[int, int]) -> None:
         """An earlier life had registered after this one: an operator restarts it."""
+        self.fenced.append((self.clock.now * 1000, broker.broker_id, pair))
         if self.brokers.get(broker.broker_id) is broker:
             self.restart_broker(broker.broker_id)
 

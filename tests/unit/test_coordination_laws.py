@@ -1,0 +1,108 @@
+"""Laws of who serves what, on a coordinator's log as somebody wrote it."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tierledger.actors import coordinator_events as ev
+from tierledger.simulation.machines.coordination_laws import (
+    Coordinated,
+    beside,
+    crowded,
+    needless_fence,
+)
+
+TOPIC = bytes(15) + b"\x09"
+MS = 1_000_000
+
+
+def started(host: str) -> ev.HostStarted:
+    return ev.HostStarted(host, 1, f"{host}/1", f"{host}/1")
+
+
+def led_from(host: str, *partitions: int) -> ev.LeadersPlaced:
+    return ev.LeadersPlaced(host, tuple((TOPIC, one, 1 + one) for one in partitions))
+
+
+def followed_from(host: str, *partitions: int) -> ev.FollowersPlaced:
+    return ev.FollowersPlaced(host, tuple((TOPIC, one) for one in partitions))
+
+
+def log(*batches: tuple[Any, ...]) -> list[Coordinated]:
+    """Each batch at a time of its own."""
+    return [Coordinated(at * MS, body) for at, batch in enumerate(batches) for body in batch]
+
+
+def world(partitions: int = 1, room: int = 64) -> Any:  # noqa: ANN401 - What the law looks at.
+    scenario = SimpleNamespace(partitions=partitions, partitions_per_host=room)
+    return SimpleNamespace(scenario=scenario)
+
+
+TWO_HOSTS = (started("host-0"), started("host-1"))
+
+
+def test_a_follower_beside_its_leader_is_told_though_it_may_move_later() -> None:
+    wrong = log(TWO_HOSTS, (led_from("host-0", 0),), (followed_from("host-0", 0),))
+
+    (found,) = beside([*wrong, Coordinated(9 * MS, followed_from("host-1", 0))], world())
+
+    assert found.checker == "together"
+    assert found.message == "its follower was placed at 2.000 ms on host-0, which leads it"
+
+
+@pytest.mark.parametrize(
+    ("events", "room"),
+    [
+        (log(TWO_HOSTS, (led_from("host-0", 0),), (followed_from("host-1", 0),)), 64),
+        (log((started("host-0"),), (led_from("host-0", 0), followed_from("host-0", 0))), 64),
+        (log(TWO_HOSTS, (led_from("host-0", 0),), (followed_from("host-0", 0),)), 1),
+        (
+            log(TWO_HOSTS, (led_from("host-0", 0),), (ev.HostLost("host-0"),),
+                (started("host-0"), followed_from("host-0", 0))),
+            64,
+        ),
+    ],
+    ids=["elsewhere", "no other host", "no room for all", "the leader is lost"],
+)  # fmt: skip
+def test_a_follower_that_has_no_choice_or_the_right_one_is_not(
+    events: list[Coordinated], room: int
+) -> None:
+    assert not list(beside(events, world(room=room)))
+
+
+def test_a_host_that_is_given_more_followers_than_it_has_room_for_is_crowded() -> None:
+    events = log(TWO_HOSTS, (led_from("host-0", 0, 1),), (followed_from("host-0", 2),))
+
+    (found,) = crowded(events, 2)
+
+    assert "host-0 has room for 2, and was given a follower at 2.000 ms, which makes 3" in (
+        found.message
+    )
+    assert not list(crowded(events, 3))
+
+
+def test_a_leader_may_crowd_a_host_and_places_change_at_one_time() -> None:
+    """Rule 3 of placing; and of what is decided at once the last counts."""
+    over = log(TWO_HOSTS, (led_from("host-0", 0, 1, 2),))
+    swapped = log(
+        TWO_HOSTS,
+        (led_from("host-0", 0), led_from("host-1", 1)),
+        (followed_from("host-0", 1), followed_from("host-1", 0)),
+        (followed_from("host-0", 0), followed_from("host-1", 1)),
+    )
+
+    assert not list(crowded(over, 2))
+    assert not list(crowded(swapped, 2))
+
+
+def test_a_broker_is_out_of_date_by_what_stands_in_the_log_alone() -> None:
+    registered = [ev.ClientRegistered(1, 1, b"a"), ev.ClientRegistered(2, 2, b"b")]
+    events = log((registered[0],), (registered[1],), (ev.ClientRegistered(1, 2, b"c"),))
+
+    assert not list(needless_fence(events, [(2 * MS, 1, (1, 3))]))
+    (early,) = needless_fence(events, [(1 * MS, 1, (1, 3))])
+    (never,) = needless_fence(events, [(9 * MS, 1, (2, 1))])
+
+    assert "broker 1 was told at 1.000 ms that its announcement (1, 3)" in early.message
+    assert never.checker == "needless_loss"
