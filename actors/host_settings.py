@@ -43,6 +43,9 @@ class ServiceSettings:
         partitions_per_host: How many leaders and followers a host runs, at least 1. When all
             hosts are full, further ones are started. With 1 each has a process of its own,
             which costs about 50 MB and a second to start.
+        listen: Where host-0 listens for clients (`HOST:PORT`), host-N N ports further; 0 is any
+            free port. None: no host listens.
+        advertise: What clients are told instead, `HOST` or `HOST:PORT`.
     """
 
     cluster_id: str
@@ -50,6 +53,8 @@ class ServiceSettings:
     limits: Limits = field(default_factory=Limits)
     hosts: int = 1
     partitions_per_host: int = PARTITIONS_PER_HOST
+    listen: str | None = None
+    advertise: str | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.hosts <= HOSTS_MAX:

@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.coordinator_service import CoordinatorService
-from tierledger.actors.door.addresses import SCHEME
+from tierledger.actors.door.addresses import url_of
 from tierledger.actors.door.host_door import open_door
 from tierledger.actors.host import Host
 from tierledger.actors.ports import HostGone
@@ -188,7 +188,7 @@ class LocalService:
 
     async def url(self) -> str:
         """Where clients of other processes find this service, if it listens."""
-        return SCHEME + ",".join((await self.coordinator.doors()).values())
+        return url_of((await self.coordinator.doors()).values())
 
     async def kill_host(self, name: str) -> None:
         """Take a host away in the middle of whatever it does."""

@@ -194,6 +194,12 @@ def own_node() -> str:
     return node
 
 
+def own_ip() -> str:
+    """The address at which other nodes reach this process's node."""
+    ip: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+    return ip
+
+
 def own_cluster() -> str:
     """The id of the cluster that this process is in; a new one at each start of Ray."""
     worker: Any = ray._private.worker.global_worker

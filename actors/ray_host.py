@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.collector import keep_pauses_short
 from tierledger.actors.coordinator_placement import WRITER
+from tierledger.actors.door.host_door import DoorSettings, open_door
 from tierledger.actors.host import Host
 from tierledger.actors.hosted_backend import HostedBackend
 from tierledger.actors.processes import process_name
-from tierledger.actors.ray_cluster import own_node, ray
-from tierledger.actors.ray_handles import WritingHost, namespace_of
+from tierledger.actors.ray_cluster import own_ip, own_node, ray
+from tierledger.actors.ray_handles import RayCoordinator, WritingHost, namespace_of
 from tierledger.actors.wall_clock import WallClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierledger.actors.calls import CloseCall, Placement
+    from tierledger.actors.door.gateway import Gateway
     from tierledger.actors.host_settings import ServiceSettings
 
 
@@ -31,6 +33,7 @@ class HostShell:
         self._settings = settings
         self._home = home
         self._host: Host | None = None
+        self._gateway: Gateway | None = None
         self._opening = asyncio.Lock()
 
     async def open(self) -> None:
@@ -41,9 +44,21 @@ class HostShell:
         """
         async with self._opening:
             if self._host is None:
-                self._host = await self._made()
-                self._host.start()
+                host = await self._made()
+                host.start()
+                self._gateway = await self._door(host)
+                self._host = host
                 keep_pauses_short()
+
+    async def _door(self, host: Host) -> Gateway | None:
+        """Where clients come in, if the service listens."""
+        settings = self._settings
+        if settings.listen is None:
+            return None
+        # A wildcard says nothing to clients; each node has an address of its own.
+        door = DoorSettings(settings.listen, settings.advertise, own_ip)
+        coordinator = RayCoordinator(settings, self._home)
+        return await open_door(host, self._address, door, coordinator)
 
     async def _made(self) -> Host:
         settings = self._settings
@@ -98,6 +113,8 @@ class HostShell:
     async def close(self) -> None:
         """Drain all partitions, then close the store."""
         host = self._opened()
+        if self._gateway is not None:
+            await self._gateway.close()
         await host.close()
         await host.backend.close()
 

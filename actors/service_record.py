@@ -45,8 +45,10 @@ SETTINGS: dict[str, Any] = {
     "tombstone_retention_ms": Count,
     "hosts": Count,
     "partitions_per_host": Count,
+    "listen": Text | None,
+    "advertise": Text | None,
 }
-"""What a record says of settings; older ones nothing of hosts."""
+"""What a record says of settings; older ones nothing of hosts, or of where they listen."""
 
 
 class ServiceRecord(NamedTuple):
@@ -118,7 +120,8 @@ def record_of(
     )
     limits = settings.limits
     bounds = (limits.custom_metadata_bytes_max, limits.tombstone_retention_ms)
-    known = (storage, *bounds, settings.hosts, settings.partitions_per_host)
+    placed = (settings.hosts, settings.partitions_per_host)
+    known = (storage, *bounds, *placed, settings.listen, settings.advertise)
     return ServiceRecord(address, process.pid, now_ms, known, process=str(process))
 
 

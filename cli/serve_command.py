@@ -70,6 +70,23 @@ AddressOption = Annotated[
         "new one on this machine.",
     ),
 ]
+ListenOption = Annotated[
+    str,
+    typer.Option(
+        "--listen",
+        metavar="HOST:PORT",
+        help="Where host-0 listens for clients; host-N takes the N-th port behind it. Port 0: "
+        "a free one for each.",
+    ),
+]
+AdvertiseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--advertise",
+        metavar="HOST[:PORT]",
+        help="What clients are told instead of where hosts listen.",
+    ),
+]
 MetricsPortOption = Annotated[
     int | None,
     typer.Option(
@@ -101,6 +118,8 @@ class PlacementOptions(NamedTuple):
     hosts: int
     partitions_per_host: int
     address: str | None
+    listen: str
+    advertise: str | None
 
 
 class MetricsOptions(NamedTuple):
@@ -118,6 +137,8 @@ def serve_command(
     hosts: HostsOption = 1,
     partitions_per_host: PartitionsPerHostOption = 4096,
     address: AddressOption = None,
+    listen: ListenOption = "127.0.0.1:0",
+    advertise: AdvertiseOption = None,
     metrics_port: MetricsPortOption = None,
     metrics_host: MetricsHostOption = "127.0.0.1",
     metrics_partitions: MetricsPartitionsOption = 1000,
@@ -131,7 +152,7 @@ def serve_command(
     metrics = None
     if metrics_port is not None:
         metrics = MetricsOptions(metrics_host, metrics_port, metrics_partitions)
-    placement = PlacementOptions(hosts, partitions_per_host, address)
+    placement = PlacementOptions(hosts, partitions_per_host, address, listen, advertise)
     options = StoreOptions(store, cluster)
     _until_stopped(_Serving(lambda until: _serve(options, limit, placement, metrics, until)))
 
@@ -244,6 +265,9 @@ async def _serve(
     metrics: MetricsOptions | None,
     serving: _Serving,
 ) -> None:
+    from tierledger.actors.door.addresses import url_of
+    from tierledger.actors.door.host_door import DoorSettings
+    from tierledger.actors.ray_cluster import own_ip
     from tierledger.actors.ray_service import RayConnection, RayService
     from tierledger.cli.metrics_server import metrics_served
     from tierledger.cli.service_settings import service_settings
@@ -254,14 +278,21 @@ async def _serve(
         await service_settings(options, Limits(custom_metadata_bytes_max=limit)),
         hosts=placement.hosts,
         partitions_per_host=placement.partitions_per_host,
+        listen=placement.listen,
+        advertise=placement.advertise,
     )
+    doors = DoorSettings(placement.listen, placement.advertise, own_ip)
+    if placement.address is None:  # Else hosts run on other machines, too.
+        doors.refuse_taken(placement.hosts)
     async with metrics_served(metrics) as served:
         service = RayService(settings, served.address, placement.address)
         record = await service.start()
-        served.connect(RayConnection(service.settings))
+        connection = RayConnection(service.settings)
+        served.connect(connection)
         store = public_url(settings.storage["metadata.storage.url"])
         where = f"at {record.address}, pid {record.pid}"
         print(f"serving cluster {settings.cluster_id} from {store} {where}", flush=True)
+        print(f"clients come in at {url_of((await connection.coordinator.doors()).values())}")
         if served.address is not None:
             print(f"metrics at {served.address}", flush=True)
         await serving.told_to_stop(record.address)

@@ -92,6 +92,8 @@ class HostStatus(NamedTuple):
     heard_ms_ago: int | None
     """Since the coordinator heard from it last, by the coordinator's clock."""
     silence: str | None
+    door: str | None = None
+    """Where clients come in."""
 
     def plain(self) -> dict[str, Any]:
         """The same as JSON has it."""
@@ -305,6 +307,7 @@ def _host(name: str, host: HostReading, coordinator: Mapping[str, Any]) -> HostS
         coordinator.get("placed", {}).get(name),
         coordinator.get("heard_ms_ago", {}).get(name),
         host.silence,
+        said.get("door"),
     )
 
 

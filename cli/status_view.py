@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 HOST_COLUMNS = (
     "host",
     "process",
+    "listens",
     "node",
     "leaders",
     "followers",
@@ -168,6 +169,7 @@ def _host_row(one: HostStatus) -> tuple[object, ...]:
     return (
         one.name,
         f"pid {one.pid}" if one.is_up else f"silent: {one.silence}",
+        one.door,
         None if one.node is None else one.node[:NODE_SHOWN],
         _count_on(one, "leaders"),
         _count_on(one, "followers"),

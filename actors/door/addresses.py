@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.typed_fields import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SCHEME = "tierledger://"
 
@@ -53,6 +56,11 @@ class DoorAddress(NamedTuple):
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+
+def url_of(doors: Iterable[str]) -> str:
+    """The URL that names `doors`."""
+    return SCHEME + ",".join(doors)
 
 
 def doors_in(url: str) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from typing import TYPE_CHECKING
 
 from tierledger.actors.door.addresses import DoorAddress
@@ -13,6 +15,8 @@ from tierledger.actors.door.streams import Streams
 from tierledger.events.errors import InvalidArgument, NotReady
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tierledger.actors.door.limits import DoorLimits
     from tierledger.actors.host import Host
     from tierledger.actors.ports import CoordinatorHandle
@@ -28,20 +32,28 @@ TAKEN_PAUSE_S = 0.1
 class DoorSettings:
     """Where the hosts of a service listen."""
 
-    def __init__(self, listen: str, advertise: str | None = None) -> None:
+    def __init__(
+        self,
+        listen: str,
+        advertise: str | None = None,
+        own_ip: Callable[[], str] | None = None,
+    ) -> None:
         """`listen`: `HOST:PORT` of host-0; host-N takes PORT+N, and 0 is any free port.
 
         `advertise`: the same for what clients are told, where that is another; without a port
-        it is the one that is listened on.
+        it is the one that is listened on. `own_ip` gives it for a host that listens everywhere.
 
         Raises:
             InvalidArgument: An address is none, or nobody could connect to it.
         """
         self._listen = DoorAddress.parse(listen)
         if advertise is None and self._listen.host in WILDCARDS:
-            raise InvalidArgument(
-                f"expected an address to advertise, since clients cannot connect to {listen}"
-            )
+            if own_ip is None:
+                raise InvalidArgument(
+                    f"expected an address to advertise: clients cannot connect to {listen}"
+                )
+            ip = own_ip()
+            advertise = f"[{ip}]" if ":" in ip else ip
         has_port = advertise is not None and _has_port(advertise)
         told = advertise if advertise is None or has_port else f"{advertise}:0"
         self._advertise = None if told is None else DoorAddress.parse(told)
@@ -49,6 +61,21 @@ class DoorSettings:
     def listen(self, number: int) -> DoorAddress:
         """Where the host of that number listens."""
         return self._listen.at(number)
+
+    def refuse_taken(self, hosts: int) -> None:
+        """Make sure that the ports of so many hosts can be had on this machine now.
+
+        Raises:
+            InvalidArgument: One is taken, or there is none.
+        """
+        for listen in map(self.listen, range(hosts)):
+            family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+            try:
+                socket.create_server(listen, family=family).close()
+            except OSError as error:
+                raise InvalidArgument(
+                    f"cannot listen on {listen}: {os.strerror(error.errno or 0)}"
+                ) from error
 
     def told(self, number: int, bound: DoorAddress) -> str:
         """Where clients find that host, which listens at `bound`."""

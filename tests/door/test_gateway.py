@@ -16,6 +16,7 @@ from tests.models.local_world import (
     TOPIC_ID,
     LocalWorld,
     copy,
+    free_ports,
     listed,
     partition,
     segment,
@@ -338,6 +339,15 @@ async def test_a_taken_port_is_said() -> None:
 
 class _NoDesk:
     address = "host-0/1"
+
+
+def test_ports_that_are_taken_are_said_before_anything_starts() -> None:
+    port = free_ports(2)
+    with socket.create_server(("127.0.0.1", port + 1)):
+        with pytest.raises(InvalidArgument, match=f"{port + 1}: Address already in use"):
+            DoorSettings(f"127.0.0.1:{port}").refuse_taken(2)
+    with pytest.raises(InvalidArgument, match="cannot listen on 192"):
+        DoorSettings("192.0.2.1:4711").refuse_taken(1)
 
 
 async def test_ipv6_is_spoken(tmp_path: Path) -> None:

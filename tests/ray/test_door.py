@@ -1,0 +1,35 @@
+"""The doors of hosts that run on Ray, and a client that knows nothing of it."""
+
+from tests.models.local_world import copy, listed, partition, segment
+from tests.models.ray_brokers import Brokers
+from tierledger.actors.calls import PartitionKey
+from tierledger.actors.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.door.addresses import url_of
+from tierledger.actors.door.connection import connect_at
+from tierledger.actors.ray_service import RayConnection, RayService, kill_host
+from tierledger.actors.wall_clock import RandomIds
+
+
+async def test_a_client_comes_in_by_the_doors_and_outlives_a_host(
+    service: RayService, brokers: Brokers
+) -> None:
+    coordinator = RayConnection(service.settings).coordinator
+    doors = await coordinator.doors()
+    assert sorted(doors) == sorted((await coordinator.hosts()).values())
+    manager = AsyncRemoteLogMetadataManager(connect_at(url_of(doors.values())), RandomIds())
+    cluster = {"cluster.id": service.settings.cluster_id, "broker.id": 1}
+    await manager.configure({**service.settings.storage, **cluster})
+    tips = [partition(number) for number in range(4)]
+    await manager.on_partition_leadership_changes(tips, [])
+    await manager.when_ready(tips)
+    for tip in tips:
+        await copy(manager, segment(0, tip))
+    routes = await coordinator.route([PartitionKey.of(tip) for tip in tips])
+    assert {route.leader_host for route in routes} == set(doors)
+
+    kill_host("host-1", service.settings)
+    for tip in tips:
+        await copy(manager, segment(1, tip))
+
+    assert [await listed(manager, tip) for tip in tips] == [[0, 1]] * 4
+    await manager.close()
