@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.door.addresses import url_of
+from tierledger.actors.door.connection import connect_at
 from tierledger.actors.host_settings import ServiceSettings
+from tierledger.actors.wall_clock import RandomIds
 from tierledger.benchmarks.scale import POSTGRESQL, SQLITE
 from tierledger.benchmarks.served import new_partition
 from tierledger.benchmarks.workload import CLUSTER, Workload
@@ -40,6 +43,15 @@ class OnRay:
     async def manager(self, broker_id: int) -> AsyncRemoteLogMetadataManager:
         """A broker's manager, which finds the service through its store."""
         manager = AsyncRemoteLogMetadataManager()
+        identity = {"cluster.id": CLUSTER, "broker.id": broker_id}
+        await manager.configure({**self.settings.storage, **identity})
+        self.managers.append(manager)
+        return manager
+
+    async def door_manager(self, broker_id: int) -> AsyncRemoteLogMetadataManager:
+        """A broker's manager, which comes in by the hosts' doors."""
+        url = url_of((await self.connection.coordinator.doors()).values())
+        manager = AsyncRemoteLogMetadataManager(connect_at(url), RandomIds())
         identity = {"cluster.id": CLUSTER, "broker.id": broker_id}
         await manager.configure({**self.settings.storage, **identity})
         self.managers.append(manager)
@@ -89,12 +101,17 @@ async def _until(is_so: Callable[[], Awaitable[bool]]) -> None:
 
 
 @asynccontextmanager
-async def on_ray(store: str, hosts: int = 1) -> AsyncIterator[OnRay]:
-    """A service with so many hosts on the store that `store` names; ended on return."""
+async def on_ray(store: str, hosts: int = 1, listen: str | None = None) -> AsyncIterator[OnRay]:
+    """A service with so many hosts on the store that `store` names; ended on return.
+
+    `listen`: where they listen, if they do.
+    """
     # Ray takes a second to import, and whoever measures something else does without it.
     from tierledger.actors.ray_service import RayConnection, RayService  # noqa: PLC0415
 
-    settings = ServiceSettings(CLUSTER, {"metadata.storage.url": store}, hosts=hosts)
+    settings = ServiceSettings(
+        CLUSTER, {"metadata.storage.url": store}, hosts=hosts, listen=listen
+    )
     service = RayService(settings)
     await service.start()
     running = OnRay(service.settings, RayConnection(service.settings))

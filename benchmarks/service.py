@@ -100,8 +100,10 @@ def read(
         yield manager.remote_log_segment_metadata(workload.tip, epoch, offset)
 
 
-async def per_second(calls: Iterator[Awaitable[object]], events: int = 1) -> float:
-    """Events per second with `OUTSTANDING` of `calls` under way at any time."""
+async def per_second(
+    calls: Iterator[Awaitable[object]], events: int = 1, outstanding: int = OUTSTANDING
+) -> float:
+    """Events per second with so many `outstanding` of `calls` under way at any time."""
     done = 0
 
     async def work() -> None:
@@ -111,5 +113,5 @@ async def per_second(calls: Iterator[Awaitable[object]], events: int = 1) -> flo
             done += events
 
     begun = time.perf_counter()
-    await asyncio.gather(*(work() for _ in range(OUTSTANDING)))
+    await asyncio.gather(*(work() for _ in range(outstanding)))
     return done / (time.perf_counter() - begun)
