@@ -186,8 +186,8 @@ class CoordinatorService:
         The announcement is durable when this returns; hosts hear of it soon after.
 
         Raises:
-            InvalidArgument: An item cannot be carried out, the message names it; nothing
-                changed.
+            InvalidArgument: An item cannot be carried out, the message names it, or there are
+                more than `ITEMS_MAX`; nothing changed.
             Fenced: The broker has registered or announced something newer; nothing changed.
             Overloaded: Too much waits; nothing changed.
         """

@@ -37,6 +37,7 @@ class Scale:
         ray_calls: Calls to the service on Ray, in one repetition.
         lags: Looks at how far a follower is behind, in one repetition.
         announced: Partitions that are announced at once.
+        coordinated: Partitions of the service whose longest steps are looked for.
         failover_segments: Segments of each partition whose host is lost.
         failovers: Hosts that are lost in each way.
         simulated: Calls of one simulated world, at least.
@@ -66,6 +67,7 @@ class Scale:
     ray_calls: int = 8_000
     lags: int = 400
     announced: int = 1_000
+    coordinated: int = 10_000
     failover_segments: int = 10_000
     failovers: int = 3
     simulated: int = 5_000
@@ -93,6 +95,7 @@ QUICK = Scale(
     ray_calls=2_000,
     lags=100,
     announced=200,
+    coordinated=1_000,
     failover_segments=1_000,
     failovers=1,
     simulated=1_000,

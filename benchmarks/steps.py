@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.calls import (
+    FOLLOWER,
     LEADER,
     PageCall,
     PartitionKey,
@@ -22,13 +23,18 @@ from tierledger.actors.calls import (
     ResumeCall,
 )
 from tierledger.actors.collector import keep_pauses_short, look_through_all_again
+from tierledger.actors.coordinator_events import ITEMS_MAX, Announcement
+from tierledger.actors.coordinator_log import CoordinatorLog
 from tierledger.actors.host import Host
+from tierledger.actors.host_settings import ServiceSettings
+from tierledger.actors.local_service import LocalService
 from tierledger.actors.messages import Assignment, Query
+from tierledger.actors.slices import Slices
 from tierledger.actors.wall_clock import WallClock
-from tierledger.benchmarks.ledger import Ledger, open_for_writing
+from tierledger.benchmarks.ledger import Ledger, open_for_writing, store_settings
 from tierledger.benchmarks.report import Figure, Goal
 from tierledger.benchmarks.scale import COMMANDS_PER_COMMIT
-from tierledger.benchmarks.served import new_partition, served
+from tierledger.benchmarks.served import new_partition
 from tierledger.benchmarks.workload import BROKER, CLUSTER, LEADER_EPOCHS, PARTITION
 from tierledger.events.commands import Claim
 from tierledger.events.decide import Limits
@@ -94,7 +100,7 @@ async def measure(bench: Bench) -> list[Figure]:
     await backend.close()
     async with watched() as steps:
         await _many_partitions(
-            bench.new_store("steps-many"), bench.scale.announced, steps, taken
+            bench.new_store("steps-many"), bench.scale.coordinated, steps, taken
         )
     look_through_all_again()
     return [
@@ -177,15 +183,88 @@ async def _led(host: Host, number: int = 1) -> None:
         await asyncio.sleep(POLL_S)
 
 
+class _Service:
+    """A service of many partitions, asked as its clients ask it, who live elsewhere."""
+
+    def __init__(self, path: Path, count: int) -> None:
+        self._settings = ServiceSettings(
+            CLUSTER, store_settings(path), hosts=3, partitions_per_host=count
+        )
+        self._service = LocalService(self._settings, WallClock())
+        tips = [new_partition("many", number) for number in range(count)]
+        self._items = [(bytes(tip.topic_id), tip.partition, tip.topic) for tip in tips]
+        self.start, self.close = self._service.start, self._service.close
+
+    async def announce(self, broker: int, *, leads: bool) -> None:
+        """All partitions, in pieces; returns when all are placed."""
+        coordinator = self._service.coordinator
+        await coordinator.register(broker, b"request", 0)
+        for number, first in enumerate(range(0, len(self._items), ITEMS_MAX), 1):
+            items = tuple(self._items[first : first + ITEMS_MAX])
+            led = tuple((*item, None, None) for item in items) if leads else ()
+            followed = () if leads else items
+            await coordinator.announce(Announcement(broker, 1, number, led, followed, (), None))
+        await self._placed()
+
+    async def _placed(self) -> None:
+        while (await self._service.coordinator.status())["unplaced"]:  # noqa: ASYNC110 - As below.
+            await asyncio.sleep(POLL_S)
+
+    async def settled(self, role: str) -> None:
+        """Returns when every partition is led, or followed, by a host that is ready."""
+        left, running = len(self._items), ["host-0", "host-1", "host-2"]
+        while left:
+            await asyncio.sleep(10 * POLL_S)
+            left, slices = len(self._items), Slices()
+            for name in running:
+                for one in await self._service.host(name).partitions():
+                    left -= one["role"] == role and one["phase"] in {"leading", "following"}
+                    await slices.breathe()
+
+    async def look(self) -> None:
+        """What `status` and the metrics ask."""
+        for _ in range(3):
+            for name in (await self._service.coordinator.status())["hosts"]:
+                await self._service.host(name).ping()
+                await self._service.host(name).partitions()
+        await self._service.coordinator.route([PartitionKey(*one[:2]) for one in self._items])
+
+    async def lose_host(self) -> None:
+        before = (await self._service.coordinator.hosts())["host-1"]
+        await self._service.kill_host("host-1")
+        while (await self._service.coordinator.hosts()).get("host-1", before) == before:  # noqa: ASYNC110
+            await asyncio.sleep(POLL_S)
+        await self._placed()
+
+    async def read_log(self) -> None:
+        """What a coordinator does that starts."""
+        backend = await self._settings.connector().backend(read_only=True)
+        keys = DefaultMetadataKeyFactory(CLUSTER)
+        await CoordinatorLog(
+            CLUSTER, keys, MsgpackSerDe(), WallClock(), backend, None
+        ).read_on()
+        await backend.close()
+
+
 async def _many_partitions(
     path: Path, count: int, steps: Steps, taken: dict[str, float]
 ) -> None:
-    """What a host and its coordinator do for many partitions."""
-    tips = [new_partition("many", number) for number in range(count)]
-    async with served(path) as manager:
-        steps.take_ms()
-        await manager.on_partition_leadership_changes(tips, [])
-        taken[f"{count:,} partitions announced"] = steps.take_ms()
-        await manager.when_ready(tips)
-        taken["placed and led"] = steps.take_ms()
+    """What hosts and their coordinator do for many partitions."""
+    service = _Service(path, count)
+    await service.start()
+    steps.take_ms()
+    for broker, role in ((BROKER, LEADER), (BROKER + 1, FOLLOWER)):
+        await service.announce(broker, leads=role == LEADER)
+        taken[f"{count:,} partitions announced to a {role}"] = steps.take_ms()
+        await service.settled(role)
+        taken[f"{count:,} {role}s ready"] = steps.take_ms()
+    await service.look()
+    taken["status, and a route to each"] = steps.take_ms()
+    await service.lose_host()
+    taken["a host lost, and replaced"] = steps.take_ms()
+    await service.settled(LEADER)
+    taken["its partitions taken up"] = steps.take_ms()
+    await service.read_log()
+    taken["coordinator's log read"] = steps.take_ms()
+    await service.close()
     taken["stopped"] = steps.take_ms()

@@ -1,6 +1,7 @@
 """`tierledger spark retention`, and the file of what only brokers know."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.fold_store import JobStore
 from tierledger.pipeline.job_retention import LocalKey, read_local
 from tierledger.pipeline.job_retention_plan import LocalFacts
+from tierledger.storage.backend import Put, Remove
 from tierledger.storage.sqlite import SqliteBackend
 
 
@@ -56,6 +58,60 @@ def test_the_command_tells_what_goes_by_topic_and_writes_each_segment(tmp_path: 
         (1, 10, "log_start_offset"),
     ]
     assert "orders" in page.read_text()
+
+
+def flip(values: dict[str, bytes], log: list[str]) -> None:
+    values[log[-1]] = values[log[-1]][:-1] + b"?"
+
+
+def lose_one(values: dict[str, bytes], log: list[str]) -> None:
+    del values[log[1]]
+
+
+def lose_the_end(values: dict[str, bytes], log: list[str]) -> None:
+    del values[log[-1]]  # Its checkpoint stands for more.
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("harm", [flip, lose_one, lose_the_end])
+def test_nothing_is_said_to_go_of_a_partition_whose_log_is_damaged(
+    tmp_path: Path, harm: Callable[[dict[str, bytes], list[str]], None]
+) -> None:
+    async def step(backend: SqliteBackend) -> None:
+        sound, harmed = (
+            StoredPartition(backend, TopicIdPartition(ORDERS, number, "orders"))
+            for number in range(2)
+        )
+        for partition in (sound, harmed):
+            await partition.open()
+            for at in range(4):
+                await partition.append(finished(at))
+            await partition.checkpoint()
+        log = [harmed.keys.log_batch(harmed.tip, at) for at in range(harmed.next_batch)]
+        found = await backend.get_each(log)
+        values = {key: value for key, value in zip(log, found, strict=True) if value}
+        harm(values, log)
+        for key in log:
+            await backend.execute_atomically(
+                [Put(key, values[key]) if key in values else Remove(key)]
+            )
+
+    written(tmp_path / "store", step)
+    out = tmp_path / "rows"
+
+    result = run(
+        tmp_path / "store",
+        *("spark", "retention", "--json", "--what-if", "retention.bytes=1000"),
+        *("--out", out, "--format", "json"),
+    )
+
+    assert result.exit_code == 3, result.output
+    told = json.loads(result.stdout)
+    assert [(one["topic"], one["partition"]) for one in told["damaged"]] == [("orders", 1)]
+    assert "is left out" in result.stderr
+    assert (told["segments_before"], told["segments_deleted"]) == (4, 3)
+    lines = [line for file in out.glob("part-*") for line in file.read_text().splitlines()]
+    assert {json.loads(line)["partition"] for line in lines} == {0}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A service comes and goes, and leaves nothing behind but its store."""
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from tests.models.local_world import copy, eventually, listed, partition, segment
 from tests.models.ray_brokers import Brokers, settings_for
+from tierledger.actors import ray_cluster, ray_service
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.ray_service import RayService
 from tierledger.actors.service_record import read_record
@@ -75,3 +77,30 @@ async def test_a_store_that_no_other_process_can_see_is_refused() -> None:
 
     with pytest.raises(InvalidArgument):
         await RayService(settings).start()
+
+
+async def test_the_watch_over_the_coordinator_outlives_whatever_a_look_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Exception] = [AssertionError("Expected str or bytes, got NoneType")]
+    looks += [KeyError("actor"), NotReady("not yet")]
+    seen = asyncio.Event()
+
+    class Coordinator:
+        def __init__(self, *_: object) -> None:
+            """It is asked for its process, and nothing else."""
+
+        async def process(self) -> str:
+            if looks:
+                raise looks.pop()
+            seen.set()
+            return "process"
+
+    monkeypatch.setattr(ray_service, "RayCoordinator", Coordinator)
+    monkeypatch.setattr(ray_service, "WATCH_INTERVAL_S", 0)
+    monkeypatch.setattr(ray_cluster, "own_node", lambda: "node")
+    watch = asyncio.create_task(RayService(settings_for(tmp_path / "store"))._look_after())
+
+    await asyncio.wait({asyncio.create_task(seen.wait()), watch}, return_when="FIRST_COMPLETED")
+    assert not watch.done()
+    watch.cancel()

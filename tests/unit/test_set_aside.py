@@ -20,7 +20,8 @@ from tests.unit.test_coordinator_service import (
 from tierledger.actors import coordinator as rules
 from tierledger.actors import coordinator_events as ev
 from tierledger.actors.calls import CloseCall, PartitionKey, Placement
-from tierledger.actors.coordinator_events import Announcement
+from tierledger.actors.coordinator_door import checked_announcement
+from tierledger.actors.coordinator_events import ITEMS_MAX, Announcement
 from tierledger.actors.coordinator_state import CoordinatorState
 from tierledger.actors.ports import HostFailed
 from tierledger.events.commands import Claim
@@ -258,3 +259,12 @@ async def test_a_coordinator_starts_on_a_log_with_events_that_it_cannot_apply(
     assert said["set_aside"] == 3
     assert route.leader == Claim(1, 1, 1)
     await service.close()
+
+
+def test_an_announcement_of_more_than_is_decided_at_once_is_refused() -> None:
+    items = tuple((bytes(16), number, "orders") for number in range(ITEMS_MAX + 1))
+    given = Announcement(1, 1, 1, (), items[:-1], (), None)
+
+    assert checked_announcement(given) == given
+    with pytest.raises(InvalidArgument, match="at most 500 partitions, got 501"):
+        checked_announcement(given._replace(stopped=items[-1:]))
