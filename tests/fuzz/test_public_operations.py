@@ -25,7 +25,7 @@ from tierledger.actors.messages import Query
 from tierledger.actors.sync_client import BlockingPartitionHistory, RemoteLogMetadataManager
 from tierledger.events import errors
 from tierledger.events.commands import ImportedRecord
-from tierledger.events.errors import InvalidArgument, RemoteStorageError
+from tierledger.events.errors import InvalidArgument, NotReady, RemoteStorageError
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.events.kafka_codec import KafkaRecord
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
@@ -162,8 +162,14 @@ def unconfigured(world: LocalWorld) -> AsyncRemoteLogMetadataManager:
 
 async def newcomer(world: LocalWorld) -> AsyncRemoteLogMetadataManager:
     manager = unconfigured(world)
-    await manager.configure({**world.storage, "cluster.id": CLUSTER, "broker.id": ATTACKER})
-    return manager
+    while True:
+        try:
+            await manager.configure(
+                {**world.storage, "cluster.id": CLUSTER, "broker.id": ATTACKER}
+            )
+        except NotReady:
+            continue  # The machine is busy, and the deadline short.
+        return manager
 
 
 async def one_call(rng: random.Random, manager: AsyncRemoteLogMetadataManager) -> None:
