@@ -27,19 +27,24 @@ def documenting(
         yield
     except (Exception, asyncio.CancelledError) as error:
         note(error)
-        heard = documented(what, error)
-        if isinstance(heard, OutcomeUnknown) and not is_sent:
-            heard = NotReady(str(heard))
+        heard = documented(what, error, is_sent=is_sent)
         if heard is error:
             raise
         raise heard from error
 
 
-def documented(what: str, error: BaseException) -> BaseException:
-    """What a caller hears of `error`, which ended something that may have happened.
+def documented(what: str, error: BaseException, *, is_sent: bool = True) -> BaseException:
+    """What a caller hears of `error`, which ended something.
 
-    That the call was given up from above stays what it is.
+    It may have happened, if `is_sent`. That the call was given up from above stays what it is.
     """
+    heard = _documented(what, error)
+    if isinstance(heard, OutcomeUnknown) and not is_sent:
+        return NotReady(str(heard))
+    return heard
+
+
+def _documented(what: str, error: BaseException) -> BaseException:
     if isinstance(error, OutcomeUnknown) and type(error) is not OutcomeUnknown:
         return OutcomeUnknown(str(error))  # What it says more is for the service's own parts.
     if isinstance(error, RemoteStorageError) or is_cancelled(error):

@@ -47,6 +47,7 @@ class Router:
         self.link = link
         self._deadline_s = deadline_s
         self._routes = Routes(link.coordinator)
+        self._hosts: dict[str, LinkedHost] = {}
         self._lanes: dict[str, Lane] = {}
         self._left_lanes: list[Lane] = []
         """On which calls are under way that may never come back."""
@@ -92,9 +93,12 @@ class Router:
             window = self._windows[key] = Window()
         number: int | None = None
         try:
-            number = await deadline.before_sending(
-                window.enter(), f"one of the {WRITES_MAX} writes before it had to end"
-            )
+            if window.is_full:
+                number = await deadline.before_sending(
+                    window.enter(), f"one of the {WRITES_MAX} writes before it had to end"
+                )
+            else:
+                number = window.begin()
             return await self._send(key, LEADER, lambda _: call, deadline, MAY_YET_HAPPEN)
         finally:
             if number is not None:
@@ -217,12 +221,16 @@ class Router:
         """Let what is under way come to its end, and begin all else on new lanes."""
         left = [*self._left_lanes, *self._lanes.values()]
         self._left_lanes = [lane for lane in left if not lane.is_idle]
+        self._hosts.clear()
         self._lanes.clear()
 
     def _way(self, name: str) -> Lane | LinkedHost:
         """How calls travel to a host: by themselves, or together with what waits for it."""
         if self.link.is_direct:
-            return self.link.host(name)
+            found = self._hosts.get(name)
+            if found is None:
+                found = self._hosts[name] = self.link.host(name)
+            return found
         lane = self._lanes.get(name)
         if lane is None:
             lane = self._lanes[name] = Lane(self.link.host(name))

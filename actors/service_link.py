@@ -118,10 +118,17 @@ class ServiceLink:
         connection = await self.ready()
         if self._silent_since is None:
             self._silent_since = asyncio.get_running_loop().time()
-        with documenting(what, lambda error: self._failed(connection, error), is_sent=False):
+        is_sent = False
+        try:
             handle = find(connection)
-        with documenting(what, lambda error: self._failed(connection, error)):
+            is_sent = True
             answer = await ask(handle)
+        except (Exception, asyncio.CancelledError) as error:
+            self._failed(connection, error)
+            heard = documented(what, error, is_sent=is_sent)
+            if heard is error:
+                raise
+            raise heard from error
         self._heard()
         return answer
 

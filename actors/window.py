@@ -25,9 +25,14 @@ class Window:
     def is_idle(self) -> bool:
         return not (self._open or self._waiting)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the next write has to wait before it may begin."""
+        return bool(self._waiting) or self._is_full()
+
     async def enter(self) -> int:
         """The number of a write that may begin now; waits until the oldest is near enough."""
-        if self._waiting or self._is_full():
+        if self.is_full:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             try:
@@ -36,6 +41,10 @@ class Window:
                 if turn.done() and not turn.cancelled():
                     self._wake()  # Its turn had come; it is the next one's.
                 raise
+        return self.begin()
+
+    def begin(self) -> int:
+        """The number of a write that begins now; `is_full` says whether it may."""
         number = self._begun
         self._begun += 1
         self._open[number] = None

@@ -8,11 +8,13 @@ haste is its own affair.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import grpc.aio
+import structlog
 from google.protobuf.message import DecodeError
 
 from tierledger.actors.calls import Answered
@@ -37,11 +39,16 @@ if TYPE_CHECKING:
     from tierledger.actors.door.gateway import Context
     from tierledger.actors.door.limits import DoorLimits
 
+FAREWELL_S = 1.0
+"""How long a client may take to hear why it is sent away."""
+
 CHANGES = ("write", "register", "announce")
 """Calls that may have happened when their time is over."""
 
 ANSWER_BYTES = 64
 """What an answer without rows counts for."""
+
+_log = structlog.get_logger("tierledger.door")
 
 
 class _Open:
@@ -95,9 +102,13 @@ class Conversation:
             self._open.clear()
             await asyncio.gather(reading, writing, return_exceptions=True)
         if error is not None:
-            async with asyncio.timeout(self._limits.greeting_s):
-                frame = pb.HostFrame(farewell=failure_message(error))
-                await self._context.write(frame.SerializeToString())
+            with contextlib.suppress(TimeoutError):  # It reads nothing; its loss.
+                await self._say(error)
+
+    async def _say(self, error: RemoteStorageError) -> None:
+        async with asyncio.timeout(FAREWELL_S):
+            frame = pb.HostFrame(farewell=failure_message(error))
+            await self._context.write(frame.SerializeToString())
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         """Whatever ends the reader or the writer ends the conversation, and is told."""
@@ -108,6 +119,9 @@ class Conversation:
             self.end(error)
         except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
             self.end(None)  # The client is gone.
+        except Exception as error:  # noqa: BLE001 - The client must not wait for ever.
+            _log.exception("a conversation failed")
+            self.end(OutcomeUnknown(f"{type(error).__name__}: {error}"))
 
     # In.
 

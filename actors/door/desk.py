@@ -23,10 +23,14 @@ from tierledger.actors.deadline import Attempt, Deadline
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire import coordination
 from tierledger.actors.door.wire.calls import DEADLINE_MS, call_of
-from tierledger.actors.door.wire.failures import failure_message
 from tierledger.actors.door.wire.segments import claim_message, key_of
 from tierledger.actors.routes import Routes
-from tierledger.events.errors import InvalidArgument, NotReady, RemoteStorageError
+from tierledger.events.errors import (
+    InvalidArgument,
+    NotReady,
+    OutcomeUnknown,
+    RemoteStorageError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -94,17 +98,20 @@ class Desk:
         self, message: pb.Call, call: CommandCall | QueryCall | ReadyCall | PageCall
     ) -> object:
         deadline = Deadline((message.deadline_ms or DEADLINE_MS) / 1000)
+        attempt = Attempt(deadline)
         try:
             async with deadline.bound():
-                return await self._passed_on(message, call, deadline)
+                return await self._passed_on(message, call, attempt)
         except TimeoutError:
-            raise NotReady("no answer within the call's time") from None
+            is_in_doubt = attempt.is_sent and isinstance(call, CommandCall)
+            kind = OutcomeUnknown if is_in_doubt else NotReady
+            raise kind("no answer within the call's time") from None
 
     async def _passed_on(
         self,
         message: pb.Call,
         call: CommandCall | QueryCall | ReadyCall | PageCall,
-        deadline: Deadline,
+        attempt: Attempt,
     ) -> object:
         passed = pb.Call()
         passed.CopyFrom(message)
@@ -124,7 +131,6 @@ class Desk:
         if address == self.address:
             return await self._host.call(call)
         passed.host = address
-        attempt = Attempt(deadline)
         passed.deadline_ms = attempt.left_ms
         try:
             door = await self._door(address)
@@ -222,8 +228,3 @@ def _plain(value: object) -> str:
 
 def _spawned(work: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
     return asyncio.get_running_loop().create_task(work)
-
-
-def refused(error: RemoteStorageError) -> pb.Answer:
-    """The answer to a call that came to nothing."""
-    return pb.Answer(failure=failure_message(error))

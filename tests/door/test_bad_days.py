@@ -78,10 +78,17 @@ class HeldHost:
 class HeldDoor:
     """A door with such a host behind it."""
 
-    def __init__(self, **limits: Any) -> None:  # noqa: ANN401 - Of `DoorLimits`.
+    def __init__(
+        self,
+        address: str = "host-0/1",
+        others: dict[str, str] | None = None,
+        **limits: Any,  # noqa: ANN401 - Of `DoorLimits`.
+    ) -> None:
+        """`others`: doors of the other hosts, as a coordinator would tell."""
+        self._others = others or {}
         self.host = HeldHost()
         peers = Streams(greeting_of(CLUSTER))
-        desk = Desk("host-0/1", self.host, None, peers)  # type: ignore[arg-type] # As is asked.
+        desk = Desk(address, self.host, self, peers)  # type: ignore[arg-type] # As is asked.
         self.gateway = Gateway(desk, CLUSTER, DoorLimits(**limits))
         self.door = ""
 
@@ -91,6 +98,9 @@ class HeldDoor:
 
     async def __aexit__(self, *_: object) -> None:
         await self.gateway.abandon()
+
+    async def doors(self) -> dict[str, str]:
+        return self._others
 
     async def stream(self) -> Stream:
         return await Stream.opened(self.door, greeting_of(CLUSTER))
@@ -116,7 +126,10 @@ async def test_ten_thousand_calls_at_once_are_all_answered_once(world: LocalWorl
 
     answers = await asyncio.gather(*(stream.ask(question()) for _ in range(10_000)))
 
-    assert {answer.found.number for answer in answers} == {9}
+    refused = [answer for answer in answers if answer.HasField("failure")]
+    assert {answer.failure.kind for answer in refused} <= {pb.OVERLOADED}
+    found = {one.found.number for one in answers if not one.HasField("failure")}
+    assert found == {9}
     assert await manager.highest_offset_for_epoch(TIP, 0) == 9
     await connection.close()
 
@@ -297,6 +310,40 @@ async def test_a_deadline_that_has_passed_leaves_a_write_unknown_and_a_page_unre
         assert [one.failure.fate for one in answers] == [pb.UNKNOWN, pb.RETRYABLE]
         assert all(one.cancelled() for one in held.host.asked)
         await stream.close()
+
+
+async def test_a_write_that_was_passed_on_and_is_late_is_unknown() -> None:
+    async with (
+        HeldDoor("host-1/1") as far,
+        HeldDoor("host-0/1", {"host-1/1": far.door}) as near,
+    ):
+        stream = await near.stream()
+        late = write(1)
+        late.deadline_ms, late.host = 300, "host-1/1"
+        answer = await stream.ask(late)
+
+        assert answer.failure.kind == pb.OUTCOME_UNKNOWN
+        assert len(far.host.asked) == 1
+        await until(far.host.asked[0].cancelled)
+        assert near.host.asked == []
+        await stream.close()
+
+
+async def test_a_host_that_fails_at_a_call_fails_at_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with HeldDoor() as held:
+        stream, other = await held.stream(), await held.stream()
+        waiting = asyncio.ensure_future(other.ask(question()))
+        await until(lambda: held.host.asked)
+        monkeypatch.setattr(held.host, "serves", lambda *_: 1 / 0)
+        with pytest.raises(OutcomeUnknown, match="ZeroDivisionError"):
+            await stream.ask(question())
+
+        held.host.asked[0].set_result(True)
+        assert (await waiting).ready.is_ready
+        await stream.close()
+        await other.close()
 
 
 async def test_a_client_that_vanishes_leaves_nothing_behind() -> None:
