@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Final, NamedTuple, TypeAlias
+
+from tierledger.events.errors import CorruptLog
+from tierledger.events.typed_fields import shown
 
 Tags: TypeAlias = "tuple[tuple[int, bytes], ...]"
 """One struct's tagged fields, (tag, content), in the order in which they stood."""
@@ -31,17 +35,24 @@ class UnknownTags(NamedTuple):
 
     @staticmethod
     def from_plain(plain: Any) -> UnknownTags:  # noqa: ANN401 - msgpack's lists or tuples.
-        """The tags that `to_plain` made `plain` of."""
+        """The tags that `to_plain` made `plain` of.
+
+        Raises:
+            CorruptLog: It made no such thing; a fold never looks at them.
+        """
         if plain is None:
             return NO_TAGS
-        partition, segment, epochs, record, verbatim = plain
-        return UnknownTags(
-            _tuples(partition),
-            _tuples(segment),
-            tuple((epoch, _tuples(tags)) for epoch, tags in epochs),
-            _tuples(record),
-            verbatim,
-        )
+        try:
+            partition, segment, epochs, record, verbatim = plain
+            return UnknownTags(
+                _tuples(partition),
+                _tuples(segment),
+                tuple((operator.index(epoch), _tuples(tags)) for epoch, tags in epochs),
+                _tuples(record),
+                None if verbatim is None else bytes(memoryview(verbatim)),
+            )
+        except (TypeError, ValueError) as error:
+            raise CorruptLog(f"expected a record's tags, got {shown(plain)}") from error
 
 
 NO_TAGS: Final = UnknownTags()
@@ -57,4 +68,4 @@ def unknown_tags(
 
 
 def _tuples(plain: Any) -> Tags:  # noqa: ANN401 - msgpack's lists or tuples.
-    return tuple((tag, data) for tag, data in plain)
+    return tuple((operator.index(tag), bytes(memoryview(data))) for tag, data in plain)

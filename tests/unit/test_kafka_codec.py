@@ -9,7 +9,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from tierledger.events.errors import InvalidArgument, MetadataParseError
+from tierledger.events.errors import CorruptLog, InvalidArgument, MetadataParseError
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.events.kafka_codec import (
     NO_TAGS,
@@ -358,3 +358,28 @@ def test_the_partition_is_read_before_anything_behind_it_is_checked() -> None:
 def test_a_record_without_a_partition_is_refused(text: str) -> None:
     with pytest.raises(MetadataParseError, match="position"):
         peek_partition(bytes.fromhex(text))
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        ((1.5,),),
+        (),
+        ((), (), (), ()),
+        (((1, "x"),), (), (), (), None),
+        (((1.5, b"x"),), (), (), (), None),
+        ((), (), (), (), 7),
+        ((), (), ((None, ()),), (), None),
+        7,
+    ],
+    ids=repr,
+)
+def test_tags_that_no_record_had_are_damage(plain: object) -> None:
+    with pytest.raises(CorruptLog, match="expected a record's tags"):
+        UnknownTags.from_plain(plain)
+
+
+def test_tags_come_back_as_they_were_kept() -> None:
+    tags = UnknownTags(((1, b"a"),), (), ((3, ((2, b""),)),), (), b"record")
+
+    assert UnknownTags.from_plain(tags.to_plain()) == tags
