@@ -26,9 +26,9 @@ from tierledger.storage.backend import (
     Update,
     check_items,
     check_key,
-    check_operations,
     check_page,
     check_prefix,
+    checked_beside,
     folder_of,
     key_after,
 )
@@ -149,13 +149,12 @@ class PostgresBackend(MetadataStorageBackend):
 
     @override
     async def execute_atomically(self, operations: Sequence[Operation]) -> None:
-        await asyncio.to_thread(check_operations, operations)  # A checkpoint has thousands.
+        await checked_beside(operations)
         self._refuse_reader()
         if not operations:
             self._refuse_if_closed()
             return
-        plan = await asyncio.to_thread(_plan, operations)
-        await self._finished(self._execute(plan))
+        await self._finished(self._execute(_plan(operations)))
 
     async def _execute(self, plan: Plan) -> None:
         changes = [plan.changes[key] for key in sorted(plan.changes)]

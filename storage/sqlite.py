@@ -32,9 +32,9 @@ from tierledger.storage.backend import (
     Update,
     check_items,
     check_key,
-    check_operations,
     check_page,
     check_prefix,
+    checked_beside,
     folder_of,
     key_after,
 )
@@ -211,7 +211,7 @@ class SqliteBackend(MetadataStorageBackend):
 
     @override
     async def execute_atomically(self, operations: Sequence[Operation]) -> None:
-        await asyncio.to_thread(check_operations, operations)  # A checkpoint has thousands.
+        await checked_beside(operations)
         await self._write(lambda connection: _execute_each(connection, operations))
 
     @override
