@@ -310,7 +310,7 @@ MUTANTS = (
         "a leader says that nothing need be done, or may be, without a look at the next slot",
         "linearizability fencing wrong_refusal",
         leading.done_without_probe,
-        within=500,
+        within=2_500,
     ),
     _mutant(
         "M40 quarantine-answers-as-if-fresh",
