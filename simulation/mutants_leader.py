@@ -150,8 +150,8 @@ def reads_without_probe() -> list[tuple[Any, str, Any]]:
     return _unprobed(msg.Answer)
 
 
-def done_without_probe() -> list[tuple[Any, str, Any]]:
-    return _unprobed(msg.Reply, msg.ReplyError)
+def never_probed() -> list[tuple[Any, str, Any]]:
+    return _unprobed(msg.Answer, msg.Reply, msg.ReplyError)
 
 
 def _unprobed(*kinds: type[Any]) -> list[tuple[Any, str, Any]]:
