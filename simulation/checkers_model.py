@@ -286,7 +286,7 @@ def _judge_at(
             message = (
                 f"operation {op.number} ({op.what or 'a write'}) was acknowledged at position "
                 f"{op.position}; its event is nowhere, and what it asked for is not so there: "
-                f"it wanted {op.wanted!s:.300}, there is {_known(op, model)}"
+                f"{_lacks(op, model)}"
             )
             found.append(Violation("hollow_write", log.key, message, (op.number,)))
 
@@ -309,7 +309,9 @@ def _judge_read(
 
 def _wrong(op: Operation, expected: object) -> str:
     """In what an answer differs, as far as it is known."""
-    if digest_of(op.answer, op.query) == op.value:
+    may_be_none = op.query is not None and op.query.kind != "list"
+    is_known = op.answer is not None or may_be_none
+    if is_known and digest_of(op.answer, op.query) == op.value:
         return f"is not what the log says: {difference(op.answer, expected)}"
     return f"has another answer than the log, which says {answer_text(expected)}"
 
@@ -348,13 +350,35 @@ def _holds_already(op: Operation, model: SlowPartition) -> bool:
     return isinstance(wanted, RemoteLogSegmentMetadataUpdate) and _is_updated(wanted, model)
 
 
-def _known(op: Operation, model: SlowPartition) -> str:
-    """What there is of what a write was about."""
-    if isinstance(op.wanted, RemotePartitionDeleteMetadata):
-        return str(model.delete)
-    about = getattr(op.wanted, "remote_log_segment_id", None)
-    known = None if about is None else model.segments.get(bytes(about.id))
-    return "nothing" if known is None else answer_text(model.row(known.added.segment_id))
+def _lacks(op: Operation, model: SlowPartition) -> str:
+    """What is otherwise than a write wanted it."""
+    wanted = op.wanted
+    if isinstance(wanted, RemotePartitionDeleteMetadata):
+        return f"the partition's deletion is {model.delete}"
+    if not isinstance(wanted, RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate):
+        return "nobody knows what it was"
+    segment_id = bytes(wanted.remote_log_segment_id.id)
+    known = model.segments.get(segment_id)
+    if known is None:
+        return f"there is no segment {id_text(segment_id)}"
+    asked: Any
+    there: Any
+    if isinstance(wanted, RemoteLogSegmentMetadata):
+        asked, there = _record_of(log_events.added_body(wanted)), known.added
+    else:
+        asked = Update(
+            segment_id, int(wanted.state), wanted.broker_id, wanted.event_timestamp_ms,
+            None if wanted.custom_metadata is None else wanted.custom_metadata.value,
+        )  # fmt: skip
+        there = asked._replace(
+            state=known.state, broker_id=known.broker_id,
+            event_timestamp_ms=known.event_timestamp_ms,
+            custom_metadata=known.custom_metadata,
+        )  # fmt: skip
+    pairs = zip(asked._fields, there, asked, strict=True)
+    changed = [f"{name} {one!r} and not {two!r}" for name, one, two in pairs if one != two]
+    state = "" if changed else f"state {known.state}"
+    return f"segment {id_text(segment_id)} has {', '.join(changed)}{state}"
 
 
 def _is_updated(wanted: RemoteLogSegmentMetadataUpdate, model: SlowPartition) -> bool:

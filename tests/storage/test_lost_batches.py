@@ -12,6 +12,7 @@ from tierledger.events.errors import CorruptLog
 from tierledger.events.log_events import Event
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.catalog import Catalog
+from tierledger.storage.event_log import EventLog
 from tierledger.storage.memory import MemoryBackend
 from tierledger.storage.partition_reader import PartitionReader, planned_ends
 from tierledger.storage.point_reads import ask
@@ -43,6 +44,17 @@ async def written(backend: MetadataStorageBackend) -> StoredPartition:
         if partition.next_batch == CHECKPOINT:
             await partition.checkpoint()
     return partition
+
+
+async def test_a_read_that_is_full_may_not_be_the_last(
+    backend: MetadataStorageBackend,
+) -> None:
+    partition = await written(backend)
+    log = EventLog(backend, partition.keys, partition.tip)
+
+    assert [(await log.page(0, limit)).is_end for limit in (END - 1, END, END + 1)] == [
+        False, False, True,
+    ]  # fmt: skip
 
 
 async def lose(partition: StoredPartition, *batches: int) -> None:

@@ -129,6 +129,16 @@ def test_only_followers_that_share_a_host_with_their_leader_move_to_a_new_one() 
     assert one.start("c") == []
 
 
+def test_a_follower_goes_to_another_host_than_its_leader_though_it_has_no_less() -> None:
+    one = Coordinated("a", "b")
+    one.announce(1, leads=[0, 1])
+
+    works = one.announce(2, follows=[0])
+
+    assert one.state.partitions[key(0)].leader_host == "a"
+    assert [work.host for work in works if work.placements] == ["b"]
+
+
 def test_each_process_has_an_address_that_no_other_had() -> None:
     one = Coordinated()
     seen = set()

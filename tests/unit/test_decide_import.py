@@ -149,6 +149,15 @@ def test_a_partitions_deletion_leaves_nothing_of_its_own_batch_behind() -> None:
     assert partition.state.count_by_state == [0, 0, 0]
 
 
+def test_a_partitions_deletion_forgets_in_which_epochs_strays_stood() -> None:
+    partition, _ = imported(ADD, ADD._replace(epochs={1: 0}))
+    assert partition.state.strays == {A: (0,)}
+
+    partition.accept(import_of([PartitionDelete(2)], 2))
+
+    assert partition.state.strays == {}
+
+
 def test_what_was_imported_is_skipped_when_it_comes_again() -> None:
     partition, _ = imported(*DELETED)
 

@@ -137,6 +137,21 @@ def test_a_tombstone_that_is_dropped_frees_its_id_at_once(buried: DrivenPartitio
     assert batch.count(command_of(ADD)) == 1
 
 
+def test_the_first_tombstone_that_is_kept_keeps_its_id() -> None:
+    """It stands right behind the last that a batch has dropped."""
+    partition = opened(LIMITS)
+    for record in (ADD, ADD_B, Update(A, DELETE_STARTED), Update(B, DELETE_STARTED)):
+        partition.accept(command_of(record))
+    for one, now_ms in ((A, 0), (B, 5)):
+        partition.accept(command_of(Update(one, DELETE_FINISHED)), now_ms)
+    batch = Batch(partition)
+
+    assert batch.count(cmd.DropTombstones(), now_ms=11) == 1
+
+    assert batch.error(command_of(ADD_B)) is InvalidStateTransition
+    assert batch.count(command_of(ADD)) == 1
+
+
 def test_a_deletion_of_the_same_batch_can_expire_in_it(buried: DrivenPartition) -> None:
     batch = Batch(buried)
     for record in (ADD_B, *deletion(B)):
