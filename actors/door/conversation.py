@@ -42,6 +42,12 @@ if TYPE_CHECKING:
 FAREWELL_S = 1.0
 """How long a client may take to hear why it is sent away."""
 
+SWEEP_S = 0.05
+"""How much later than its deadline a call may be answered that its time is over."""
+
+CALLS_AT_ONCE = 32
+"""Calls that are begun before others may run, at least: a millisecond's."""
+
 CHANGES = ("write", "register", "announce")
 """Calls that may have happened when their time is over."""
 
@@ -54,11 +60,13 @@ _log = structlog.get_logger("tierledger.door")
 class _Open:
     """A call that has no answer yet."""
 
-    __slots__ = ("result", "timer")
+    __slots__ = ("ends", "message", "result")
 
-    def __init__(self, result: asyncio.Future[Any], timer: asyncio.TimerHandle | None) -> None:
+    def __init__(self, result: asyncio.Future[Any], ends: float, message: pb.Call) -> None:
+        """`ends`: when nobody waits for it any more, by the loop's clock."""
         self.result = result
-        self.timer = timer
+        self.ends = ends
+        self.message = message
 
 
 class Conversation:
@@ -70,7 +78,10 @@ class Conversation:
         self._limits = limits
         self._context = context
         self._last_id = 0
+        self._loop = asyncio.get_running_loop()
         self._open: dict[int, _Open] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+        """The next look for calls whose time is over, while any is open."""
         self._frames: deque[tuple[pb.HostFrame, int]] = deque()
         """What is to be written, each frame with its bytes, about; the last one still grows."""
         self._unread_bytes = 0
@@ -97,9 +108,11 @@ class Conversation:
         finally:
             for task in (reading, writing):
                 task.cancel()
-            for one in self._open.values():
-                _give_up(one)
-            self._open.clear()
+            abandoned, self._open = self._open, {}
+            for one in abandoned.values():
+                one.result.cancel()
+            if self._sweep is not None:
+                self._sweep.cancel()
             await asyncio.gather(reading, writing, return_exceptions=True)
         if error is not None:
             with contextlib.suppress(TimeoutError):  # It reads nothing; its loss.
@@ -135,9 +148,11 @@ class Conversation:
             if frame.HasField("greeting"):
                 raise InvalidArgument("expected a greeting in the first frame only")
             for message in frame.calls:
-                await self._room()
+                if self._unwritten >= self._limits.calls_max:
+                    await self._room()
                 self._begin(message)
-                await slices.breathe()
+                if not self._last_id % CALLS_AT_ONCE:
+                    await slices.breathe()
             for number in frame.cancelled:
                 self._cancel(number)
 
@@ -160,39 +175,39 @@ class Conversation:
         if result.done():
             self._put(number, _outcome(result))
             return
-        ask = message.WhichOneof("ask")
-        timer = None
-        if ask != "question":  # Which has a timer of its own, where it is answered.
-            seconds = (message.deadline_ms or DEADLINE_MS) / 1000
-            loop = asyncio.get_running_loop()
-            timer = loop.call_later(seconds, self._expire, number, ask in CHANGES)
-        self._open[number] = _Open(result, timer)
+        seconds = (message.deadline_ms or DEADLINE_MS) / 1000
+        self._open[number] = _Open(result, self._loop.time() + seconds, message)
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(SWEEP_S, self._expire)
         result.add_done_callback(partial(self._answered, number))
 
     def _cancel(self, number: int) -> None:
         found = self._open.pop(number, None)
         if found is not None:
-            _give_up(found)
+            found.result.cancel()
             self._unwritten -= 1
             self._has_room.set()
 
-    def _expire(self, number: int, is_change: bool) -> None:
-        found = self._open.pop(number, None)
-        if found is not None:
-            _give_up(found)
+    def _expire(self) -> None:
+        """Answer what has waited for too long; one look for all, since nearly nothing does."""
+        now = self._loop.time()
+        for number, one in [each for each in self._open.items() if each[1].ends < now]:
+            del self._open[number]
+            one.result.cancel()
+            is_change = one.message.WhichOneof("ask") in CHANGES
             kind = OutcomeUnknown if is_change else NotReady
             self._put(number, kind("no answer within the call's time"))
+        self._sweep = None
+        if self._open:
+            self._sweep = self._loop.call_later(SWEEP_S, self._expire)
 
     # Out.
 
     def _answered(self, number: int, result: asyncio.Future[Any]) -> None:
-        found = self._open.pop(number, None)
-        if found is None:
+        if self._open.pop(number, None) is None:
             if not result.cancelled():
                 result.exception()  # Nobody waits for it any more.
             return
-        if found.timer is not None:
-            found.timer.cancel()
         self._put(number, _outcome(result))
 
     def _put(self, number: int, result: object) -> None:
@@ -250,12 +265,6 @@ def _outcome(result: asyncio.Future[Any]) -> object:
     if result.cancelled():
         return OutcomeUnknown("the host is closing")
     return result.exception() or result.result()
-
-
-def _give_up(one: _Open) -> None:
-    if one.timer is not None:
-        one.timer.cancel()
-    one.result.cancel()
 
 
 def _bytes(result: object) -> int:

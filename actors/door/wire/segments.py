@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.events.commands import Claim
@@ -15,6 +17,9 @@ from tierledger.events.metadata import (
     RemotePartitionDeleteMetadata,
 )
 from tierledger.events.typed_fields import shown
+
+PARTITIONS_KEPT = 10_000
+"""Partitions of which the checked object is kept: writes come to the same ones again."""
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 
@@ -48,8 +53,13 @@ def partition_of(message: pb.Partition) -> TopicIdPartition:
     Raises:
         InvalidArgument: It names none.
     """
-    topic_id = id_of(message.topic_id, "partition.topic_id")
-    return TopicIdPartition(topic_id, message.partition, message.topic)
+    return _partition(message.topic_id, message.partition, message.topic)
+
+
+@lru_cache(maxsize=PARTITIONS_KEPT)
+def _partition(topic_id: bytes, partition: int, topic: str) -> TopicIdPartition:
+    known = id_of(topic_id, "partition.topic_id")
+    return TopicIdPartition(known, partition, topic)
 
 
 def key_message(key: PartitionKey, topic: str = "") -> pb.Partition:
