@@ -1,23 +1,21 @@
 """How a client finds its service: by the scheme of the URL that it is configured with.
 
-Each way is imported when it is taken: Ray takes a second to load, and need not be installed.
+`tierledger://HOST:PORT,…` names hosts, which are called over gRPC; any other URL is a store's,
+whose service is found through Ray. Each way is imported when it is taken: Ray takes a second to
+load, and need not be installed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierledger.events.errors import InvalidArgument
+from tierledger.actors.door.addresses import SCHEME
 from tierledger.events.extras import naming_extras
 from tierledger.storage.connector import URL_SETTING, setting
-from tierledger.storage.locate import public_url
 
 if TYPE_CHECKING:
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.actors.ports import ServiceConnection
-
-DOOR = "tierledger:"
-"""What a URL of hosts begins with, `tierledger://HOST:PORT,…`; any other is a store's."""
 
 
 async def connect(settings: ServiceSettings) -> ServiceConnection:
@@ -29,8 +27,10 @@ async def connect(settings: ServiceSettings) -> ServiceConnection:
         StoreRefused: There is no such store.
     """
     url = setting(settings.storage, URL_SETTING) or ""
-    if url.startswith(DOOR):
-        raise InvalidArgument(f"expected the URL of a store, got {public_url(url)!r}")
+    if url.startswith(SCHEME):
+        from tierledger.actors.door.connection import connect_at  # noqa: PLC0415
+
+        return await connect_at(url)(settings)
     with naming_extras():
         from tierledger.actors.ray_service import connect as through_ray  # noqa: PLC0415
 

@@ -8,9 +8,10 @@ import pytest
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.connecting import connect
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.events.errors import InvalidArgument
+from tierledger.events.errors import InvalidArgument, NotReady
 
-HOSTS = "tierledger://one:9092,two:9092"
+NOBODY = "tierledger://localhost:1"
+"""No process listens there."""
 
 
 def settings(url: str) -> ServiceSettings:
@@ -36,17 +37,25 @@ async def test_the_url_of_a_store_leads_through_ray(
     assert asked == [settings(url)]
 
 
-async def test_the_url_of_hosts_is_no_stores_and_leads_past_ray(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_url_of_hosts_leads_past_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, THROUGH_RAY, None)
 
-    with pytest.raises(InvalidArgument, match=f"expected the URL of a store, got '{HOSTS}'"):
-        await connect(settings(HOSTS))
+    with pytest.raises(NotReady, match="localhost:1"):
+        await connect(settings(NOBODY))
 
 
 async def test_a_manager_of_which_nothing_is_said_goes_by_the_url() -> None:
-    config = {"cluster.id": "a-cluster", "broker.id": 1, "metadata.storage.url": HOSTS}
+    config = {"cluster.id": "a-cluster", "broker.id": 1, "metadata.storage.url": NOBODY}
 
-    with pytest.raises(InvalidArgument, match="expected the URL of a store"):
-        await AsyncRemoteLogMetadataManager().configure(config)
+    with pytest.raises(NotReady, match="localhost:1"):
+        await AsyncRemoteLogMetadataManager(deadline_s=1.0).configure(config)
+
+
+async def test_a_wrong_url_of_hosts_is_named() -> None:
+    with pytest.raises(InvalidArgument, match=r"expected HOST:PORT.*got 'nowhere'"):
+        await connect(settings("tierledger://nowhere"))
+
+
+def test_the_past_is_not_read_through_hosts() -> None:
+    with pytest.raises(InvalidArgument, match="tierledger"):
+        settings(NOBODY).connector()

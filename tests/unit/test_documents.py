@@ -1,8 +1,11 @@
 """The documents say what the program does: links, diagrams, names, defaults, examples."""
 
+import asyncio
 import importlib
 import re
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +13,16 @@ import pytest
 import typer
 
 from tierledger.actors import host_settings
+from tierledger.actors.door.host_door import DoorSettings
 from tierledger.actors.host_settings import ServiceSettings, limits_of
-from tierledger.actors.local_service import LocalConnection, LocalService
-from tierledger.actors.sync_client import RemoteLogMetadataManager
+from tierledger.actors.local_service import LocalService
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli import settings
 from tierledger.cli.main import app
 from tierledger.cli.service_settings import DEFAULT_CLUSTER
 from tierledger.events.lifecycle import PARTITION_DELETE_TRANSITIONS, diagram
 from tierledger.storage import connector, keys
+from tierledger.storage.connector import URL_SETTING
 from tierledger.storage.locate import default_store_url
 
 ROOT = Path(__file__).parents[2]
@@ -233,22 +237,38 @@ def test_a_bound_has_the_value_that_is_said(row: list[str]) -> None:
     assert found == float(value)
 
 
-async def connect_to_one_in_memory(given: ServiceSettings) -> LocalConnection:
-    service = LocalService(given, WallClock())
-    await service.start()
-    return await service.connect(given)
+@pytest.fixture
+def hosts() -> Iterator[str]:
+    """Where the hosts of a service in memory are called; it runs on a thread of its own."""
+    memory = ServiceSettings("my-cluster", {URL_SETTING: "memory:"})
+    started: Future[str] = Future()
+
+    async def serve() -> None:
+        service = LocalService(memory, WallClock(), door=DoorSettings("127.0.0.1:0"))
+        await service.start()
+        started.set_result(await service.url())
+        await asyncio.to_thread(stop.wait)
+        await service.close()
+
+    stop = threading.Event()
+    with ThreadPoolExecutor(1) as thread:
+        served = thread.submit(asyncio.run, serve())
+        try:
+            yield started.result(60)
+        finally:
+            stop.set()
+            served.result(60)
 
 
-def in_memory() -> RemoteLogMetadataManager:
-    return RemoteLogMetadataManager(connect_to_one_in_memory)
-
-
-def test_the_readmes_example_does_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_readmes_example_does_what_it_says(
+    hosts: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (example,) = blocks(document("README.md"), "python")
     said = re.findall(r"^ *# (.+)$", example, re.MULTILINE)
-    runs = example.replace("RemoteLogMetadataManager() as", "in_memory() as")
-    runs = runs.replace("sqlite:ledger.sqlite", "memory:")
+    runs = example.replace("tierledger://127.0.0.1:4711", hosts)
+    assert runs != example
 
-    exec(compile(runs, "README.md", "exec"), {"in_memory": in_memory})  # noqa: S102 - Ours.
+    exec(compile(runs, "README.md", "exec"), {})  # noqa: S102 - Ours.
 
-    assert capsys.readouterr().out.splitlines() == said
+    # The service logs on the same output.
+    assert capsys.readouterr().out.splitlines()[-len(said) :] == said
