@@ -97,7 +97,7 @@ def wrong_import(
             cluster = body.import_cluster or ""
         source = getattr(body, "source", None)
         if source is None:
-            record = _record_of(body)
+            record = record_of(body)
             if record is not None:
                 model.apply(record, position)
             continue
@@ -108,7 +108,7 @@ def wrong_import(
             return [*found, Violation("wrong_import", log.key, message)]
         given = _record_given(histories[cluster][source[1]])
         is_taken = given is not None and model.apply(given, position) == "applied"
-        said = _record_of(body)
+        said = record_of(body)
         if said != (given if is_taken else None):
             message = (
                 f"position {position}: offset {source[1]} of {cluster!r} became "
@@ -121,7 +121,7 @@ def wrong_import(
 def _record_given(item: ImportedRecord) -> Record | None:
     value = item.record.value
     if isinstance(value, RemoteLogSegmentMetadata):
-        return _record_of(log_events.added_body(value))
+        return record_of(log_events.added_body(value))
     if isinstance(value, RemoteLogSegmentMetadataUpdate):
         custom = None if value.custom_metadata is None else value.custom_metadata.value
         return Update(
@@ -173,7 +173,7 @@ def by_model(
     _judge_at(-1, calls, model, log, found)
     is_sound = True
     for position, event in enumerate(log.events):
-        record = _record_of(event.body)
+        record = record_of(event.body)
         if record is not None and model.apply(record, position) == "dropped" and is_sound:
             is_sound = False  # What follows from one is not told again.
             message = f"position {position}: the model drops {type(event.body).__name__}"
@@ -299,7 +299,7 @@ def _judge_read(
     if model.deleted:
         why = "was answered, and the partition was deleted by then"
     else:
-        expected = _answered_by(model, query)
+        expected = answered_by(model, query)
         if digest_of(expected, query) == op.value:
             return
         why = _wrong(op, expected)
@@ -316,7 +316,7 @@ def _wrong(op: Operation, expected: object) -> str:
     return f"has another answer than the log, which says {answer_text(expected)}"
 
 
-def _answered_by(model: SlowPartition, query: Query) -> Any:  # noqa: ANN401 - Any answer.
+def answered_by(model: SlowPartition, query: Query) -> Any:  # noqa: ANN401 - Any answer.
     """The answer as the service would give it, rows and all."""
     match query.kind:
         case "lookup":
@@ -345,7 +345,7 @@ def _holds_already(op: Operation, model: SlowPartition) -> bool:
         body = log_events.added_body(wanted)
         known = model.segments.get(body.segment_id)
         return known is not None and (known.state, known.added) == (
-            COPY_STARTED, _record_of(body)
+            COPY_STARTED, record_of(body)
         )  # fmt: skip
     return isinstance(wanted, RemoteLogSegmentMetadataUpdate) and _is_updated(wanted, model)
 
@@ -392,7 +392,7 @@ def _is_updated(wanted: RemoteLogSegmentMetadataUpdate, model: SlowPartition) ->
     return now == (wanted.state, wanted.broker_id, wanted.event_timestamp_ms, custom)
 
 
-def _record_of(body: log_events.Body) -> Record | None:
+def record_of(body: log_events.Body) -> Record | None:
     match body:
         case log_events.SegmentAdded():
             starts, offsets = body.epochs[::2], body.epochs[1::2]

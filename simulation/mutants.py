@@ -7,8 +7,10 @@ runs; the service's own code has no switches.
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tierledger.simulation import mutants_feed as feeding
 from tierledger.simulation import mutants_leader as leading
 from tierledger.simulation import mutants_readers as readers
 from tierledger.simulation import mutants_served as served
@@ -476,4 +478,5 @@ MUTANTS = (
         "unforeseen",
         readers.readiness_taken_back_twice,
     ),
+    *starmap(_mutant, feeding.MISTAKES),
 )

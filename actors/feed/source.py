@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tierledger.events.commands import Claim
     from tierledger.events.log_events import Event
     from tierledger.events.partition_state import PartitionState
+    from tierledger.events.segment_rows import SegmentRows
 
 RING_BYTES = 1024 * 1024
 """Bytes of changes that are kept for who is behind, up to the one batch that exceeds it: about
@@ -55,6 +56,8 @@ SUBSCRIBERS_MAX = 64
 
 TAKEN_AT_ONCE = 16
 """Frames that are taken in one step: 4 MiB, below 10 ms."""
+
+_FREED = object()
 
 
 class Fed(Protocol):
@@ -80,6 +83,7 @@ class _Subscriber:
     __slots__ = (
         "claim",
         "floor",
+        "frozen",
         "given",
         "held",
         "is_refused",
@@ -101,7 +105,9 @@ class _Subscriber:
         self.part = 0
         self.given = self.held
         """Up to where it has all, but for slices that are to come."""
+        self.frozen: SegmentRows | None = None
         self.slices: Iterator[Slice] | None = None
+        """Of the rows in `frozen`, while some are to come."""
         self.is_slice_next = False
         self.ready_at: int | None = None
         self.told: type[Ready | Fenced] | None = None
@@ -117,6 +123,8 @@ class FeedSource:
         self._is_ready = is_ready
         self._subscribers: dict[int, _Subscriber] = {}
         self._numbers = itertools.count(1)
+        self._given_up: list[Iterator[None]] = []
+        """Snapshots that nobody takes any more; a large one takes a while to be freed."""
         self._begin()
 
     def _begin(self) -> None:
@@ -170,13 +178,26 @@ class FeedSource:
 
     def drop(self, number: int) -> None:
         """The subscriber is gone; where it was is for its next subscription to say."""
-        self._subscribers.pop(number, None)
+        one = self._subscribers.pop(number, None)
+        if one is not None:
+            self._give_up(one)
+
+    def _give_up(self, one: _Subscriber) -> None:
+        if one.frozen is not None:
+            self._given_up.append(one.frozen.dismantle())
+        one.frozen = one.slices = None
+
+    def _free(self) -> None:
+        """Let go of another bit of what was given up."""
+        if self._given_up and next(self._given_up[-1], _FREED) is _FREED:
+            self._given_up.pop()
 
     def take(self, number: int, limit: int = TAKEN_AT_ONCE) -> list[Frame]:
         """The next frames for that subscriber, in order; fewer than `limit` if that is all.
 
         They are given once. More may come with each step of the machine, and with `expect`.
         """
+        self._free()
         one = self._subscribers[number]
         frames: list[Frame] = []
         while len(frames) < limit and (frame := self._next(one)) is not None:
@@ -198,7 +219,7 @@ class FeedSource:
             one.is_slice_next = False
             part = next(one.slices)
             if part.is_last:
-                one.slices = None
+                one.frozen = one.slices = None
             return part
         if entry is None:
             return None
@@ -232,7 +253,10 @@ class FeedSource:
         state = self._machine.state
         if state is None or state.next_position - 1 != self._position:
             return None  # A batch broke it off; what it is now has no position.
-        one.slices = _slices(state, self._position, [told for told, _ in self._epochs.values()])
+        self._give_up(one)
+        one.frozen = state.rows.snapshot()
+        epochs = [told for told, _ in self._epochs.values()]
+        one.slices = _slices(one.frozen, dict(state.strays), self._position, epochs)
         one.next_entry, one.part, one.is_slice_next = self._entries, 0, True
         one.given = self._position, self._chain_hash
         one.ready_at = one.told = None
@@ -267,10 +291,12 @@ class FeedSource:
             if one.next_entry is not None:
                 one.held = (-1, None) if one.slices is not None else one.given
                 one.floor = max(one.floor, one.given[0])
-                one.next_entry, one.slices = None, None
+                one.next_entry = None
+                self._give_up(one)
 
     def changed(self, events: Sequence[Event]) -> None:
         """The machine has applied one batch, which is durable."""
+        self._free()
         state = self._machine.state
         assert state is not None, "a batch was applied to a state"
         state.settle()
@@ -366,22 +392,20 @@ def _is_fenced(state: PartitionState, claim: Claim) -> bool:
 
 
 def _slices(
-    state: PartitionState, position: int, epochs: list[EpochNumbers]
+    frozen: SegmentRows,
+    strays: Mapping[bytes, tuple[int, ...]],
+    position: int,
+    epochs: Sequence[EpochNumbers],
 ) -> Iterator[Slice]:
-    """The snapshot of `state` as it stands now, made as it is taken."""
-    frozen, strays = state.rows.snapshot(), dict(state.strays)
+    """The snapshot at `position`, each slice made when it is taken; uses up `frozen`."""
     contents = _cut(frozen.drain(), strays, epochs)
-
-    def sliced() -> Iterator[Slice]:
-        held = next(contents)
-        for number in itertools.count():
-            following = next(contents, None)
-            yield Slice(position, number, held, following is None)
-            if following is None:
-                return
-            held = following
-
-    return sliced()
+    held = next(contents)
+    for number in itertools.count():
+        following = next(contents, None)
+        yield Slice(position, number, held, following is None)
+        if following is None:
+            return
+        held = following
 
 
 def _cut(

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors import follower, leader, leader_batch, leader_claim, partition_shell
+from tierledger.actors.feed import source
 from tierledger.events import answers, decide, evolve, invariants, paged_map, partition_state
 from tierledger.storage import checkpoint
 
@@ -48,6 +49,8 @@ _MODULES: dict[str, tuple[Any, ...]] = {
     "WALK_STEPS": (answers,),
     "BREATH_ROWS": (answers,),
     "WAITING_MAX": (follower,),
+    "FRAME_ROWS": (source,),  # These two by `feeding`, with numbers of its own.
+    "RING_BYTES": (source,),
 }
 
 

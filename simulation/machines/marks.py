@@ -144,3 +144,14 @@ _declare(
     "stale answer, said to be stale",
     "checkpoint of a newer release",
 )
+
+_declare(
+    "feed",
+    "replica took a snapshot",
+    "replica went on from where it was",
+    "replica was overtaken",
+    "replica was ready",
+    "replica hears that it is fenced",
+    "feed message lost",
+    "feed closed",
+)

@@ -16,6 +16,7 @@ from tierledger.events.evolve import evolve_all
 from tierledger.events.log_events import SessionClosed
 from tierledger.events.partition_state import PartitionState
 from tierledger.simulation.checkers import Minimums, check
+from tierledger.simulation.checkers_feed import fed
 from tierledger.simulation.checkers_fold import UNFOLDABLE
 from tierledger.simulation.checkers_model import wrong_import
 from tierledger.simulation.checkers_violation import Violation
@@ -200,6 +201,9 @@ def _of_the_run(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Iterato
     yield from needless_fence(events, world.fenced)
     yield from early_ready(events, world.observer.ready, logs)
     yield from world.observer.failures
+    yield from fed(world.feeding.seen, logs)
+    for name, number, why in world.feeding.refused:
+        yield Violation("fed_refused", world.keys_of[number], f"{name}: {why}")
     for number in range(world.scenario.partitions):
         log = logs.get(world.keys_of[number])
         if log is not None:

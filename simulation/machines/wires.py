@@ -53,6 +53,10 @@ class Wires:
         self._is_troubled = True
         self._clogs[link] = until
 
+    def is_cut(self, source: Life, target: Life) -> bool:
+        """Whether what is sent now is lost."""
+        return self._clock.now < self._cuts.get((source.site, target.site), 0)
+
     def delay(self, source: Life, salt: int = 0) -> int:
         source.sent += 1
         return self._delays[(source.sent + salt + 17 * source.number) % self._size]

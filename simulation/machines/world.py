@@ -19,6 +19,7 @@ from tierledger.simulation.machines.controller import Controller
 from tierledger.simulation.machines.coordination_laws import unready
 from tierledger.simulation.machines.coordinator_node import CoordinatorNode
 from tierledger.simulation.machines.copier import Copier
+from tierledger.simulation.machines.feeding import Feeding
 from tierledger.simulation.machines.host_node import HostNode
 from tierledger.simulation.machines.importer import IMPORTER, Importer
 from tierledger.simulation.machines.knobs import KEPT_DEFAULT, turned_to
@@ -80,6 +81,7 @@ class World:
         self.medium = Medium(self.clock, self.wires, self.recording)
         self.controller = Controller(self)
         self.observer = Observer(self)
+        self.feeding = Feeding(self)
         self.brokers: dict[int, BrokerNode] = {}
         self.fenced: list[tuple[int, int, tuple[int, int]]] = []
         """When (ns) which broker was told that it is out of date, and what it had announced."""
@@ -329,12 +331,13 @@ class World:
     def run(self) -> None:
         """Let the scenario have its way, then heal; `is_well` says if the service came back."""
         scenario, clock = self.scenario, self.clock
-        with turned_to(scenario.knobs):
+        with turned_to((*scenario.knobs, *self.feeding.knobs)):
             self.medium.on_created = self.durable
             self.coordinator_node()
             for broker_id in range(1, scenario.brokers + 1):
                 self.start_broker(broker_id)
             self.controller.start()
+            self.feeding.start()
             for at, decision in enumerate(scenario.decisions):
                 clock.at(decision.at, None, self._strike, at, decision)
             clock.run(scenario.duration)
@@ -345,6 +348,7 @@ class World:
                 for broker in self.brokers.values():
                     broker.ready.clear()
                 self._wait_until_ready()
+                self.feeding.finish()
             for host in self.hosts.values():
                 if not host.life.is_dead:
                     for shell in host.shells.values():

@@ -205,6 +205,24 @@ def test_who_was_away_for_too_long_gets_a_new_snapshot(
     assert gone.refusals == slow.refusals == []
 
 
+def test_what_was_given_up_is_let_go_of_bit_by_bit(small_frames: None) -> None:
+    partition = fed()
+    number = partition.feed.subscribe(Subscription(KEY, LEADER))
+    partition.feed.take(number, 3)
+    frozen = partition.feed._subscribers[number].frozen
+    assert frozen is not None
+    before = len(frozen)
+    assert 0 < before <= SEGMENTS
+
+    partition.feed.drop(number)
+    assert len(frozen) == before
+    for _ in range(257):
+        go_on(partition, [Update(segment_id(1), COPY_FINISHED)])
+    assert len(frozen) == 0
+    assert partition.feed._given_up == []
+    assert len(whole(sent(partition)).list_all()) == SEGMENTS
+
+
 def test_the_ring_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "RING_BYTES", 5000)
     partition = fed()

@@ -1,0 +1,85 @@
+"""Checkers of replicas: what they answered, and when, against the log and the slow model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tierledger.simulation.checkers_model import answered_by, record_of
+from tierledger.simulation.checkers_violation import Violation, bounded
+from tierledger.simulation.slow_model import SlowPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tierledger.actors.calls import PartitionKey
+    from tierledger.actors.messages import Query
+    from tierledger.simulation.final_log import FinalLog
+
+DELETED = "deleted"
+"""The answer of a replica whose partition's deletion is finished."""
+
+
+class ReplicaSeen(NamedTuple):
+    """A replica at one position, and what it answered there."""
+
+    time: int
+    node: str
+    key: PartitionKey
+    position: int
+    answers: tuple[tuple[Query, Any], ...] = ()
+    """Each in a tuple of its own, `DELETED`, or none where it did not know."""
+
+
+def fed(seen: Sequence[ReplicaSeen], logs: Mapping[PartitionKey, FinalLog]) -> list[Violation]:
+    """All that was seen of replicas, in the order of time, and must not have been."""
+    return bounded([*_back(seen), *_early(seen, logs), *_wrong(seen, logs)])
+
+
+def _back(seen: Sequence[ReplicaSeen]) -> Iterator[Violation]:
+    newest: dict[str, int] = {}
+    for one in seen:
+        if one.position < newest.get(one.node, -1):
+            message = f"{one.node} was at {newest[one.node]}, and is at {one.position}"
+            yield Violation("fed_back", one.key, message)
+        newest[one.node] = max(one.position, newest.get(one.node, -1))
+
+
+def _early(
+    seen: Sequence[ReplicaSeen], logs: Mapping[PartitionKey, FinalLog]
+) -> Iterator[Violation]:
+    for one in seen:
+        log = logs.get(one.key)
+        if log is not None and one.position >= log.durable_until(one.time):
+            durable = log.durable_until(one.time) - 1
+            message = f"{one.node} was at {one.position} when {durable} was durable"
+            yield Violation("fed_early", one.key, message)
+
+
+def _wrong(
+    seen: Sequence[ReplicaSeen], logs: Mapping[PartitionKey, FinalLog]
+) -> Iterator[Violation]:
+    for key, log in logs.items():
+        asked = [one for one in seen if one.key == key and one.answers]
+        asked.sort(key=lambda one: one.position, reverse=True)
+        model = SlowPartition()
+        for position, event in enumerate(log.events):
+            if not asked:
+                break
+            record = record_of(event.body)
+            if record is not None:
+                model.apply(record, position)
+            while asked and asked[-1].position <= position:
+                yield from _judged(asked.pop(), model)
+
+
+def _judged(one: ReplicaSeen, model: SlowPartition) -> Iterator[Violation]:
+    for query, answer in one.answers:
+        expected: Any = DELETED
+        if not model.deleted:
+            expected = (answered_by(model, query),)
+            if query.kind == "list":
+                expected = (sorted(expected[0]),)
+        if answer is not None and answer != expected:
+            said = f"{answer!r:.150}, the log says {expected!r:.150}"
+            message = f"{one.node} at {one.position}, {query}: {said}"
+            yield Violation("fed_wrong", one.key, message)

@@ -1,0 +1,313 @@
+"""Brokers' replicas, fed by leaders and followers over wires that lose and delay.
+
+All of it has random numbers, wires and ticks of its own: a world is the same with and without.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.feed.frames import Change, Fenced, SnapshotBegun
+from tierledger.actors.feed.replica import Replica
+from tierledger.actors.messages import Query
+from tierledger.events.errors import NotReady, Overloaded, PartitionDeleted
+from tierledger.events.segment_rows import END, EPOCHS, unpack_row
+from tierledger.simulation.checkers_feed import DELETED, ReplicaSeen
+from tierledger.simulation.machines.clockwork import MS
+from tierledger.simulation.observations import Ready
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tierledger.actors.feed.frames import Frame
+    from tierledger.actors.feed.source import FeedSource
+    from tierledger.simulation.machines.broker_node import BrokerNode
+    from tierledger.simulation.machines.host_node import HostNode
+    from tierledger.simulation.machines.shell import Shell
+    from tierledger.simulation.machines.world import World
+
+EVERY, FIRST = 8, 2
+"""One seed in so many has replicas, from the first on: they cost a third of its time."""
+
+TICK = (10 * MS, 120 * MS)
+"""How often replicas ask for more, about."""
+
+TIMEOUT = 700 * MS
+"""After which a source that says nothing is given up."""
+
+ROW_FRAMES, RINGS = (1, 2, 1000), (1, 2000, 1 << 20)
+LOSES, LEAVES, LOOKS, ASTRAY = 0.03, 0.15, 0.2, 0.5
+"""How often a message is lost, a replica leaves its source, is asked, goes to any other."""
+
+
+class _Fed(NamedTuple):
+    """A subscriber at a host."""
+
+    shell: Shell
+    source: FeedSource
+    number: int
+
+
+class ReplicaNode:
+    """A replica in one life of a broker."""
+
+    def __init__(self, broker: BrokerNode, number: int) -> None:
+        self.broker = broker
+        self.number = number
+        self.name = f"{broker.life.name}/replica-{number}"
+        self.replica = Replica(broker.world.keys_of[number], FOLLOWER)
+        self.host: HostNode | None = None
+        self.token = 0
+        """Of the present subscription; whatever belongs to another is late."""
+        self.is_fed = False
+        """Whether anything came on it."""
+        self.asked_at = -1
+        """Since when it waits for an answer; -1: it does not."""
+
+
+class Feeding:
+    """The replicas of one world, and what was seen of them."""
+
+    def __init__(self, world: World) -> None:
+        seed = world.scenario.seed
+        self._random = random = Random(f"feed/{seed}")
+        self.is_on = seed % EVERY == FIRST
+        self.knobs = (
+            ("FRAME_ROWS", random.choice(ROW_FRAMES)),
+            ("RING_BYTES", random.choice(RINGS)),
+        )
+        """Bounds of the feed in this world."""
+        self.seen: list[ReplicaSeen] = []
+        self.refused: list[tuple[str, int, str]] = []
+        """Replica, partition, and why it needed a new subscription though nothing was lost."""
+        self.nodes: dict[tuple[int, int], ReplicaNode] = {}
+        self._fed: dict[int, _Fed] = {}
+        self._tokens = 0
+        self._world, self._clock = world, world.clock
+
+    def start(self) -> None:
+        if self.is_on:
+            self._clock.after(self._pause(), None, self._tick)
+
+    def _pause(self) -> int:
+        return self._random.randrange(*TICK)
+
+    # The replicas.
+
+    def _tick(self) -> None:
+        scenario = self._world.scenario
+        for number in range(scenario.partitions):
+            nearby = (number + self._random.randrange(2)) % scenario.brokers
+            broker = self._world.brokers.get(1 + nearby)
+            if broker is not None and not (broker.life.is_dead or broker.life.is_paused):
+                self._go_on(self._node(broker, number))
+        self._clock.after(self._pause(), None, self._tick)
+
+    def _node(self, broker: BrokerNode, number: int) -> ReplicaNode:
+        node = self.nodes.get((broker.broker_id, number))
+        if node is None or node.broker is not broker:
+            node = self.nodes[broker.broker_id, number] = ReplicaNode(broker, number)
+        return node
+
+    def _go_on(self, node: ReplicaNode) -> None:
+        random, replica = self._random, node.replica
+        role, claim = node.broker.claims.get(node.number, (FOLLOWER, None))
+        if (role, claim) != (replica.role, replica.claim):
+            replica.role = role
+            replica.expect(claim)
+            self._leave(node)
+        if random.random() < LOOKS:
+            self.look(node)
+        late = node.asked_at >= 0 and self._clock.now - node.asked_at > TIMEOUT
+        if late or random.random() < LEAVES:
+            self._leave(node)
+        if node.host is None:
+            self._subscribe(node)
+        elif node.asked_at < 0:
+            node.asked_at = self._clock.now
+            limit = random.choice((1, 2, 16))
+            self._send(node.broker.life, node.host.life, self._take, node, node.token, limit)
+
+    def _leave(self, node: ReplicaNode) -> None:
+        if node.host is not None:
+            self._send(node.broker.life, node.host.life, self._drop, node.token)
+            node.host = None
+        node.token, node.asked_at, node.is_fed = 0, -1, False
+
+    def _subscribe(self, node: ReplicaNode) -> None:
+        random, world, role = self._random, self._world, node.replica.role
+        host = world.leading(node.number) if role == LEADER else None
+        if host is None or random.random() < ASTRAY:
+            role = role if world.is_healing else random.choice((LEADER, FOLLOWER))
+            serving = [
+                one
+                for one in world.hosts.values()
+                if one.life.is_reachable and (node.number, role) in one.shells
+            ]
+            host = random.choice(serving) if serving else None
+        if host is None:
+            return
+        self._tokens += 1
+        node.host, node.token = host, self._tokens
+        subscription = node.replica.subscription()._replace(role=role)
+        self._send(
+            node.broker.life, host.life, self._subscribed, host, node.token, subscription
+        )
+
+    def _given(self, node: ReplicaNode, token: int, frames: list[Frame] | None) -> None:
+        if token != node.token or node.asked_at < 0:
+            return
+        node.asked_at = -1
+        if frames is None:
+            self._leave(node)
+            return
+        replica = node.replica
+        for frame in frames:
+            was_ready, was_at = replica.is_ready, replica.position
+            refusal = replica.take(frame)
+            if refusal is not None:
+                self.refused.append((node.name, node.number, refusal.reason))
+                self._leave(node)
+                return
+            self._note(node, frame, was_at)
+            if replica.position > was_at and isinstance(frame, Change):
+                self._seen(node)
+            if replica.is_ready and not was_ready:
+                self._count("replica was ready")
+                self._ready(node)
+
+    def _note(self, node: ReplicaNode, frame: Frame, was_at: int) -> None:
+        if isinstance(frame, SnapshotBegun):
+            self._count("replica took a snapshot")
+            if node.is_fed:
+                self._count("replica was overtaken")
+        elif isinstance(frame, Fenced):
+            self._count("replica hears that it is fenced")
+        elif isinstance(frame, Change) and not node.is_fed and was_at >= 0:
+            self._count("replica went on from where it was")
+        node.is_fed = True
+
+    def _ready(self, node: ReplicaNode) -> None:
+        fed, claim = self._fed.get(node.token), node.replica.claim
+        if fed is not None and claim is not None:
+            now, key = self._clock.now * 1000, node.replica.key
+            ready = Ready(now, node.name, fed.shell.role, key, claim, node.replica.position)
+            self._world.observer.ready.append(ready)
+
+    # What they answer.
+
+    def look(self, node: ReplicaNode) -> None:
+        """Ask a replica a few questions, and remember what it says."""
+        if node.replica.is_whole:
+            self._seen(node, tuple(self._answers(node.replica)))
+
+    def finish(self) -> None:
+        """All is well: every replica gets, at once, what the present leader has to give."""
+        for node in self.nodes.values():
+            leading, replica = self._world.leading(node.number), node.replica
+            if leading is None or not node.broker.life.is_reachable or not self._world.is_well:
+                continue
+            self._leave(node)
+            machine = leading.shells[node.number, LEADER].machine
+            source = machine.open_feed()
+            number = source.subscribe(replica.subscription())
+            while frames := source.take(number):
+                for frame in frames:
+                    refusal = replica.take(frame)
+                    if refusal is not None:
+                        self.refused.append((node.name, node.number, refusal.reason))
+            source.drop(number)
+            if not replica.is_whole or replica.position < machine.position:
+                why = f"it is at {replica.position}, its source at {machine.position}"
+                self.refused.append((node.name, node.number, why))
+            self.look(node)
+
+    def _seen(self, node: ReplicaNode, answers: tuple[tuple[Query, Any], ...] = ()) -> None:
+        now, replica = self._clock.now * 1000, node.replica
+        self.seen.append(ReplicaSeen(now, node.name, replica.key, replica.position, answers))
+
+    def _answers(self, replica: Replica) -> Iterator[tuple[Query, Any]]:
+        random = self._random
+        everything = Query("list")
+        answer = _answer(replica, everything)
+        yield everything, answer
+        rows = answer[0] if isinstance(answer, tuple) else []
+        for row in random.sample(rows, min(2, len(rows))):
+            fields = unpack_row(row)
+            at = 3 * random.randrange(len(fields[EPOCHS]) // 3)
+            epoch, begins = fields[EPOCHS][at : at + 2]
+            offset = random.choice((begins, begins - 1, fields[END], fields[END] + 1))
+            for kind in ("list_epoch", "size", "highest_offset"):
+                yield Query(kind, epoch), _answer(replica, Query(kind, epoch))
+            for kind in ("lookup", "next_txn"):
+                query = Query(kind, epoch, max(0, offset))
+                yield query, _answer(replica, query)
+
+    # The sources, as hosts serve them.
+
+    def _subscribed(self, host: HostNode, token: int, subscription: Any) -> None:  # noqa: ANN401
+        shell = host.shells.get((subscription.key.partition, subscription.role))
+        if shell is None:
+            return
+        source = shell.machine.open_feed()
+        try:
+            self._fed[token] = _Fed(shell, source, source.subscribe(subscription))
+        except Overloaded:
+            return  # Who hears nothing goes elsewhere.
+
+    def _take(self, node: ReplicaNode, token: int, limit: int) -> None:
+        fed, host = self._fed.get(token), node.host
+        if host is None:
+            return
+        frames: list[Frame] | None = None
+        if fed is not None and host.shells.get((node.number, fed.shell.role)) is fed.shell:
+            frames = fed.source.take(fed.number, limit)
+        self._send(host.life, node.broker.life, self._given, node, token, frames)
+
+    def _drop(self, token: int) -> None:
+        fed = self._fed.pop(token, None)
+        if fed is not None:
+            fed.source.drop(fed.number)
+            if not len(fed.source) and self._random.random() < 0.3:
+                self._count("feed closed")
+                fed.shell.machine.close_feed()
+
+    # Wires.
+
+    def _send(self, source: Any, target: Any, call: Callable[..., None], *args: Any) -> None:  # noqa: ANN401
+        random = self._random
+        delay = random.choice((1, 1, 2, 5, 20, 150)) * MS
+        is_lost, world = random.random() < LOSES, self._world
+        if target.is_dead or target.is_cut_off:
+            return
+        if not world.is_healing and (is_lost or world.wires.is_cut(source, target)):
+            self._count("feed message lost")
+            return
+        self._clock.after(delay, target, call, *args)
+
+    def _count(self, mark: str) -> None:
+        self._world.recording.mark(mark)
+
+
+def _answer(replica: Replica, query: Query) -> Any:  # noqa: ANN401 - Any answer.
+    """A tuple of what a replica says; `DELETED`; or none where it does not know."""
+    try:
+        match query.kind:
+            case "lookup":
+                return (replica.lookup(query.epoch, query.offset),)
+            case "next_txn":
+                return (replica.next_segment_with_txn_index(query.epoch, query.offset),)
+            case "highest_offset":
+                return (replica.highest_offset_for_epoch(query.epoch),)
+            case "size":
+                return (replica.remote_log_size(query.epoch),)
+            case "list_epoch":
+                return (replica.list_epoch(query.epoch),)
+            case _:
+                return (sorted(replica.list_all()),)
+    except PartitionDeleted:
+        return DELETED
+    except NotReady:
+        return None
