@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.models.actor_harness import (
     SERDE,
     UNKNOWN,
@@ -16,6 +18,7 @@ from tests.models.driven_partition import CLAIM, TIP
 from tests.models.fed_replicas import Connected
 from tierledger.actors import messages as msg
 from tierledger.actors.calls import PartitionKey
+from tierledger.actors.feed import source
 from tierledger.actors.follower import Follower
 from tierledger.actors.leader import Leader
 from tierledger.events import log_events as log
@@ -154,6 +157,52 @@ def test_a_state_that_is_loaded_anew_goes_on_from_what_replicas_have() -> None:
 
     assert one.catch_up().position == leader.machine.position
     assert one.snapshots == 2, "what lies between is in no ring"
+    assert one.refusals == []
+
+
+def test_a_state_loaded_anew_that_is_behind_says_nothing_before_it_has_caught_up() -> None:
+    store = SlotStore()
+    leader = leading(store)
+    older = following(store).machine
+    add(leader, 1)
+    follower = following(store)
+    one = fed_by(follower)
+    before = one.catch_up().position
+    older_state = older.state
+    assert older_state is not None
+    assert older.position < before
+
+    follower.feed(msg.StateLoaded(older_state, older.next_batch))
+    assert one.catch_up().position == before
+    follower.settle()
+    add(leader, 2)
+    follower.feed(msg.HintArrived(before + 1))
+    follower.settle()
+
+    assert one.catch_up().position == before + 1
+    assert one.refusals == []
+
+
+def test_a_state_loaded_anew_ends_a_snapshot_that_is_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(source, "FRAME_ROWS", 1)
+    store = SlotStore()
+    leader = leading(store)
+    for number in range(1, 5):
+        add(leader, number)
+    follower = following(store)
+    one = fed_by(follower)
+    one.take(2)
+    again = following(store).machine
+    assert again.state is not None
+
+    follower.feed(msg.StateLoaded(again.state, again.next_batch))
+    follower.settle()
+
+    assert one.catch_up().is_whole
+    assert len(one.replica._rows.list_all()) == 4
+    assert one.snapshots == 2
     assert one.refusals == []
 
 

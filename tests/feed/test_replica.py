@@ -41,6 +41,8 @@ from tierledger.actors.feed.replica import Replica
 from tierledger.actors.feed.source import FeedSource
 from tierledger.events import commands as cmd
 from tierledger.events.errors import NotReady, Overloaded, PartitionDeleted
+from tierledger.events.evolve import evolve
+from tierledger.events.log_events import Event, SegmentUpdated
 from tierledger.events.segment_rows import SIZE, pack_row, unpack_row
 from tierledger.events.typed_fields import checked
 
@@ -172,6 +174,44 @@ def test_a_change_wins_over_the_slices_that_follow_it(small_frames: None) -> Non
     assert replica.list_all() == []
     assert replica.remote_log_size(0) == 0
     assert replica.highest_offset_for_epoch(0) == SEGMENTS * 10 - 1
+
+
+def test_strays_come_with_changes_and_go_with_their_row() -> None:
+    """A copy begun over with other epochs stays in the lists of the old ones, as in Kafka."""
+    partition = fed(1)
+    one = connected(partition)
+    one.catch_up()
+    [begun] = [Add(segment_id(9), 50, 59, {1: 50}, size=7)]
+    go_on(partition, [begun])
+    go_on(partition, [begun._replace(epochs={2: 50})])
+
+    replica = one.catch_up()
+    assert [len(replica.list_epoch(epoch)) for epoch in (1, 2)] == [1, 1]
+    assert [replica.remote_log_size(epoch) for epoch in (1, 2)] == [7, 7]
+    late = connected(partition).catch_up()
+    assert late.list_epoch(1) == replica.list_epoch(1)
+
+    go_on(partition, [Update(segment_id(9), DELETE_STARTED)])
+    go_on(partition, [Update(segment_id(9), DELETE_FINISHED)])
+    one.catch_up()
+    assert [replica.list_epoch(epoch) for epoch in (1, 2)] == [[], []]
+    assert [replica.remote_log_size(epoch) for epoch in (1, 2)] == [0, 0]
+    assert one.refusals == []
+
+
+def test_what_is_touched_is_told_as_it_was_before_all_of_it() -> None:
+    partition = fed(1)
+    state = partition.state
+    before = state.rows.get(segment_id(0))
+    state.settle()
+    state.touched = {}
+
+    for position, target in enumerate((DELETE_STARTED, DELETE_FINISHED), state.next_position):
+        body = SegmentUpdated(segment_id(0), target, 1, 0, None)
+        evolve(state, Event(position, 1, 0, 1, None, body))
+        state.settle()
+
+    assert state.touched == {segment_id(0): before}
 
 
 def test_who_comes_back_goes_on_from_where_it_was() -> None:
