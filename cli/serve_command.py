@@ -292,9 +292,10 @@ async def _serve(
         store = public_url(settings.storage["metadata.storage.url"])
         where = f"at {record.address}, pid {record.pid}"
         print(f"serving cluster {settings.cluster_id} from {store} {where}", flush=True)
-        print(f"clients come in at {url_of((await connection.coordinator.doors()).values())}")
         if served.address is not None:
             print(f"metrics at {served.address}", flush=True)
+        doors_open = await connection.coordinator.doors()
+        print(f"clients come in at {url_of(doors_open.values())}", flush=True)
         await serving.told_to_stop(record.address)
     # Nobody may look for a coordinator any more: whoever misses it starts another.
     print_note("stopping: draining partitions")
