@@ -12,6 +12,7 @@
     │   ├── RemoteResourceNotFound
     │   │   └── PartitionDeleted
     │   ├── CustomMetadataSizeLimitExceeded
+    │   ├── NotAuthorized                   wrong certificate or token, or not allowed
     │   └── InvalidArgument                 also a ValueError
     ├── Fenced                              it did not happen; this session is finished
     └── DataError                           stop; a person must look
@@ -81,6 +82,10 @@ class PartitionDeleted(RemoteResourceNotFound):
 
 class CustomMetadataSizeLimitExceeded(RejectedError):
     """The custom metadata is larger than the configured limit; nothing of it was stored."""
+
+
+class NotAuthorized(RejectedError):
+    """One side of a connection is not who it must be, or may not do what it asked for."""
 
 
 class InvalidArgument(RejectedError, ValueError):

@@ -36,6 +36,7 @@ class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     METADATA_PARSE_ERROR: _ClassVar[Kind]
     STORE_REFUSED: _ClassVar[Kind]
     FORMAT_TOO_NEW: _ClassVar[Kind]
+    NOT_AUTHORIZED: _ClassVar[Kind]
 
 class SegmentState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -93,6 +94,7 @@ QUARANTINED: Kind
 METADATA_PARSE_ERROR: Kind
 STORE_REFUSED: Kind
 FORMAT_TOO_NEW: Kind
+NOT_AUTHORIZED: Kind
 SEGMENT_STATE_UNSPECIFIED: SegmentState
 COPY_SEGMENT_STARTED: SegmentState
 COPY_SEGMENT_FINISHED: SegmentState

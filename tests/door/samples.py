@@ -28,7 +28,7 @@ from tierledger.actors.door.wire.segments import claim_message, claim_of
 from tierledger.actors.messages import Query
 from tierledger.events import commands as cmd
 from tierledger.events.answers import PartitionSummary
-from tierledger.events.errors import Fenced
+from tierledger.events.errors import Fenced, NotAuthorized
 from tierledger.events.kafka_codec import KafkaRecord
 from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.log_events import Origin
@@ -154,6 +154,7 @@ OBJECTS: dict[str, Domain] = {
 }
 
 FAILURE = failure_message(Fenced("a newer announcement leads"))
+NOT_ALLOWED = failure_message(NotAuthorized("broker:3 may not write for broker 5"))
 
 PARTITION = pb.Partition(topic_id=ID, partition=3, topic="orders")
 HOST = pb.Host(address="host-1/3", door="[::1]:4712")
@@ -196,6 +197,7 @@ def messages() -> dict[str, Message]:
             calls_max=4096,
         ),
         "failure": FAILURE,
+        "failure-not-authorized": NOT_ALLOWED,
         "partition": PARTITION,
         "host": HOST,
         "write": _embedded("call-write-add", "write"),

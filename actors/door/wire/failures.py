@@ -27,6 +27,7 @@ _KINDS: dict[type[RemoteStorageError], pb.Kind] = {
     errors.MetadataParseError: pb.METADATA_PARSE_ERROR,
     errors.StoreRefused: pb.STORE_REFUSED,
     errors.FormatTooNew: pb.FORMAT_TOO_NEW,
+    errors.NotAuthorized: pb.NOT_AUTHORIZED,
 }
 _FATES: dict[type[RemoteStorageError], pb.Fate] = {
     errors.RetryableError: pb.RETRYABLE,
