@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierledger.actors.door.addresses import SCHEME
+from tierledger.actors.door.addresses import SCHEME, TLS_SCHEME
 from tierledger.events.extras import naming_extras
 from tierledger.storage.connector import URL_SETTING, setting
 
@@ -27,7 +27,7 @@ async def connect(settings: ServiceSettings) -> ServiceConnection:
         StoreRefused: There is no such store.
     """
     url = setting(settings.storage, URL_SETTING) or ""
-    if url.startswith(SCHEME):
+    if url.startswith((SCHEME, TLS_SCHEME)):
         from tierledger.actors.door.connection import connect_at  # noqa: PLC0415
 
         return await connect_at(url)(settings)

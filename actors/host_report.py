@@ -49,10 +49,18 @@ class HostReport:
 
     def alarm(self, topic_id_partition: TopicIdPartition, kind: str, message: str) -> None:
         """Count an alarm and log it."""
-        self._alarms[kind] = self._alarms.get(kind, 0) + 1
+        self._count(kind)
         if kind == QUARANTINED:
             self._reasons[PartitionKey.of(topic_id_partition)] = message
         _log.warning("alarm", kind=kind, partition=str(topic_id_partition), message=message)
+
+    def alarm_of_host(self, kind: str, message: str) -> None:
+        """The same for one that is of no partition."""
+        self._count(kind)
+        _log.warning("alarm", kind=kind, message=message)
+
+    def _count(self, kind: str) -> None:
+        self._alarms[kind] = self._alarms.get(kind, 0) + 1
 
     def counts(self) -> dict[str, Any]:
         """Who this is, and what it has done since its process began."""

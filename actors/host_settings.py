@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.coordinator_placement import HOSTS_MAX, PARTITIONS_PER_HOST
+from tierledger.actors.door.security import DoorSecurity
 from tierledger.events.decide import Limits
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.typed_fields import Int32, Text, checked, shown
@@ -46,6 +47,7 @@ class ServiceSettings:
         listen: Where host-0 listens for clients (`HOST:PORT`), host-N N ports further; 0 is any
             free port. None: no host listens.
         advertise: What clients are told instead, `HOST` or `HOST:PORT`.
+        security: Where the files are with which hosts and clients prove who they are.
     """
 
     cluster_id: str
@@ -55,6 +57,7 @@ class ServiceSettings:
     partitions_per_host: int = PARTITIONS_PER_HOST
     listen: str | None = None
     advertise: str | None = None
+    security: DoorSecurity = field(default_factory=DoorSecurity)
 
     def __post_init__(self) -> None:
         if not 1 <= self.hosts <= HOSTS_MAX:

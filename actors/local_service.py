@@ -188,7 +188,8 @@ class LocalService:
 
     async def url(self) -> str:
         """Where clients of other processes find this service, if it listens."""
-        return url_of((await self.coordinator.doors()).values())
+        tls = self._door is not None and self._door.security.pair is not None
+        return url_of((await self.coordinator.doors()).values(), tls=tls)
 
     async def kill_host(self, name: str) -> None:
         """Take a host away in the middle of whatever it does."""

@@ -56,7 +56,7 @@ class HostShell:
         if settings.listen is None:
             return None
         # A wildcard says nothing to clients; each node has an address of its own.
-        door = DoorSettings(settings.listen, settings.advertise, own_ip)
+        door = DoorSettings(settings.listen, settings.advertise, own_ip, settings.security)
         coordinator = RayCoordinator(settings, self._home)
         return await open_door(host, self._address, door, coordinator)
 

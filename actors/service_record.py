@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from tierledger.actors.door.security import DoorSecurity
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.processes import Process
 from tierledger.events.decide import Limits
@@ -47,6 +49,10 @@ SETTINGS: dict[str, Any] = {
     "partitions_per_host": Count,
     "listen": Text | None,
     "advertise": Text | None,
+    "security": Annotated[
+        tuple[Text | bool | None, ...],
+        Sized(len(DoorSecurity._fields), len(DoorSecurity._fields)),
+    ],
 }
 """What a record says of settings; older ones nothing of hosts, or of where they listen."""
 
@@ -83,7 +89,8 @@ class ServiceRecord(NamedTuple):
         }
         limits = Limits(custom_metadata_bytes_max, tombstone_retention_ms)
         # Older records say nothing of hosts: there was one.
-        return ServiceSettings(found_with.cluster_id, whole, limits, *placement)
+        settings = ServiceSettings(found_with.cluster_id, whole, limits, *placement)
+        return replace(settings, security=DoorSecurity(*settings.security))
 
     @property
     def is_looked_after(self) -> bool:
@@ -121,7 +128,8 @@ def record_of(
     limits = settings.limits
     bounds = (limits.custom_metadata_bytes_max, limits.tombstone_retention_ms)
     placed = (settings.hosts, settings.partitions_per_host)
-    known = (storage, *bounds, *placed, settings.listen, settings.advertise)
+    doors = (settings.listen, settings.advertise, tuple(settings.security))
+    known = (storage, *bounds, *placed, *doors)
     return ServiceRecord(address, process.pid, now_ms, known, process=str(process))
 
 

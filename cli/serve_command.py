@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
@@ -22,6 +23,8 @@ from tierledger.events.errors import StorageUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from tierledger.actors.door.security import DoorSecurity
 
 STOPS = {signal.SIGINT, signal.SIGTERM}
 
@@ -87,6 +90,74 @@ AdvertiseOption = Annotated[
         help="What clients are told instead of where hosts listen.",
     ),
 ]
+CertificateOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-cert",
+        metavar="FILE",
+        resolve_path=True,
+        help="The hosts' certificate chain, PEM: they speak TLS only.",
+    ),
+]
+KeyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-key",
+        metavar="FILE",
+        resolve_path=True,
+        help="The key of --tls-cert, PEM, not encrypted.",
+    ),
+]
+ClientCaOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-client-ca",
+        metavar="FILE",
+        resolve_path=True,
+        help="Clients need a certificate that one of these authorities has signed.",
+    ),
+]
+CaOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-ca",
+        metavar="FILE",
+        resolve_path=True,
+        help="The authorities that hosts believe about each other; else --tls-client-ca.",
+    ),
+]
+TokensOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tokens",
+        metavar="FILE",
+        resolve_path=True,
+        help="Clients need a token; this file lists whose each one is.",
+    ),
+]
+HostTokenOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--host-token",
+        metavar="FILE",
+        resolve_path=True,
+        help="The token with which hosts come in at each other's doors.",
+    ),
+]
+PlaintextOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-plaintext",
+        help="Listen off loopback without TLS: what travels can be read and changed.",
+    ),
+]
+AnonymousOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-anonymous",
+        help="Listen off loopback without proof of who calls: whoever comes is let in.",
+    ),
+]
 MetricsPortOption = Annotated[
     int | None,
     typer.Option(
@@ -120,6 +191,7 @@ class PlacementOptions(NamedTuple):
     address: str | None
     listen: str
     advertise: str | None
+    security: DoorSecurity
 
 
 class MetricsOptions(NamedTuple):
@@ -139,6 +211,14 @@ def serve_command(
     address: AddressOption = None,
     listen: ListenOption = "127.0.0.1:0",
     advertise: AdvertiseOption = None,
+    tls_cert: CertificateOption = None,
+    tls_key: KeyOption = None,
+    tls_client_ca: ClientCaOption = None,
+    tls_ca: CaOption = None,
+    tokens: TokensOption = None,
+    host_token: HostTokenOption = None,
+    allow_plaintext: PlaintextOption = False,
+    allow_anonymous: AnonymousOption = False,
     metrics_port: MetricsPortOption = None,
     metrics_host: MetricsHostOption = "127.0.0.1",
     metrics_partitions: MetricsPartitionsOption = 1000,
@@ -148,13 +228,31 @@ def serve_command(
     Writes where it is into the store, so that every other command and client finds it. SIGINT
     or SIGTERM drain all partitions and end it; exit status 0 then.
     """
+    from tierledger.actors.door.security import DoorSecurity
+
     log_to_stderr()
     metrics = None
     if metrics_port is not None:
         metrics = MetricsOptions(metrics_host, metrics_port, metrics_partitions)
-    placement = PlacementOptions(hosts, partitions_per_host, address, listen, advertise)
+    security = DoorSecurity(
+        certificate=_text(tls_cert),
+        key=_text(tls_key),
+        client_ca=_text(tls_client_ca),
+        tokens=_text(tokens),
+        host_token=_text(host_token),
+        ca=_text(tls_ca),
+        allow_plaintext=allow_plaintext,
+        allow_anonymous=allow_anonymous,
+    )
+    placement = PlacementOptions(
+        hosts, partitions_per_host, address, listen, advertise, security
+    )
     options = StoreOptions(store, cluster)
     _until_stopped(_Serving(lambda until: _serve(options, limit, placement, metrics, until)))
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 class _Serving(threading.Thread):
@@ -269,6 +367,7 @@ async def _serve(
     from tierledger.actors.door.host_door import DoorSettings
     from tierledger.actors.ray_cluster import own_ip
     from tierledger.actors.ray_service import RayConnection, RayService
+    from tierledger.actors.wall_clock import WallClock
     from tierledger.cli.metrics_server import metrics_served
     from tierledger.cli.service_settings import service_settings
     from tierledger.events.decide import Limits
@@ -280,8 +379,10 @@ async def _serve(
         partitions_per_host=placement.partitions_per_host,
         listen=placement.listen,
         advertise=placement.advertise,
+        security=placement.security,
     )
     doors = DoorSettings(placement.listen, placement.advertise, own_ip)
+    placement.security.check(doors.listen(0), WallClock().now_ms)
     if placement.address is None:  # Else hosts run on other machines, too.
         doors.refuse_taken(placement.hosts)
     async with metrics_served(metrics) as served:
@@ -294,8 +395,9 @@ async def _serve(
         print(f"serving cluster {settings.cluster_id} from {store} {where}", flush=True)
         if served.address is not None:
             print(f"metrics at {served.address}", flush=True)
-        doors_open = await connection.coordinator.doors()
-        print(f"clients come in at {url_of(doors_open.values())}", flush=True)
+        found = (await connection.coordinator.doors()).values()
+        url = url_of(found, tls=placement.security.pair is not None)
+        print(f"clients come in at {url}", flush=True)
         await serving.told_to_stop(record.address)
     # Nobody may look for a coordinator any more: whoever misses it starts another.
     print_note("stopping: draining partitions")

@@ -364,7 +364,7 @@ def _lacks(op: Operation, model: SlowPartition) -> str:
     asked: Any
     there: Any
     if isinstance(wanted, RemoteLogSegmentMetadata):
-        asked, there = _record_of(log_events.added_body(wanted)), known.added
+        asked, there = record_of(log_events.added_body(wanted)), known.added
     else:
         asked = Update(
             segment_id, int(wanted.state), wanted.broker_id, wanted.event_timestamp_ms,

@@ -1,4 +1,7 @@
-"""Where doors are: `HOST:PORT`, and `tierledger://HOST:PORT,HOST:PORT` for several."""
+"""Where doors are: `HOST:PORT`, and `tierledger://HOST:PORT,HOST:PORT` for several.
+
+With `tierledgers://` all of them speak TLS.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SCHEME = "tierledger://"
+TLS_SCHEME = "tierledgers://"
 
 PORT_MAX = 65_535
 
@@ -58,9 +62,9 @@ class DoorAddress(NamedTuple):
         return f"{host}:{self.port}"
 
 
-def url_of(doors: Iterable[str]) -> str:
+def url_of(doors: Iterable[str], *, tls: bool = False) -> str:
     """The URL that names `doors`."""
-    return SCHEME + ",".join(doors)
+    return (TLS_SCHEME if tls else SCHEME) + ",".join(doors)
 
 
 def doors_in(url: str) -> list[str]:
@@ -69,9 +73,9 @@ def doors_in(url: str) -> list[str]:
     Raises:
         InvalidArgument: It is no such URL, or a port is 0.
     """
-    if not url.startswith(SCHEME):
+    if not url.startswith((SCHEME, TLS_SCHEME)):
         raise InvalidArgument(f"expected {SCHEME}HOST:PORT,…, got {shown(url)}")
-    named = [DoorAddress.parse(one) for one in url.removeprefix(SCHEME).split(",")]
+    named = [DoorAddress.parse(one) for one in url.partition("://")[2].split(",")]
     for one in named:
         if one.port == 0:
             raise InvalidArgument(f"expected a port from 1 on, got {one}")

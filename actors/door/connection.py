@@ -7,9 +7,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.door import door_pb2 as pb
-from tierledger.actors.door.addresses import doors_in
+from tierledger.actors.door.addresses import TLS_SCHEME, doors_in
 from tierledger.actors.door.limits import SOFTWARE, VERSION_MAX, VERSION_MIN
-from tierledger.actors.door.streams import Streams
+from tierledger.actors.door.security import ClientSecurity
+from tierledger.actors.door.streams import NO_SECURITY, Streams
 from tierledger.actors.door.wire import coordination
 from tierledger.actors.door.wire.answers import result_of
 from tierledger.actors.door.wire.calls import put_call
@@ -49,12 +50,14 @@ def connect_at(url: str) -> Callable[[ServiceSettings], Awaitable[DoorConnection
     """How a manager finds the service whose doors `url` names.
 
     Raises:
-        InvalidArgument: It is no `tierledger://HOST:PORT,…`.
+        InvalidArgument: It is no `tierledger://HOST:PORT,…`, nor with `tierledgers`.
     """
     doors = doors_in(url)
 
     async def connect(settings: ServiceSettings) -> DoorConnection:
-        connection = DoorConnection(doors, greeting_of(settings.cluster_id))
+        security = ClientSecurity.of(settings.storage, tls=url.startswith(TLS_SCHEME))
+        greeting = greeting_of(settings.cluster_id, _broker_in(settings))
+        connection = DoorConnection(doors, greeting, security)
         try:
             await connection.any()
         except BaseException:
@@ -65,16 +68,27 @@ def connect_at(url: str) -> Callable[[ServiceSettings], Awaitable[DoorConnection
     return connect
 
 
+def _broker_in(settings: ServiceSettings) -> int | None:
+    """For which broker a manager was configured; commands speak for none."""
+    broker_id = settings.storage.get("broker.id")
+    return None if broker_id is None else int(broker_id)
+
+
 class DoorConnection:
     """Streams to the hosts of one service, opened when they are needed."""
 
     is_direct = True
 
-    def __init__(self, doors: Sequence[str], greeting: pb.ClientGreeting) -> None:
+    def __init__(
+        self,
+        doors: Sequence[str],
+        greeting: pb.ClientGreeting,
+        security: ClientSecurity = NO_SECURITY,
+    ) -> None:
         """`doors`: where hosts of the service listen, one or more of them."""
         self.coordinator = DoorCoordinator(self)
         self._bootstraps = list(doors)
-        self._streams = Streams(greeting)
+        self._streams = Streams(greeting, security)
         self._doors: dict[str, str] = {}
         """Where hosts listen, by their addresses, as it was heard last."""
 
@@ -105,7 +119,7 @@ class DoorConnection:
 
         Raises:
             NotReady: No door can be opened; nothing was sent.
-            RemoteStorageError: What the last host said that would not let this client in.
+            RemoteStorageError: Why a host would not let this client in, or was not believed.
         """
         error: RemoteStorageError = NotReady("no door is known")
         known = dict.fromkeys((*self._streams.doors, *self._bootstraps, *self._doors.values()))
@@ -113,7 +127,8 @@ class DoorConnection:
             try:
                 return await self._streams.to(door)
             except RemoteStorageError as closed:
-                error = closed
+                # A refusal tells more than that another host is away.
+                error = closed if isinstance(error, NotReady) else error
         raise error
 
     async def close(self) -> None:

@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError
 
 from tierledger.actors.calls import Answered
 from tierledger.actors.door import door_pb2 as pb
+from tierledger.actors.door.identity import check_allowed
 from tierledger.actors.door.limits import FRAME_BYTES, FRAME_ITEMS
 from tierledger.actors.door.wire.answers import put_result
 from tierledger.actors.door.wire.calls import DEADLINE_MS
@@ -35,6 +36,7 @@ from tierledger.events.errors import (
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from tierledger.actors.door.admission import Credential
     from tierledger.actors.door.desk import Desk
     from tierledger.actors.door.gateway import Context
     from tierledger.actors.door.limits import DoorLimits
@@ -72,9 +74,12 @@ class _Open:
 class Conversation:
     """Made after the greetings; `run` until either side has had enough."""
 
-    def __init__(self, desk: Desk, limits: DoorLimits, context: Context) -> None:
-        """`context`: gRPC's end of the stream."""
+    def __init__(
+        self, desk: Desk, limits: DoorLimits, context: Context, credential: Credential
+    ) -> None:
+        """`context`: gRPC's end of the stream; `credential`: whose it is."""
         self._desk = desk
+        self._credential = credential
         self._limits = limits
         self._context = context
         self._last_id = 0
@@ -162,12 +167,15 @@ class Conversation:
             await self._has_room.wait()
 
     def _begin(self, message: pb.Call) -> None:
+        # Who is not known any more gets no answer, but is told to come in again.
+        identity = self._credential.identity()
         number = message.id
         if number <= self._last_id:
             raise InvalidArgument(f"expected an id above {self._last_id}, got {number}")
         self._last_id = number
         self._unwritten += 1
         try:
+            check_allowed(identity, message)
             result = self._desk.answer(message)
         except RemoteStorageError as error:
             self._put(number, error)

@@ -29,13 +29,14 @@ from tierledger.events.errors import (
     InvalidArgument,
     NotReady,
     OutcomeUnknown,
+    RejectedError,
     RemoteStorageError,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from tierledger.actors.door.streams import Streams
+    from tierledger.actors.door.streams import Stream, Streams
     from tierledger.actors.ports import CoordinatorHandle
 
 PASSED_ON = (pb.RETRYABLE, pb.UNKNOWN)
@@ -134,7 +135,7 @@ class Desk:
         passed.deadline_ms = attempt.left_ms
         try:
             door = await self._door(address)
-            answer = await (await self._peers.to(door, address)).ask(passed, attempt)
+            answer = await (await self._peer(door, address)).ask(passed, attempt)
         except RemoteStorageError:
             self._forget(address, key)
             raise
@@ -142,6 +143,16 @@ class Desk:
             self._forget(address, key)
         answer.better_door = door
         return answer
+
+    async def _peer(self, door: str, address: str) -> Stream:
+        """The stream to another host."""
+        try:
+            return await self._peers.to(door, address)
+        except RejectedError as error:
+            # The service's own trouble; to who asks it is not the answer.
+            raise NotReady(
+                f"{self.address} cannot pass calls on to {address}: {error}"
+            ) from error
 
     def _forget(self, address: str, key: PartitionKey | None) -> None:
         self._doors.pop(address, None)
@@ -202,7 +213,7 @@ class Desk:
                 self.address,
             }:
                 door = await self._door(message.host)
-                return await (await self._peers.to(door, message.host)).ask(message)
+                return await (await self._peer(door, message.host)).ask(message)
             case pb.StatusQuestion.HOST:
                 counts = await self._host.ping()
                 said = {name: one for name, one in counts.items() if name not in CONTROL}

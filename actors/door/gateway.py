@@ -11,7 +11,7 @@ import structlog
 
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.addresses import DoorAddress
-from tierledger.actors.door.admission import Guest, admitted
+from tierledger.actors.door.admission import Admission, Credential, Guest
 from tierledger.actors.door.conversation import Conversation, next_frame
 from tierledger.actors.door.limits import (
     KEEPALIVE_MS,
@@ -43,17 +43,29 @@ _log = structlog.get_logger("tierledger.door")
 class Gateway:
     """One listening port; made on a running loop."""
 
-    def __init__(self, desk: Desk, cluster_id: str, limits: DoorLimits | None = None) -> None:
-        """`desk` answers; nobody who is after another cluster than `cluster_id` is let in."""
+    def __init__(
+        self,
+        desk: Desk,
+        cluster_id: str,
+        limits: DoorLimits | None = None,
+        admission: Admission | None = None,
+    ) -> None:
+        """`desk` answers; nobody who is after another cluster than `cluster_id` is let in.
+
+        `admission` says who is; without it everybody else is.
+        """
         self._desk = desk
         self._cluster_id = cluster_id
         self._limits = limits or DoorLimits()
+        self._admission = admission or Admission(cluster_id)
         self._server: grpc.aio.Server | None = None
         self._connections = 0
         self._conversations: set[Conversation] = set()
 
     async def start(self, listen: DoorAddress) -> DoorAddress:
         """Listen, at an address whose port may be 0; where it listens then.
+
+        With the admission's credentials it speaks TLS, and nothing else.
 
         Raises:
             NotReady: The port is taken, or the address is none of this machine's.
@@ -79,7 +91,11 @@ class Gateway:
         handlers = grpc.method_handlers_generic_handler(SERVICE, {METHOD: converse})
         server.add_generic_rpc_handlers((handlers,))
         try:
-            port = server.add_insecure_port(str(listen))
+            credentials = self._admission.credentials
+            if credentials is None:
+                port = server.add_insecure_port(str(listen))
+            else:
+                port = server.add_secure_port(str(listen), credentials)
         except RuntimeError as error:
             raise NotReady(
                 f"{listen} cannot be listened on: the port is taken, or the address is not "
@@ -97,20 +113,25 @@ class Gateway:
         self._connections += 1
         try:
             try:
-                guest = await self._greeted(context)
+                # Heard to the end before anything is judged: a client that is still writing
+                # when its stream ends does not read why.
+                greeting = await self._greeted(context)
+                if greeting is None:
+                    return
+                credential = self._admission.credential(context)
+                guest = self._admission.admitted(greeting, context.peer(), credential)
             except RemoteStorageError as error:
                 _log.warning("a client was not let in", peer=context.peer(), error=str(error))
                 await _say(context, error)
                 return
-            if guest is not None:
-                await self._talk(guest, context)
+            await self._talk(guest, context, credential)
         except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
             pass  # The client is gone.
         finally:
             self._connections -= 1
 
-    async def _greeted(self, context: Context) -> Guest | None:
-        """Who is there; none if it left without a word."""
+    async def _greeted(self, context: Context) -> pb.ClientGreeting | None:
+        """What a client says first; none if it left without a word."""
         try:
             async with asyncio.timeout(self._limits.greeting_s):
                 frame = await next_frame(context)
@@ -122,9 +143,9 @@ class Gateway:
             return None
         if not frame.HasField("greeting"):
             raise InvalidArgument("expected a greeting in the first frame")
-        return admitted(frame.greeting, context.peer(), self._cluster_id)
+        return frame.greeting
 
-    async def _talk(self, guest: Guest, context: Context) -> None:
+    async def _talk(self, guest: Guest, context: Context, credential: Credential) -> None:
         greeting = pb.HostGreeting(
             version=guest.version,
             cluster_id=self._cluster_id,
@@ -135,7 +156,7 @@ class Gateway:
         )
         await context.write(pb.HostFrame(greeting=greeting).SerializeToString())
         _log.debug("a client was let in", **guest._asdict())
-        conversation = Conversation(self._desk, self._limits, context)
+        conversation = Conversation(self._desk, self._limits, context, credential)
         self._conversations.add(conversation)
         try:
             await conversation.run()

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tierledger.actors.door.addresses import DoorAddress
+from tierledger.actors.door.admission import Admission
 from tierledger.actors.door.connection import greeting_of
 from tierledger.actors.door.desk import Desk
 from tierledger.actors.door.gateway import Gateway
+from tierledger.actors.door.security import DoorSecurity
 from tierledger.actors.door.streams import Streams
 from tierledger.events.errors import InvalidArgument, NotReady
 
@@ -37,15 +40,19 @@ class DoorSettings:
         listen: str,
         advertise: str | None = None,
         own_ip: Callable[[], str] | None = None,
+        security: DoorSecurity | None = None,
     ) -> None:
         """`listen`: `HOST:PORT` of host-0; host-N takes PORT+N, and 0 is any free port.
 
         `advertise`: the same for what clients are told, where that is another; without a port
         it is the one that is listened on. `own_ip` gives it for a host that listens everywhere.
 
+        `security`: who proves to whom who it is; without, nobody.
+
         Raises:
             InvalidArgument: An address is none, or nobody could connect to it.
         """
+        self.security = security or DoorSecurity()
         self._listen = DoorAddress.parse(listen)
         if advertise is None and self._listen.host in WILDCARDS:
             if own_ip is None:
@@ -100,11 +107,18 @@ async def open_door(
 
     Raises:
         NotReady: Its port is taken.
+        InvalidArgument: It would be open to more than was said, or a file is wrong.
     """
     number = int(host.name.rpartition("-")[2])
-    peers = Streams(greeting_of(host.cluster_id))
-    gateway = Gateway(Desk(address, host, coordinator, peers), host.cluster_id, limits)
-    bound = await _listening(gateway, settings.listen(number))
+    listen, security = settings.listen(number), settings.security
+    security.check(listen, host.now_ms)
+    peers = Streams(greeting_of(host.cluster_id), security.as_client)
+    admission = Admission(
+        host.cluster_id, security, host.now_ms, partial(host.report.alarm_of_host, "door")
+    )
+    desk = Desk(address, host, coordinator, peers)
+    gateway = Gateway(desk, host.cluster_id, limits, admission)
+    bound = await _listening(gateway, listen)
     host.report.door = settings.told(number, bound)
     return gateway
 

@@ -19,12 +19,16 @@ from tierledger.actors.door.limits import (
     METHOD,
     SERVICE,
 )
+from tierledger.actors.door.security import ClientSecurity
+from tierledger.actors.door.trouble import trouble_with
 from tierledger.actors.door.wire.failures import error_of
 from tierledger.events.errors import (
     InvalidArgument,
+    NotAuthorized,
     NotReady,
     OutcomeUnknown,
     Overloaded,
+    RejectedError,
     RemoteStorageError,
 )
 
@@ -36,6 +40,11 @@ OPEN_S = 3.0
 
 REOPEN_PAUSE_S = 0.1
 """For so long after a door was closed it is not knocked at again."""
+
+REFUSED_PAUSE_MAX_S = 5.0
+"""The same, at most, after refusals in a row; it doubles with each."""
+
+NO_SECURITY = ClientSecurity()
 
 WAITING_MAX = 20_000
 """Calls that may be without an answer; the next is refused at once."""
@@ -74,20 +83,32 @@ class Stream:
         self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
-    async def opened(cls, door: str, greeting: pb.ClientGreeting) -> Stream:
-        """A stream on which both sides have greeted.
+    async def opened(
+        cls, door: str, greeting: pb.ClientGreeting, security: ClientSecurity = NO_SECURITY
+    ) -> Stream:
+        """A stream on which both sides have greeted; the files of `security` as they are now.
 
         Raises:
             NotReady: Nobody answers there as a host does; nothing was asked.
+            NotAuthorized: One side does not believe the other, or they do not both speak TLS.
+            InvalidArgument: A file of `security` is wrong.
             RemoteStorageError: The host's farewell.
         """
-        channel = grpc.aio.insecure_channel(door, options=OPTIONS)
-        stream = cls(door, channel, channel.stream_stream(f"/{SERVICE}/{METHOD}")())
+        metadata, credentials = security.metadata(door), security.credentials()
+        if credentials is None:
+            channel = grpc.aio.insecure_channel(door, options=OPTIONS)
+        else:
+            channel = grpc.aio.secure_channel(door, credentials, options=OPTIONS)
+        converse: grpc.aio.StreamStreamMultiCallable[bytes, bytes]
+        converse = channel.stream_stream(f"/{SERVICE}/{METHOD}")
+        stream = cls(door, channel, converse(metadata=metadata))
         try:
             async with asyncio.timeout(OPEN_S):
                 await stream._greet(greeting)
         except (*BROKEN, TimeoutError) as error:
             await stream.close()
+            if (trouble := await trouble_with(door, security)) is not None:
+                raise NotAuthorized(f"{door}: {trouble}") from error
             raise NotReady(f"{door}: {_reason(error)}") from error
         except BaseException:
             await stream.close()
@@ -240,8 +261,14 @@ def _reason(error: BaseException) -> str:
 class Streams:
     """The streams of one client, each opened when it is needed."""
 
-    def __init__(self, greeting: pb.ClientGreeting) -> None:
+    def __init__(
+        self, greeting: pb.ClientGreeting, security: ClientSecurity = NO_SECURITY
+    ) -> None:
+        """`security`: how the client and the hosts prove to each other who they are."""
         self._greeting = greeting
+        self._security = security
+        self._refusals: dict[str, int] = {}
+        """By door: in a row, by either side; waiting a moment changes nothing about one."""
         self._open: dict[str, asyncio.Task[Stream]] = {}
         self._closed_until: dict[str, tuple[float, RemoteStorageError]] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -270,7 +297,9 @@ class Streams:
         until, error = self._closed_until.get(door, (0.0, None))
         if error is not None and loop.time() < until:
             raise error
-        task = self._open[door] = loop.create_task(Stream.opened(door, self._greeting))
+        task = self._open[door] = loop.create_task(
+            Stream.opened(door, self._greeting, self._security)
+        )
         task.add_done_callback(lambda _: self._opened(door, task))
         return task
 
@@ -281,10 +310,15 @@ class Streams:
         error = task.exception()
         if error is None:
             self._closed_until.pop(door, None)
+            self._refusals.pop(door, None)
             return
         self._open.pop(door, None)
         if isinstance(error, RemoteStorageError):
-            until = asyncio.get_running_loop().time() + REOPEN_PAUSE_S
+            pause_s = REOPEN_PAUSE_S
+            if isinstance(error, RejectedError):
+                refusals = self._refusals[door] = self._refusals.get(door, 0) + 1
+                pause_s = min(pause_s * 2 ** min(refusals, 16), REFUSED_PAUSE_MAX_S)
+            until = asyncio.get_running_loop().time() + pause_s
             self._closed_until[door] = (until, error)
 
     def _let_go(self, stream: Stream) -> None:

@@ -13,6 +13,7 @@ import pytest
 import typer
 
 from tierledger.actors import host_settings
+from tierledger.actors.door import security
 from tierledger.actors.door.host_door import DoorSettings
 from tierledger.actors.host_settings import ServiceSettings, limits_of
 from tierledger.actors.local_service import LocalService
@@ -207,6 +208,11 @@ def test_the_settings_of_a_client_are_those_it_reads() -> None:
         connector.URL_SETTING,
         connector.CONNECTOR_SETTING,
         connector.SERIALIZER_SETTING,
+        security.CA_KEY,
+        security.CERTIFICATE_KEY,
+        security.KEY_KEY,
+        security.TOKEN_KEY,
+        security.PLAINTEXT_KEY,
     ]
     assert f"`{connector.PREFIX}`" in document("docs/settings.md")
 

@@ -1,0 +1,71 @@
+"""What is read from files and renewed without a restart: read again when they have changed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from tierledger.events.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+T = TypeVar("T")
+
+
+class Renewed(Generic[T]):
+    """A value made of files, made anew when one of them has changed."""
+
+    def __init__(
+        self, paths: Sequence[str], load: Callable[[], T], complain: Callable[[str], None]
+    ) -> None:
+        """`load` makes the value, or raises `InvalidArgument`.
+
+        `complain` hears why later files were not taken, once for each change of them: the value
+        is the former then.
+
+        Raises:
+            InvalidArgument: The files are wrong as they are now.
+        """
+        self._paths = paths
+        self._load = load
+        self._complain = complain
+        self._state = self._look()
+        self._value = load()
+
+    def current(self) -> T:
+        """The value of the newest files that were right; looks at them, so it may block."""
+        # Taken before the files are read: what changes meanwhile is seen by the next look.
+        state = self._look()
+        if state != self._state:
+            self._state = state
+            try:
+                self._value = self._load()
+            except InvalidArgument as error:
+                self._complain(str(error))
+        return self._value
+
+    def _look(self) -> list[tuple[int, ...] | None]:
+        return [_look_at(path) for path in self._paths]
+
+
+def _look_at(path: str) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - A path of text.
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def read(path: str, what: str) -> bytes:
+    """What is in a file.
+
+    Raises:
+        InvalidArgument: It cannot be read; the message names `what` and the path.
+    """
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - As above.
+            return file.read()
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise InvalidArgument(f"{what}: {path} cannot be read: {reason}") from error
