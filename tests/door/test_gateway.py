@@ -337,6 +337,13 @@ async def test_a_taken_port_is_said() -> None:
             await gateway.start(listen)
 
 
+async def test_a_port_is_not_shared_with_another_host(world: LocalWorld) -> None:
+    listen = DoorAddress.parse(await door_of(world))
+    gateway = Gateway(_NoDesk(), CLUSTER)  # type: ignore[arg-type] # Nobody gets so far.
+    with pytest.raises(NotReady, match="cannot be listened on"):
+        await gateway.start(listen)
+
+
 class _NoDesk:
     address = "host-0/1"
 
