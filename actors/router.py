@@ -13,7 +13,9 @@ from tierledger.actors.window import WRITES_MAX, Window
 from tierledger.events.errors import (
     DataError,
     Fenced,
+    InvalidArgument,
     InvalidStateTransition,
+    NotAuthorized,
     NotReady,
     OutcomeUnknown,
     PartitionDeleted,
@@ -180,7 +182,7 @@ class Router:
                 if self._is_closed or pause > deadline.left_s:
                     raise (doubt or error) from None
                 await asyncio.sleep(pause)
-            except (Fenced, DataError) as error:
+            except (Fenced, DataError, NotAuthorized, InvalidArgument) as error:
                 # Said of this attempt, by somebody who may never have seen the one before.
                 raise (doubt or error) from None
             except open_refusals as error:

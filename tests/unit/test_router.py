@@ -14,7 +14,9 @@ from tierledger.events.errors import (
     CorruptLog,
     CustomMetadataSizeLimitExceeded,
     Fenced,
+    InvalidArgument,
     InvalidStateTransition,
+    NotAuthorized,
     NotLeader,
     OutcomeUnknown,
     PartitionDeleted,
@@ -76,7 +78,15 @@ async def test_a_final_word_ends_it(error: RemoteStorageError) -> None:
         await changed(NotLeader("moved"), error)
 
 
-@pytest.mark.parametrize("error", [Fenced("replaced"), CorruptLog("unreadable")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        Fenced("replaced"),
+        CorruptLog("unreadable"),
+        NotAuthorized("the token has expired"),
+        InvalidArgument("the door is another cluster's by now"),
+    ],
+)
 async def test_a_final_word_on_this_attempt_leaves_an_earlier_one_open(
     error: RemoteStorageError,
 ) -> None:
