@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -118,8 +119,15 @@ class Stream:
         return stream
 
     async def _greet(self, greeting: pb.ClientGreeting) -> None:
-        await self._call.write(pb.ClientFrame(greeting=greeting).SerializeToString())
-        frame = _frame(await self._call.read())
+        # Listening before it speaks: a host that lets nobody in may have ended the stream while
+        # the greeting is written, and after a failed write gRPC gives away no farewell.
+        hearing = asyncio.ensure_future(self._call.read())
+        try:
+            with contextlib.suppress(*BROKEN):
+                await self._call.write(pb.ClientFrame(greeting=greeting).SerializeToString())
+            frame = _frame(await hearing)
+        finally:
+            hearing.cancel()
         if frame.HasField("farewell"):
             raise error_of(frame.farewell)
         if not frame.HasField("greeting"):

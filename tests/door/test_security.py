@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import grpc.aio
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
@@ -33,12 +34,20 @@ from tests.models.local_world import (
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door import streams as streams_module
-from tierledger.actors.door.addresses import SCHEME, TLS_SCHEME
+from tierledger.actors.door.addresses import SCHEME, TLS_SCHEME, DoorAddress
 from tierledger.actors.door.connection import connect_at, greeting_of
+from tierledger.actors.door.gateway import Gateway
 from tierledger.actors.door.host_door import DoorSettings
+from tierledger.actors.door.limits import METHOD, SERVICE, DoorLimits
 from tierledger.actors.door.security import CA_KEY, TOKEN_KEY, ClientSecurity, DoorSecurity
 from tierledger.actors.door.streams import Stream, Streams
-from tierledger.events.errors import NotAuthorized, NotReady, RemoteStorageError
+from tierledger.events.errors import (
+    NotAuthorized,
+    NotReady,
+    OutcomeUnknown,
+    Overloaded,
+    RemoteStorageError,
+)
 
 TIP = partition()
 PROTO = Path(__file__).parents[2] / "actors" / "door" / "door.proto"
@@ -286,6 +295,28 @@ async def test_a_client_that_was_refused_does_not_hammer(
     await streams.close()
 
 
+class NoDesk:
+    """Nobody gets so far."""
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_a_farewell_is_read_by_who_greets_too_late() -> None:
+    gateway = Gateway(NoDesk(), CLUSTER, DoorLimits(connections_max=0))  # type: ignore[arg-type]
+    door = str(await gateway.start(DoorAddress("127.0.0.1", 0)))
+    channel = grpc.aio.insecure_channel(door)
+    call: Any = channel.stream_stream(f"/{SERVICE}/{METHOD}")()
+    await call.wait_for_connection()
+    # By then the host's farewell and the end of the stream have arrived; nothing tells of it.
+    await asyncio.sleep(0.1)
+
+    with pytest.raises(Overloaded, match="0 connections are open already"):
+        await Stream(door, channel, call)._greet(greeting_of(CLUSTER))
+    await channel.close()
+    await gateway.close()
+
+
 async def test_a_host_whose_token_is_not_the_hosts_any_more_does_not_blame_its_client(
     tmp_path: Path, secrets: Secrets
 ) -> None:
@@ -364,6 +395,25 @@ async def test_a_client_renews_its_token_while_it_works(
         with pytest.raises(RemoteStorageError, match="not known here"):
             await told(stranger)
         await stranger.close()
+
+
+async def test_a_client_whose_token_counts_no_more_hears_so_and_promises_nothing(
+    tmp_path: Path, secrets: Secrets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tierledger.actors.door.admission.LOOK_S", 0.0)
+    async with guarded(tmp_path, secrets.door()) as world:
+        manager = await world.broker(1, more=secrets.client("broker:1"))
+        await manager.on_partition_leadership_changes([TIP], [])
+        await manager.when_ready([TIP])
+        own = line(TOKENS["broker:1"], "broker:1")
+        replaced(secrets.tokens, secrets.tokens.read_text().replace(own, ""))
+
+        with pytest.raises(OutcomeUnknown, match="not known here"):
+            await manager.add_remote_log_segment_metadata(segment(1))
+        with pytest.raises(NotAuthorized, match="not known here"):
+            await manager.add_remote_log_segment_metadata(segment(2))
+        with pytest.raises(NotAuthorized, match="not known here"):
+            await listed(manager)
 
 
 async def test_a_wrong_list_leaves_the_former_and_raises_an_alarm(
