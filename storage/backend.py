@@ -12,7 +12,6 @@ Rule 3: a read sees every write that had returned before it was called.
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -298,18 +297,6 @@ def check_operations(operations: Sequence[Operation]) -> None:
         check_key(operation.key)
         if not isinstance(operation, Remove):
             check_value(operation.key, operation.value)
-
-
-OPERATIONS_AT_ONCE = 1000
-"""Operations that are checked, and made ready, on the caller's loop: 1 ms."""
-
-
-async def checked_beside(operations: Sequence[Operation]) -> None:
-    """The same, in a thread if there are many, as in a checkpoint."""
-    if len(operations) > OPERATIONS_AT_ONCE:
-        await asyncio.to_thread(check_operations, operations)
-    else:
-        check_operations(operations)
 
 
 def check_items(items: Sequence[tuple[str, bytes]]) -> None:

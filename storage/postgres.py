@@ -28,10 +28,10 @@ from tierledger.storage.backend import (
     check_key,
     check_page,
     check_prefix,
-    checked_beside,
     folder_of,
     key_after,
 )
+from tierledger.storage.checking import checked_beside
 from tierledger.storage.postgres_pool import Pool
 from tierledger.storage.postgres_schema import CONFLICT, check
 from tierledger.storage.postgres_session import Address

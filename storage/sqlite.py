@@ -34,10 +34,10 @@ from tierledger.storage.backend import (
     check_key,
     check_page,
     check_prefix,
-    checked_beside,
     folder_of,
     key_after,
 )
+from tierledger.storage.checking import checked_beside
 from tierledger.storage.sqlite_file import (
     FORMAT_VERSION,
     StoreReader,
