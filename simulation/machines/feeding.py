@@ -204,13 +204,18 @@ class Feeding:
             self._seen(node, tuple(self._answers(node.replica)))
 
     def finish(self) -> None:
-        """All is well: every replica gets, at once, what the present leader has to give."""
+        """All is well: every replica gets, at once, what the leader has to give."""
         for node in self.nodes.values():
-            leading, replica = self._world.leading(node.number), node.replica
-            if leading is None or not node.broker.life.is_reachable or not self._world.is_well:
+            replica = node.replica
+            leading = [  # Also who was replaced and has not found out: it is behind.
+                host.shells[node.number, LEADER].machine
+                for host in self._world.hosts.values()
+                if host.life.is_reachable and host.believes_to_lead(node.number)
+            ]
+            if not leading or not node.broker.life.is_reachable or not self._world.is_well:
                 continue
             self._leave(node)
-            machine = leading.shells[node.number, LEADER].machine
+            machine = max(leading, key=lambda one: one.position)
             source = machine.open_feed()
             number = source.subscribe(replica.subscription())
             while frames := source.take(number):
