@@ -479,4 +479,10 @@ MUTANTS = (
         readers.readiness_taken_back_twice,
     ),
     *starmap(_mutant, feeding.MISTAKES),
+    _mutant(
+        "M72 full-host-takes-one-more",
+        "a host that has all that it has room for gets one more",
+        "crowded",
+        sessions.full_host_takes_one_more,
+    ),
 )

@@ -6,6 +6,7 @@ from copy import deepcopy
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from tierledger.actors.feed.replica import Replica
 from tierledger.actors.feed.source import FeedSource
 from tierledger.actors.leader import Leader
 from tierledger.events.evolve import evolve_all
@@ -80,6 +81,17 @@ def older_position_after_reconnect() -> list[tuple[Any, str, Any]]:
     return [(FeedSource, "subscribe", careless)]
 
 
+def numbers_told_once() -> list[tuple[Any, str, Any]]:
+    return rewritten(FeedSource._renumber, "if told != numbers:", "if told is None:")
+
+
+def floor_forgotten() -> list[tuple[Any, str, Any]]:
+    return [
+        *older_position_after_reconnect(),
+        *rewritten(Replica._begin, "begun.position < self.floor", "begun.position < -1"),
+    ]
+
+
 WITHIN = 400
 """Seeds, of which one in eight has replicas."""
 
@@ -94,22 +106,36 @@ MISTAKES = (
     (
         "M67 told-before-durable",
         "replicas are told of a batch when it is sent to the store",
-        "fed_early fed_wrong",
+        "fed_early",
         told_before_durable,
         WITHIN,
     ),
     (
         "M68 snapshot-misses-its-tail",
         "what changed while slices were taken is left out",
-        "fed_refused fed_wrong",
+        "fed_refused",
         snapshot_misses_its_tail,
         WITHIN,
     ),
     (
         "M69 older-position",
         "a source that is behind begins a snapshot",
-        "fed_refused fed_back",
+        "fed_refused",
         older_position_after_reconnect,
+        WITHIN,
+    ),
+    (
+        "M70 numbers-told-once",
+        "an epoch's highest offset and size are told when it appears, and never again",
+        "fed_wrong",
+        numbers_told_once,
+        WITHIN,
+    ),
+    (
+        "M71 floor-forgotten",
+        "neither source nor replica remembers at which position it has answered",
+        "fed_back",
+        floor_forgotten,
         WITHIN,
     ),
 )

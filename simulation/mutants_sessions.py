@@ -141,3 +141,8 @@ def claim_compared_with_nobody() -> list[tuple[Any, str, Any]]:
         "led is None or led.claim.broker_id == given.broker_id",
         "led.claim.broker_id == given.broker_id",
     )
+
+
+def full_host_takes_one_more() -> list[tuple[Any, str, Any]]:
+    least = coordinator_placement._Room.least
+    return rewritten(least, "load >= self._bound", "load > self._bound")

@@ -66,6 +66,7 @@ ON_RAY = [
     ("followers", (POSTGRESQL,), 1),
     ("announce", (SQLITE,), 1),
     ("failover", (POSTGRESQL,), 2),
+    ("door", (SQLITE,), 6),
     ("tier-retention", (SQLITE,), 2),
 ]
 """Parts that start Ray, on which stores here, and how many of their figures have a goal."""
