@@ -75,9 +75,18 @@ def server_credentials(
 
     paths = (*pair, *((client_authority,) if client_authority else ()))
     files = Renewed(paths, load, complain)
-    # gRPC asks on a thread of its own.
+    given = files.current()
+
+    def renewed() -> grpc.ServerCertificateConfiguration | None:
+        """What gRPC asks for at each connection, on a thread of its own; none: no change."""
+        nonlocal given
+        former, given = given, files.current()
+        return None if given is former else given
+
     return grpc.dynamic_ssl_server_credentials(
-        files.current(), files.current, require_client_authentication=bool(client_authority)
+        given,
+        renewed,  # type: ignore[arg-type] # Its types know of no None.
+        require_client_authentication=bool(client_authority),
     )
 
 

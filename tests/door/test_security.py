@@ -37,11 +37,12 @@ from tierledger.actors.door import streams as streams_module
 from tierledger.actors.door.addresses import SCHEME, TLS_SCHEME, DoorAddress
 from tierledger.actors.door.connection import connect_at, greeting_of
 from tierledger.actors.door.gateway import Gateway
-from tierledger.actors.door.host_door import DoorSettings
+from tierledger.actors.door.host_door import DoorSettings, open_door
 from tierledger.actors.door.limits import METHOD, SERVICE, DoorLimits
 from tierledger.actors.door.security import CA_KEY, TOKEN_KEY, ClientSecurity, DoorSecurity
 from tierledger.actors.door.streams import Stream, Streams
 from tierledger.events.errors import (
+    InvalidArgument,
     NotAuthorized,
     NotReady,
     OutcomeUnknown,
@@ -171,6 +172,18 @@ async def test_another_brokers_id_is_refused_at_the_greeting_and_in_each_call(
         status = await world.service.coordinator.status()
         assert status["brokers"] == {}, "nothing was registered"
         await stream.close()
+
+
+async def test_no_way_leads_to_a_door_that_is_open_to_other_machines(tmp_path: Path) -> None:
+    world = LocalWorld({"metadata.storage.url": f"sqlite:{tmp_path / 'store.sqlite'}"})
+    await world.start()
+    host, coordinator = world.service.host("host-0").host, world.service.coordinator
+    everywhere = DoorSettings("0.0.0.0:0", "127.0.0.1")
+
+    with pytest.raises(InvalidArgument, match="can be reached from other machines"):
+        await open_door(host, "host-0/1", everywhere, coordinator)
+    assert host.report.door is None
+    await world.stop()
 
 
 # Who is not, and hears why.
@@ -395,6 +408,22 @@ async def test_a_client_renews_its_token_while_it_works(
         with pytest.raises(RemoteStorageError, match="not known here"):
             await told(stranger)
         await stranger.close()
+
+
+async def test_a_token_that_was_just_added_counts_at_once(
+    tmp_path: Path, secrets: Secrets
+) -> None:
+    new = "a-token-that-was-just-added-0123456789"
+    async with guarded(tmp_path, secrets.door()) as world:
+        door = await door_of(world)
+        before = await opening(door, secrets.client("reader"))
+        replaced(secrets.tokens, secrets.tokens.read_text() + line(new, "reader"))
+
+        after = await opening(door, with_text(new)(secrets))
+
+        assert (await told(after))["host"] == "host-0"
+        await before.close()
+        await after.close()
 
 
 async def test_a_client_whose_token_counts_no_more_hears_so_and_promises_nothing(
