@@ -120,14 +120,19 @@ class SegmentRows:
     def dismantle(self) -> Iterator[None]:
         """Let go of all rows, with a break after every few thousand."""
         while self._shards:
-            self._shards.popitem()
+            self._pop()
             yield
 
     def drain(self) -> Iterator[bytes]:
         """All rows, let go of on the way: freed at once, they would take a while."""
         while self._shards:
-            _, shard = self._shards.popitem()
+            shard = self._pop()
             yield from shard.values() if type(shard) is dict else shard
+
+    def _pop(self) -> dict[bytes, bytes] | SegmentRows:
+        _, shard = self._shards.popitem()
+        self._count -= len(shard)
+        return shard
 
     def __iter__(self) -> Iterator[bytes]:
         """All rows, in no order that means anything. Iterate a snapshot if changes may come."""
