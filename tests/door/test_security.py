@@ -23,7 +23,6 @@ from tests.models.door_secrets import TOKENS, Authority, Secrets, line, token_fi
 from tests.models.local_world import (
     CLUSTER,
     TOPIC_ID,
-    CountedIds,
     LocalWorld,
     copy,
     free_ports,
@@ -35,7 +34,7 @@ from tierledger.actors.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door import streams as streams_module
 from tierledger.actors.door.addresses import SCHEME, TLS_SCHEME, DoorAddress
-from tierledger.actors.door.connection import connect_at, greeting_of
+from tierledger.actors.door.connection import greeting_of
 from tierledger.actors.door.gateway import Gateway
 from tierledger.actors.door.host_door import DoorSettings, open_door
 from tierledger.actors.door.limits import METHOD, SERVICE, DoorLimits
@@ -636,12 +635,12 @@ async def test_a_url_is_enough_for_a_manager(tmp_path: Path, secrets: Secrets) -
         assert url.startswith(TLS_SCHEME)
         own = {"cluster.id": CLUSTER, "broker.id": 1}
         config = {f"rlmm.config.{key}": one for key, one in secrets.client("broker:1").items()}
-        manager = AsyncRemoteLogMetadataManager(connect_at(url), CountedIds())
-        await manager.configure({**world.storage, **own, **config})
+        manager = AsyncRemoteLogMetadataManager()
+        await manager.configure({"metadata.storage.url": url, **own, **config})
         await manager.close()
 
-        plain = AsyncRemoteLogMetadataManager(
-            connect_at(url.replace(TLS_SCHEME, SCHEME)), CountedIds()
-        )
+        plain = AsyncRemoteLogMetadataManager()
         with pytest.raises(NotAuthorized, match="speaks TLS"):
-            await plain.configure({**world.storage, **own})
+            await plain.configure(
+                {"metadata.storage.url": url.replace(TLS_SCHEME, SCHEME), **own}
+            )
