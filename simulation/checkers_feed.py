@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tierledger.simulation.answer_text import difference
 from tierledger.simulation.checkers_model import answered_by, record_of
-from tierledger.simulation.checkers_violation import Violation, bounded
+from tierledger.simulation.checkers_violation import Violation, bounded, ms_text
 from tierledger.simulation.slow_model import SlowPartition
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def _back(seen: Sequence[ReplicaSeen]) -> Iterator[Violation]:
     newest: dict[str, int] = {}
     for one in seen:
         if one.position < newest.get(one.node, -1):
-            message = f"{one.node} was at {newest[one.node]}, and is at {one.position}"
+            message = f"{_of(one)}, and was at {newest[one.node]} before"
             yield Violation("fed_back", one.key, message)
         newest[one.node] = max(one.position, newest.get(one.node, -1))
 
@@ -51,7 +52,7 @@ def _early(
         log = logs.get(one.key)
         if log is not None and one.position >= log.durable_until(one.time):
             durable = log.durable_until(one.time) - 1
-            message = f"{one.node} was at {one.position} when {durable} was durable"
+            message = f"{_of(one)}, and no more than {durable} was durable"
             yield Violation("fed_early", one.key, message)
 
 
@@ -62,6 +63,7 @@ def _wrong(
         asked = [one for one in seen if one.key == key and one.answers]
         asked.sort(key=lambda one: one.position, reverse=True)
         model = SlowPartition()
+        told: set[tuple[str, Query]] = set()
         for position, event in enumerate(log.events):
             if not asked:
                 break
@@ -69,17 +71,31 @@ def _wrong(
             if record is not None:
                 model.apply(record, position)
             while asked and asked[-1].position <= position:
-                yield from _judged(asked.pop(), model)
+                yield from _judged(asked.pop(), model, told)
 
 
-def _judged(one: ReplicaSeen, model: SlowPartition) -> Iterator[Violation]:
+def _judged(
+    one: ReplicaSeen, model: SlowPartition, told: set[tuple[str, Query]]
+) -> Iterator[Violation]:
+    """What it answered otherwise than the model; each question of a replica once."""
     for query, answer in one.answers:
         expected: Any = DELETED
         if not model.deleted:
             expected = (answered_by(model, query),)
             if query.kind == "list":
                 expected = (sorted(expected[0]),)
-        if answer is not None and answer != expected:
-            said = f"{answer!r:.150}, the log says {expected!r:.150}"
-            message = f"{one.node} at {one.position}, {query}: {said}"
+        if answer is not None and answer != expected and (one.node, query) not in told:
+            told.add((one.node, query))
+            what = f"{query.kind} of epoch {query.epoch}, offset {query.offset}"
+            message = f"{_of(one)}; {what}: {_difference(answer, expected)}"
             yield Violation("fed_wrong", one.key, message)
+
+
+def _difference(answer: Any, expected: Any) -> str:  # noqa: ANN401 - Any two answers.
+    if DELETED in (answer, expected):
+        return f"it is {answer!r:.150}, the log says {expected!r:.150}"
+    return difference(answer[0], expected[0])
+
+
+def _of(one: ReplicaSeen) -> str:
+    return f"{one.node} was at {one.position} at {ms_text(one.time)}"
