@@ -1,6 +1,7 @@
 """What every test may rely on: how many examples, what Ray may do, and in which order."""
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -22,6 +23,10 @@ settings.register_profile(
 )
 settings.register_profile("nightly", max_examples=10_000, deadline=None, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+# A shell ignores Ctrl-C in what it runs in the background, and so would all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
