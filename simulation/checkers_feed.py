@@ -27,6 +27,9 @@ class ReplicaSeen(NamedTuple):
     node: str
     key: PartitionKey
     position: int
+    is_whole: bool
+    """Whether it answers: while a snapshot comes it does not, and may begin another."""
+
     answers: tuple[tuple[Query, Any], ...] = ()
     """Each in a tuple of its own, `DELETED`, or none where it did not know."""
 
@@ -39,6 +42,8 @@ def fed(seen: Sequence[ReplicaSeen], logs: Mapping[PartitionKey, FinalLog]) -> l
 def _back(seen: Sequence[ReplicaSeen]) -> Iterator[Violation]:
     newest: dict[str, int] = {}
     for one in seen:
+        if not one.is_whole:
+            continue
         if one.position < newest.get(one.node, -1):
             message = f"{_of(one)}, and was at {newest[one.node]} before"
             yield Violation("fed_back", one.key, message)

@@ -102,6 +102,7 @@ class Conversation:
         """End the conversation, with a farewell if there is a reason to tell."""
         if not self._farewell.done():
             self._farewell.set_result(error)
+            self._has_answers.set()  # The writer looks up.
 
     async def run(self) -> None:
         """Talk until the client has left, or is told farewell."""
@@ -110,6 +111,8 @@ class Conversation:
         writing = loop.create_task(self._guarded(self._write()))
         try:
             error = await asyncio.shield(self._farewell)
+            # A frame that is being written is not broken off: gRPC would take no other.
+            await asyncio.wait([writing], timeout=FAREWELL_S)
         finally:
             for task in (reading, writing):
                 task.cancel()
@@ -237,10 +240,10 @@ class Conversation:
         self._has_answers.set()
 
     async def _write(self) -> None:
-        while True:
+        while not self._farewell.done():
             await self._has_answers.wait()
             self._has_answers.clear()
-            while self._frames:
+            while self._frames and not self._farewell.done():
                 frame, size = self._frames.popleft()
                 try:
                     async with asyncio.timeout(self._limits.reading_s):

@@ -231,7 +231,8 @@ class Feeding:
 
     def _seen(self, node: ReplicaNode, answers: tuple[tuple[Query, Any], ...] = ()) -> None:
         now, replica = self._clock.now * 1000, node.replica
-        self.seen.append(ReplicaSeen(now, node.name, replica.key, replica.position, answers))
+        at = replica.position, replica.is_whole
+        self.seen.append(ReplicaSeen(now, node.name, replica.key, *at, answers))
 
     def _answers(self, replica: Replica) -> Iterator[tuple[Query, Any]]:
         random = self._random

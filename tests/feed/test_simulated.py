@@ -61,10 +61,15 @@ def log() -> FinalLog:
 
 
 def seen(
-    position: int, time: int = 100, node: str = "r", **answers: tuple[object, ...]
+    position: int,
+    time: int = 100,
+    node: str = "r",
+    *,
+    is_whole: bool = True,
+    **answers: tuple[object, ...],
 ) -> ReplicaSeen:
     asked = tuple((Query(kind, 0, 5), answer) for kind, answer in answers.items())
-    return ReplicaSeen(time, node, KEY, position, asked)
+    return ReplicaSeen(time, node, KEY, position, is_whole, asked)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +85,8 @@ def seen(
         ([seen(2)], ["fed_early"]),
         ([seen(1), seen(0)], ["fed_back"]),
         ([seen(1, node="a"), seen(0, node="b")], []),
+        ([seen(1, is_whole=False), seen(0)], []),
+        ([seen(1), seen(0, is_whole=False)], []),
     ],
 )
 def test_the_checker_finds(shown: list[ReplicaSeen], checkers: list[str]) -> None:
