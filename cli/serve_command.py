@@ -392,11 +392,12 @@ async def _serve(
         served.connect(connection)
         store = public_url(settings.storage["metadata.storage.url"])
         where = f"at {record.address}, pid {record.pid}"
+        # Asked before anything is said: from the first line on a lost cluster ends `serve`.
+        found = (await connection.coordinator.doors()).values()
+        url = url_of(found, tls=placement.security.pair is not None)
         print(f"serving cluster {settings.cluster_id} from {store} {where}", flush=True)
         if served.address is not None:
             print(f"metrics at {served.address}", flush=True)
-        found = (await connection.coordinator.doors()).values()
-        url = url_of(found, tls=placement.security.pair is not None)
         print(f"clients come in at {url}", flush=True)
         await serving.told_to_stop(record.address)
     # Nobody may look for a coordinator any more: whoever misses it starts another.
