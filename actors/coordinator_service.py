@@ -232,6 +232,16 @@ class CoordinatorService:
         running = self._fleet.running.values()
         return {one.address: one.door for one in running if one.door is not None}
 
+    def listening(self) -> tuple[tuple[str, str, str], ...]:
+        """The same for the service's record: address, door and process of each."""
+        running = [one for _, one in sorted(self._fleet.running.items())]
+        return tuple((one.address, one.door, one.process) for one in running if one.door)
+
+    @property
+    def backend(self) -> MetadataStorageBackend:
+        """The store, as this coordinator writes to it."""
+        return self._backend
+
     async def status(self) -> dict[str, Any]:
         """Hosts, partitions and brokers as the coordinator knows them."""
         now_ms, starting = self._clock.now_ms(), list(self._fleet.starting)

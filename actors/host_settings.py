@@ -30,6 +30,9 @@ PREFIX = "rlmm.config."
 CUSTOM_METADATA_KEY = "remote.log.metadata.custom.metadata.max.bytes"
 TOMBSTONE_KEY = "tombstone.retention.ms"
 
+LISTEN = "127.0.0.1:0"
+"""Where hosts listen unless told: clients of this machine find their ports in the record."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
@@ -45,7 +48,7 @@ class ServiceSettings:
             hosts are full, further ones are started. With 1 each has a process of its own,
             which costs about 50 MB and a second to start.
         listen: Where host-0 listens for clients (`HOST:PORT`), host-N N ports further; 0 is any
-            free port. None: no host listens.
+            free port.
         advertise: What clients are told instead, `HOST` or `HOST:PORT`.
         security: Where the files are with which hosts and clients prove who they are.
     """
@@ -55,7 +58,7 @@ class ServiceSettings:
     limits: Limits = field(default_factory=Limits)
     hosts: int = 1
     partitions_per_host: int = PARTITIONS_PER_HOST
-    listen: str | None = None
+    listen: str = LISTEN
     advertise: str | None = None
     security: DoorSecurity = field(default_factory=DoorSecurity)
 

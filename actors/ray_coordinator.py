@@ -12,6 +12,7 @@ from tierledger.actors.processes import process_name
 from tierledger.actors.ray_cluster import on_node, own_node, ray
 from tierledger.actors.ray_handles import namespace_of
 from tierledger.actors.ray_launcher import RayLauncher
+from tierledger.actors.recorded_doors import RecordedDoors
 from tierledger.actors.wall_clock import RandomIds, WallClock
 from tierledger.events.errors import StoreRefused
 
@@ -36,6 +37,7 @@ class CoordinatorShell:
         self._settings = settings
         self._home = home
         self._service: CoordinatorService | None = None
+        self._recording: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self._process = process_name(COORDINATOR, own_node())
 
@@ -47,7 +49,9 @@ class CoordinatorShell:
         """
         async with self._starting:
             if self._service is None:
-                self._service = await self._started_service()
+                service = self._service = await self._started_service()
+                doors = RecordedDoors(self._settings, service.backend, service.listening)
+                self._recording = asyncio.get_running_loop().create_task(doors.keep())
                 keep_pauses_short()
 
     async def _started_service(self) -> CoordinatorService:
@@ -105,6 +109,9 @@ class CoordinatorShell:
 
     async def close(self) -> None:
         """Stop watching hosts, so that they can be closed."""
+        if self._recording is not None:
+            self._recording.cancel()
+            await asyncio.gather(self._recording, return_exceptions=True)
         await self._started().close()
 
 

@@ -50,11 +50,9 @@ class HostShell:
                 self._host = host
                 keep_pauses_short()
 
-    async def _door(self, host: Host) -> Gateway | None:
-        """Where clients come in, if the service listens."""
+    async def _door(self, host: Host) -> Gateway:
+        """Where clients come in."""
         settings = self._settings
-        if settings.listen is None:
-            return None
         # A wildcard says nothing to clients; each node has an address of its own.
         door = DoorSettings(settings.listen, settings.advertise, own_ip, settings.security)
         coordinator = RayCoordinator(settings, self._home)

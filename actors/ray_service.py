@@ -137,12 +137,13 @@ class RayService:
             address = ray_cluster.join_cluster(self._address)
         try:
             connection = RayConnection(self.settings)
-            await connection.coordinator.status()
+            doors = await _listening(connection.coordinator)
             now_ms = WallClock().now_ms()
             self.record = record_of(self.settings, address, this_process(), now_ms)._replace(
                 metrics=self._metrics,
                 node=ray_cluster.own_node(),
                 cluster=ray_cluster.own_cluster(),
+                doors=doors,
             )
             await self._publish(self.record)
         except BaseException:
@@ -262,6 +263,13 @@ class RayService:
         # The coordinator last: a host that misses it would make another.
         for name in sorted(names, key=lambda one: one == COORDINATOR):
             kill_actor(name, self._namespace)
+
+
+async def _listening(coordinator: RayCoordinator) -> tuple[tuple[str, str, str], ...]:
+    """Where hosts listen now, as the record says it; from then on the coordinator writes it."""
+    said, doors = await coordinator.status(), await coordinator.doors()
+    found = [(said["addresses"][name], process) for name, process in said["hosts"].items()]
+    return tuple((one, doors[one], process) for one, process in found if one in doors)
 
 
 def kill_actor(name: str, namespace: str) -> None:

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from tierledger.actors.door.security import DoorSecurity
-from tierledger.actors.host_settings import ServiceSettings
+from tierledger.actors.host_settings import LISTEN, ServiceSettings
 from tierledger.actors.processes import Process
 from tierledger.events.decide import Limits
 from tierledger.events.errors import CorruptCheckpoint, InvalidArgument, NotReady
@@ -27,7 +27,7 @@ from tierledger.storage.connector import URL_SETTING, setting
 from tierledger.storage.locate import public_url, with_secrets_of
 
 if TYPE_CHECKING:
-    from tierledger.storage.backend import Operation
+    from tierledger.storage.backend import MetadataStorageBackend, Operation
 
 CONNECT_TIMEOUT_S = 1.0
 """How long a service may take to accept a connection before it counts as gone."""
@@ -57,6 +57,15 @@ SETTINGS: dict[str, Any] = {
 """What a record says of settings; older ones nothing of hosts, or of where they listen."""
 
 
+class HostDoor(NamedTuple):
+    """Where a host listens for clients, and which process that is."""
+
+    address: Text
+    door: Text
+    process: Text
+    """What it calls itself: nothing else is ever called so, whatever has the port later."""
+
+
 class ServiceRecord(NamedTuple):
     """Where the service runs."""
 
@@ -75,6 +84,22 @@ class ServiceRecord(NamedTuple):
     """The id of the Ray cluster; another one may be found at the address later."""
     process: Text | None = None
     """Who looks after it, told from who has the pid later; older records do not tell."""
+    doors: tuple[tuple[Text, Text, Text], ...] | None = None
+    """Where its hosts listen, each as a `HostDoor`; the coordinator keeps it true. Older
+    records do not tell."""
+
+    @property
+    def host_doors(self) -> list[HostDoor]:
+        """Where its hosts listened when the record was written."""
+        return [HostDoor(*one) for one in self.doors or ()]
+
+    @property
+    def speaks_tls(self) -> bool:
+        """Whether its doors do."""
+        _, _, _, *placement = self.settings
+        return len(placement) == len(SETTINGS) - 3 and (
+            DoorSecurity(*placement[-1]).pair is not None
+        )
 
     def settings_of(self, found_with: ServiceSettings) -> ServiceSettings:
         """The settings under which this service runs.
@@ -88,9 +113,10 @@ class ServiceRecord(NamedTuple):
             for key, value in storage
         }
         limits = Limits(custom_metadata_bytes_max, tombstone_retention_ms)
-        # Older records say nothing of hosts: there was one.
+        # Older records say nothing of hosts, of which there was one, or of where they listen.
         settings = ServiceSettings(found_with.cluster_id, whole, limits, *placement)
-        return replace(settings, security=DoorSecurity(*settings.security))
+        security = DoorSecurity(*settings.security)
+        return replace(settings, listen=settings.listen or LISTEN, security=security)
 
     @property
     def is_looked_after(self) -> bool:
@@ -144,15 +170,22 @@ async def read_record(settings: ServiceSettings) -> ServiceRecord | None:
     Raises:
         CorruptCheckpoint: What stands there is no record; the message names the field.
     """
-    connector = settings.connector()
-    backend = await connector.backend(read_only=True)
+    backend = await settings.connector().backend(read_only=True)
     try:
-        stored = await backend.get(connector.key_factory(settings.cluster_id).service())
+        record, _ = await stored_record(backend, settings)
     finally:
         await backend.close()
+    return record
+
+
+async def stored_record(
+    backend: MetadataStorageBackend, settings: ServiceSettings
+) -> tuple[ServiceRecord | None, bytes | None]:
+    """The record in a store that is open, and the bytes as which it is stored."""
+    stored = await backend.get(settings.connector().key_factory(settings.cluster_id).service())
     if stored is None:
-        return None
-    return parsed(as_tuples(settings.serde().deserialize("service", stored)))
+        return None, None
+    return parsed(as_tuples(settings.serde().deserialize("service", stored))), stored
 
 
 def parsed(fields: tuple[Any, ...]) -> ServiceRecord:

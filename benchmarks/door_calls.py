@@ -73,7 +73,7 @@ async def measure(bench: Bench) -> list[Figure]:
     figures: list[Figure] = []
     with stores(bench, "door-calls") as urls:
         for kind, url in urls:
-            async with on_ray(url, listen="127.0.0.1:0") as service:
+            async with on_ray(url) as service:
                 turns = await _turns(bench, kind, service)
             for way, taken in turns.items():
                 figures += _figures(kind, way, taken)

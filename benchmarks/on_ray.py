@@ -101,17 +101,12 @@ async def _until(is_so: Callable[[], Awaitable[bool]]) -> None:
 
 
 @asynccontextmanager
-async def on_ray(store: str, hosts: int = 1, listen: str | None = None) -> AsyncIterator[OnRay]:
-    """A service with so many hosts on the store that `store` names; ended on return.
-
-    `listen`: where they listen, if they do.
-    """
+async def on_ray(store: str, hosts: int = 1) -> AsyncIterator[OnRay]:
+    """A service with so many hosts on the store that `store` names; ended on return."""
     # Ray takes a second to import, and whoever measures something else does without it.
     from tierledger.actors.ray_service import RayConnection, RayService  # noqa: PLC0415
 
-    settings = ServiceSettings(
-        CLUSTER, {"metadata.storage.url": store}, hosts=hosts, listen=listen
-    )
+    settings = ServiceSettings(CLUSTER, {"metadata.storage.url": store}, hosts=hosts)
     service = RayService(settings)
     await service.start()
     running = OnRay(service.settings, RayConnection(service.settings))

@@ -23,9 +23,7 @@ def service(
     """
     settings = settings_for(tmp_path_factory.mktemp("service") / "store.sqlite")
     per_host = getattr(request, "param", PACKED)
-    service = RayService(
-        replace(settings, hosts=2, partitions_per_host=per_host, listen="127.0.0.1:0")
-    )
+    service = RayService(replace(settings, hosts=2, partitions_per_host=per_host))
     asyncio.run(service.start())
     yield service
     asyncio.run(service.close())

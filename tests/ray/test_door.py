@@ -1,12 +1,16 @@
 """The doors of hosts that run on Ray, and a client that knows nothing of it."""
 
+import asyncio
+
 from tests.models.local_world import copy, listed, partition, segment
 from tests.models.ray_brokers import Brokers
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.door.addresses import url_of
 from tierledger.actors.door.connection import connect_at
+from tierledger.actors.processes import process_of
 from tierledger.actors.ray_service import RayConnection, RayService, kill_host
+from tierledger.actors.service_record import read_record
 from tierledger.actors.wall_clock import RandomIds
 
 
@@ -32,4 +36,14 @@ async def test_a_client_comes_in_by_the_doors_and_outlives_a_host(
         await copy(manager, segment(1, tip))
 
     assert [await listed(manager, tip) for tip in tips] == [[0, 1]] * 4
+    # Who looks for the service now is led to the hosts that live.
+    async with asyncio.timeout(60):
+        while True:
+            record = await read_record(service.settings)
+            assert record is not None
+            recorded = {one.address: one.door for one in record.host_doors}
+            if "host-1/1" not in recorded and recorded == await coordinator.doors():
+                break
+            await asyncio.sleep(0.05)
+    assert all(process_of(one.process) is not None for one in record.host_doors)
     await manager.close()
