@@ -1,8 +1,7 @@
 """How a client finds its service: by the scheme of the URL that it is configured with.
 
-`tierledger://HOST:PORT,…` names hosts, which are called over gRPC; any other URL is a store's,
-whose service is found through Ray. Each way is imported when it is taken: Ray takes a second to
-load, and need not be installed.
+`tierledger://HOST:PORT,…` names hosts; any other URL is a store's, whose record names them.
+Either way they are called over gRPC, which is imported when it is needed.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tierledger.actors.door.addresses import SCHEME, TLS_SCHEME
-from tierledger.events.extras import naming_extras
 from tierledger.storage.connector import URL_SETTING, setting
 
 if TYPE_CHECKING:
@@ -22,8 +20,9 @@ async def connect(settings: ServiceSettings) -> ServiceConnection:
     """The way to the service that `settings` name.
 
     Raises:
-        InvalidArgument: The URL is wrong, or what this way needs is not installed.
+        InvalidArgument: The URL is wrong, or the settings do not fit the service's doors.
         NotReady: No service runs there.
+        NotAuthorized: A host does not let this client in, or is not believed.
         StoreRefused: There is no such store.
     """
     url = setting(settings.storage, URL_SETTING) or ""
@@ -31,7 +30,6 @@ async def connect(settings: ServiceSettings) -> ServiceConnection:
         from tierledger.actors.door.connection import connect_at  # noqa: PLC0415
 
         return await connect_at(url)(settings)
-    with naming_extras():
-        from tierledger.actors.ray_service import connect as through_ray  # noqa: PLC0415
+    from tierledger.actors.found_connection import connect as through_store  # noqa: PLC0415
 
-    return await through_ray(settings)
+    return await through_store(settings)

@@ -41,8 +41,10 @@ class OnRay:
         self.managers: list[AsyncRemoteLogMetadataManager] = []
 
     async def manager(self, broker_id: int) -> AsyncRemoteLogMetadataManager:
-        """A broker's manager, which finds the service through its store."""
-        manager = AsyncRemoteLogMetadataManager()
+        """A broker's manager, whose calls are Ray tasks."""
+        from tierledger.actors.ray_service import connect  # noqa: PLC0415 - As below.
+
+        manager = AsyncRemoteLogMetadataManager(connect, RandomIds())
         identity = {"cluster.id": CLUSTER, "broker.id": broker_id}
         await manager.configure({**self.settings.storage, **identity})
         self.managers.append(manager)

@@ -52,9 +52,18 @@ class _RayService:
     async def kill_host(self, which: int) -> None:
         from tierledger.actors.ray_service import host_names, kill_host
 
+        await self._join()
         names = host_names(self.settings)
         if names:  # Else all of them are being started.
             kill_host(names[which % len(names)], self.settings)
+
+    async def _join(self) -> None:
+        """Be part of the cluster whose processes are to be killed."""
+        from tierledger.actors import ray_cluster
+        from tierledger.actors.service_record import live_record
+
+        address = (await live_record(self.settings)).address
+        await ray_cluster.beside(lambda: ray_cluster.join_cluster(address))
 
     async def readable_backend(self) -> MetadataStorageBackend:
         return await self.settings.connector().backend(read_only=True)
@@ -64,6 +73,10 @@ class _RayService:
 
 
 class _OwnRayService(_RayService):
+    @override
+    async def _join(self) -> None:
+        """It is part of it."""
+
     async def start(self) -> None:
         from tierledger.actors.ray_service import RayService
 

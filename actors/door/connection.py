@@ -56,7 +56,7 @@ def connect_at(url: str) -> Callable[[ServiceSettings], Awaitable[DoorConnection
 
     async def connect(settings: ServiceSettings) -> DoorConnection:
         security = ClientSecurity.of(settings.storage, tls=url.startswith(TLS_SCHEME))
-        greeting = greeting_of(settings.cluster_id, _broker_in(settings))
+        greeting = greeting_of(settings.cluster_id, broker_in(settings))
         connection = DoorConnection(doors, greeting, security)
         try:
             await connection.any()
@@ -68,7 +68,7 @@ def connect_at(url: str) -> Callable[[ServiceSettings], Awaitable[DoorConnection
     return connect
 
 
-def _broker_in(settings: ServiceSettings) -> int | None:
+def broker_in(settings: ServiceSettings) -> int | None:
     """For which broker a manager was configured; commands speak for none."""
     broker_id = settings.storage.get("broker.id")
     return None if broker_id is None else int(broker_id)

@@ -18,27 +18,27 @@ def settings(url: str) -> ServiceSettings:
     return ServiceSettings("a-cluster", {"metadata.storage.url": url})
 
 
-THROUGH_RAY = "tierledger.actors.ray_service"
+THROUGH_STORE = "tierledger.actors.found_connection"
 
 
 @pytest.mark.parametrize("url", ["sqlite:FILE", "postgresql://HOST/DATABASE", "memory:"])
-async def test_the_url_of_a_store_leads_through_ray(
+async def test_the_url_of_a_store_leads_to_the_doors_in_its_record(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[ServiceSettings] = []
 
-    async def through_ray(given: ServiceSettings) -> None:
+    async def through_store(given: ServiceSettings) -> None:
         asked.append(given)
 
-    monkeypatch.setitem(sys.modules, THROUGH_RAY, SimpleNamespace(connect=through_ray))
+    monkeypatch.setitem(sys.modules, THROUGH_STORE, SimpleNamespace(connect=through_store))
 
     await connect(settings(url))
 
     assert asked == [settings(url)]
 
 
-async def test_the_url_of_hosts_leads_past_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, THROUGH_RAY, None)
+async def test_the_url_of_hosts_leads_past_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, THROUGH_STORE, None)
 
     with pytest.raises(NotReady, match="localhost:1"):
         await connect(settings(NOBODY))
