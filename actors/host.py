@@ -30,6 +30,7 @@ from tierledger.actors.calls import (
     ResumeCall,
     refusal_of,
 )
+from tierledger.actors.feeds import Feeds
 from tierledger.actors.follower import Follower, Phase
 from tierledger.actors.host_report import HostReport
 from tierledger.actors.leader import Leader
@@ -133,6 +134,7 @@ class Host:
         """Leaders that ended here and were not assigned anew, with their last assignment."""
         self._refused: dict[PartitionKey, Refusal] = {}
         """Claims that did not get to lead here, until the next is placed."""
+        self.feeds = Feeds(self._shells)
         self.report = HostReport(name, process, self.committer, self._shells)
 
     def start(self) -> None:
@@ -364,6 +366,7 @@ class Host:
         """A machine is finished; if it was not told to stop, the coordinator hears of it."""
         if self._shells.get((shell.key, shell.role)) is shell:
             del self._shells[(shell.key, shell.role)]
+        self.feeds.gone(shell)
         if shell.role == LEADER and reason not in {msg.STOPPED, msg.REFUSED}:
             self._refused.pop(shell.key, None)
             self._lost[shell.key] = shell.assignment

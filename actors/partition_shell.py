@@ -73,6 +73,8 @@ class PartitionShell:
         self.role = role
         self.machine = machine
         self.assignment = 0
+        self.after_step: Callable[[], None] | None = None
+        """Called after each step of the machine, if anybody is fed; see `Feeds`."""
         self._guard = MachineGuard(machine)
         self._reader = PartitionReader(
             host.backend, host.keys, host.serde, host.cluster_id, topic_id_partition
@@ -85,6 +87,8 @@ class PartitionShell:
     def feed(self, stimulus: msg.Stimulus) -> None:
         """Let the machine handle `stimulus`, and carry out what it calls for; never raises."""
         self._carry_out_all(self._guard.handle(stimulus))
+        if self.after_step is not None:
+            self.after_step()
 
     def failed(self, error: Exception) -> None:
         """Something of this partition raised what nobody foresaw; see `MachineGuard`."""

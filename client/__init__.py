@@ -6,6 +6,7 @@ reads a tier; nothing else in tierledger imports it.
 
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.client_history import PartitionHistory
+from tierledger.actors.door.replicas import FedReplica, Replicas
 from tierledger.actors.sync_client import BlockingPartitionHistory, RemoteLogMetadataManager
 from tierledger.events.answers import PartitionSummary
 from tierledger.events.errors import (
@@ -51,6 +52,7 @@ __all__ = [
     "CustomMetadata",
     "CustomMetadataSizeLimitExceeded",
     "DataError",
+    "FedReplica",
     "Fenced",
     "FormatTooNew",
     "InvalidArgument",
@@ -75,6 +77,7 @@ __all__ = [
     "RemotePartitionDeleteState",
     "RemoteResourceNotFound",
     "RemoteStorageError",
+    "Replicas",
     "RetryableError",
     "StorageUnavailable",
     "StoreRefused",

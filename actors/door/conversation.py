@@ -155,6 +155,8 @@ class Conversation:
                 return
             if frame.HasField("greeting"):
                 raise InvalidArgument("expected a greeting in the first frame only")
+            if frame.subscribed or frame.expected or frame.unsubscribed:
+                raise InvalidArgument("expected subscriptions on a stream of Feed only")
             for message in frame.calls:
                 if self._unwritten >= self._limits.calls_max:
                     await self._room()

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from tierledger.actors.door.streams import Stream, Streams
+    from tierledger.actors.feed.frames import Subscription
+    from tierledger.actors.feeds import Feeds
     from tierledger.actors.ports import CoordinatorHandle
 
 PASSED_ON = (pb.RETRYABLE, pb.UNKNOWN)
@@ -48,6 +50,8 @@ CONTROL = ("lost", "refused", "behind")
 
 class ServingHost(Protocol):
     """What a door needs of the host behind it; see `Host`."""
+
+    feeds: Feeds
 
     def serves(self, key: PartitionKey, role: str) -> bool: ...
 
@@ -170,6 +174,25 @@ class Desk:
         if not addresses <= self._doors.keys():
             self._doors = await self._coordinator.doors()
         return self._doors
+
+    # Feeds.
+
+    @property
+    def feeds(self) -> Feeds:
+        """What of the partitions that run here is fed."""
+        return self._host.feeds
+
+    async def fed_elsewhere(self, subscription: Subscription) -> str:
+        """The door of the host that feeds such a replica; empty if it is this one's own.
+
+        Raises:
+            RemoteStorageError: Nobody feeds it at the moment.
+        """
+        self._routes.forget(subscription.key)  # It was asked for here since then.
+        address, serving = await self._routes.where(subscription.key, subscription.role)
+        if serving != subscription.role and (serving == STORAGE or subscription.claim):
+            raise NotReady(f"{subscription.key.named('?')} has no {subscription.role} now")
+        return "" if address == self.address else await self._door(address)
 
     # By the coordinator.
 

@@ -118,24 +118,32 @@ LIST: QuestionKind
 LIST_EPOCH: QuestionKind
 
 class ClientFrame(_message.Message):
-    __slots__ = ("greeting", "calls", "cancelled")
+    __slots__ = ("greeting", "calls", "cancelled", "subscribed", "expected", "unsubscribed")
     GREETING_FIELD_NUMBER: _ClassVar[int]
     CALLS_FIELD_NUMBER: _ClassVar[int]
     CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBED_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    UNSUBSCRIBED_FIELD_NUMBER: _ClassVar[int]
     greeting: ClientGreeting
     calls: _containers.RepeatedCompositeFieldContainer[Call]
     cancelled: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, greeting: _Optional[_Union[ClientGreeting, _Mapping]] = ..., calls: _Optional[_Iterable[_Union[Call, _Mapping]]] = ..., cancelled: _Optional[_Iterable[int]] = ...) -> None: ...
+    subscribed: _containers.RepeatedCompositeFieldContainer[Subscribe]
+    expected: _containers.RepeatedCompositeFieldContainer[Expect]
+    unsubscribed: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, greeting: _Optional[_Union[ClientGreeting, _Mapping]] = ..., calls: _Optional[_Iterable[_Union[Call, _Mapping]]] = ..., cancelled: _Optional[_Iterable[int]] = ..., subscribed: _Optional[_Iterable[_Union[Subscribe, _Mapping]]] = ..., expected: _Optional[_Iterable[_Union[Expect, _Mapping]]] = ..., unsubscribed: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class HostFrame(_message.Message):
-    __slots__ = ("greeting", "answers", "farewell")
+    __slots__ = ("greeting", "answers", "farewell", "fed")
     GREETING_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     FAREWELL_FIELD_NUMBER: _ClassVar[int]
+    FED_FIELD_NUMBER: _ClassVar[int]
     greeting: HostGreeting
     answers: _containers.RepeatedCompositeFieldContainer[Answer]
     farewell: Failure
-    def __init__(self, greeting: _Optional[_Union[HostGreeting, _Mapping]] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., farewell: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
+    fed: _containers.RepeatedCompositeFieldContainer[Fed]
+    def __init__(self, greeting: _Optional[_Union[HostGreeting, _Mapping]] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., farewell: _Optional[_Union[Failure, _Mapping]] = ..., fed: _Optional[_Iterable[_Union[Fed, _Mapping]]] = ...) -> None: ...
 
 class ClientGreeting(_message.Message):
     __slots__ = ("version_min", "version_max", "cluster_id", "broker_id", "software")
@@ -544,3 +552,151 @@ class Status(_message.Message):
     JSON_FIELD_NUMBER: _ClassVar[int]
     json: str
     def __init__(self, json: _Optional[str] = ...) -> None: ...
+
+class Subscribe(_message.Message):
+    __slots__ = ("id", "partition", "role", "position", "chain_hash", "floor", "claim")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_HASH_FIELD_NUMBER: _ClassVar[int]
+    FLOOR_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    partition: Partition
+    role: Role
+    position: int
+    chain_hash: bytes
+    floor: int
+    claim: Claim
+    def __init__(self, id: _Optional[int] = ..., partition: _Optional[_Union[Partition, _Mapping]] = ..., role: _Optional[_Union[Role, str]] = ..., position: _Optional[int] = ..., chain_hash: _Optional[bytes] = ..., floor: _Optional[int] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ...) -> None: ...
+
+class Expect(_message.Message):
+    __slots__ = ("id", "claim")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    claim: Claim
+    def __init__(self, id: _Optional[int] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ...) -> None: ...
+
+class Fed(_message.Message):
+    __slots__ = ("id", "snapshot", "slice", "change", "ready", "fenced", "other_history", "ended")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    SLICE_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    FENCED_FIELD_NUMBER: _ClassVar[int]
+    OTHER_HISTORY_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    snapshot: SnapshotBegun
+    slice: Slice
+    change: Change
+    ready: FeedReady
+    fenced: FeedFenced
+    other_history: OtherHistory
+    ended: FeedEnded
+    def __init__(self, id: _Optional[int] = ..., snapshot: _Optional[_Union[SnapshotBegun, _Mapping]] = ..., slice: _Optional[_Union[Slice, _Mapping]] = ..., change: _Optional[_Union[Change, _Mapping]] = ..., ready: _Optional[_Union[FeedReady, _Mapping]] = ..., fenced: _Optional[_Union[FeedFenced, _Mapping]] = ..., other_history: _Optional[_Union[OtherHistory, _Mapping]] = ..., ended: _Optional[_Union[FeedEnded, _Mapping]] = ...) -> None: ...
+
+class EpochNumbers(_message.Message):
+    __slots__ = ("epoch", "highest", "size")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HIGHEST_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    highest: int
+    size: int
+    def __init__(self, epoch: _Optional[int] = ..., highest: _Optional[int] = ..., size: _Optional[int] = ...) -> None: ...
+
+class Strays(_message.Message):
+    __slots__ = ("segment_id", "epochs")
+    SEGMENT_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    segment_id: bytes
+    epochs: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, segment_id: _Optional[bytes] = ..., epochs: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Contents(_message.Message):
+    __slots__ = ("rows", "gone", "strays", "epochs")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    GONE_FIELD_NUMBER: _ClassVar[int]
+    STRAYS_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    rows: _containers.RepeatedScalarFieldContainer[bytes]
+    gone: _containers.RepeatedScalarFieldContainer[bytes]
+    strays: _containers.RepeatedCompositeFieldContainer[Strays]
+    epochs: _containers.RepeatedCompositeFieldContainer[EpochNumbers]
+    def __init__(self, rows: _Optional[_Iterable[bytes]] = ..., gone: _Optional[_Iterable[bytes]] = ..., strays: _Optional[_Iterable[_Union[Strays, _Mapping]]] = ..., epochs: _Optional[_Iterable[_Union[EpochNumbers, _Mapping]]] = ...) -> None: ...
+
+class SnapshotBegun(_message.Message):
+    __slots__ = ("position", "chain_hash", "deletion", "checksum")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_HASH_FIELD_NUMBER: _ClassVar[int]
+    DELETION_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    position: int
+    chain_hash: bytes
+    deletion: DeletionState
+    checksum: bytes
+    def __init__(self, position: _Optional[int] = ..., chain_hash: _Optional[bytes] = ..., deletion: _Optional[_Union[DeletionState, str]] = ..., checksum: _Optional[bytes] = ...) -> None: ...
+
+class Slice(_message.Message):
+    __slots__ = ("position", "number", "contents", "is_last")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    CONTENTS_FIELD_NUMBER: _ClassVar[int]
+    IS_LAST_FIELD_NUMBER: _ClassVar[int]
+    position: int
+    number: int
+    contents: Contents
+    is_last: bool
+    def __init__(self, position: _Optional[int] = ..., number: _Optional[int] = ..., contents: _Optional[_Union[Contents, _Mapping]] = ..., is_last: _Optional[bool] = ...) -> None: ...
+
+class Change(_message.Message):
+    __slots__ = ("after", "position", "number", "contents", "is_last", "chain_hash", "deletion", "checksum")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    CONTENTS_FIELD_NUMBER: _ClassVar[int]
+    IS_LAST_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_HASH_FIELD_NUMBER: _ClassVar[int]
+    DELETION_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    after: int
+    position: int
+    number: int
+    contents: Contents
+    is_last: bool
+    chain_hash: bytes
+    deletion: DeletionState
+    checksum: bytes
+    def __init__(self, after: _Optional[int] = ..., position: _Optional[int] = ..., number: _Optional[int] = ..., contents: _Optional[_Union[Contents, _Mapping]] = ..., is_last: _Optional[bool] = ..., chain_hash: _Optional[bytes] = ..., deletion: _Optional[_Union[DeletionState, str]] = ..., checksum: _Optional[bytes] = ...) -> None: ...
+
+class FeedReady(_message.Message):
+    __slots__ = ("claim", "position")
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    claim: Claim
+    position: int
+    def __init__(self, claim: _Optional[_Union[Claim, _Mapping]] = ..., position: _Optional[int] = ...) -> None: ...
+
+class FeedFenced(_message.Message):
+    __slots__ = ("claim",)
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    claim: Claim
+    def __init__(self, claim: _Optional[_Union[Claim, _Mapping]] = ...) -> None: ...
+
+class OtherHistory(_message.Message):
+    __slots__ = ("position",)
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    position: int
+    def __init__(self, position: _Optional[int] = ...) -> None: ...
+
+class FeedEnded(_message.Message):
+    __slots__ = ("failure", "better_door")
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    BETTER_DOOR_FIELD_NUMBER: _ClassVar[int]
+    failure: Failure
+    better_door: str
+    def __init__(self, failure: _Optional[_Union[Failure, _Mapping]] = ..., better_door: _Optional[str] = ...) -> None: ...

@@ -11,9 +11,11 @@ import structlog
 
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.addresses import DoorAddress
-from tierledger.actors.door.admission import Admission, Credential, Guest
+from tierledger.actors.door.admission import Admission, Guest
 from tierledger.actors.door.conversation import Conversation, next_frame
+from tierledger.actors.door.feeding import FeedConversation
 from tierledger.actors.door.limits import (
+    FEED_METHOD,
     KEEPALIVE_MS,
     KEEPALIVE_TIMEOUT_MS,
     METHOD,
@@ -86,9 +88,11 @@ class Gateway:
                 ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
             )
         )
-        converse: grpc.RpcMethodHandler[bytes, bytes]
-        converse = grpc.stream_stream_rpc_method_handler(self._converse)
-        handlers = grpc.method_handlers_generic_handler(SERVICE, {METHOD: converse})
+        methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+            METHOD: grpc.stream_stream_rpc_method_handler(self._converse),
+            FEED_METHOD: grpc.stream_stream_rpc_method_handler(self._feed),
+        }
+        handlers = grpc.method_handlers_generic_handler(SERVICE, methods)
         server.add_generic_rpc_handlers((handlers,))
         try:
             credentials = self._admission.credentials
@@ -106,6 +110,12 @@ class Gateway:
         return listen._replace(port=port)
 
     async def _converse(self, _: object, context: Context) -> None:
+        await self._stream(Conversation, context)
+
+    async def _feed(self, _: object, context: Context) -> None:
+        await self._stream(FeedConversation, context)
+
+    async def _stream(self, kind: type[Conversation], context: Context) -> None:
         """One stream, from its greeting to its end."""
         if self._connections >= self._limits.connections_max:
             await _say(context, Overloaded(f"{self._connections} connections are open already"))
@@ -124,7 +134,9 @@ class Gateway:
                 _log.warning("a client was not let in", peer=context.peer(), error=str(error))
                 await _say(context, error)
                 return
-            await self._talk(guest, context, credential)
+            await self._talk(
+                guest, context, kind(self._desk, self._limits, context, credential)
+            )
         except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
             pass  # The client is gone.
         finally:
@@ -145,7 +157,7 @@ class Gateway:
             raise InvalidArgument("expected a greeting in the first frame")
         return frame.greeting
 
-    async def _talk(self, guest: Guest, context: Context, credential: Credential) -> None:
+    async def _talk(self, guest: Guest, context: Context, conversation: Conversation) -> None:
         greeting = pb.HostGreeting(
             version=guest.version,
             cluster_id=self._cluster_id,
@@ -156,7 +168,6 @@ class Gateway:
         )
         await context.write(pb.HostFrame(greeting=greeting).SerializeToString())
         _log.debug("a client was let in", **guest._asdict())
-        conversation = Conversation(self._desk, self._limits, context, credential)
         self._conversations.add(conversation)
         try:
             await conversation.run()

@@ -2,7 +2,7 @@
 
 | identity | may |
 |---|---|
-| `reader` | ask |
+| `reader` | ask, and be fed |
 | `broker:N` | ask, and speak for broker N: register, announce, write |
 | `broker:*` | the same for every broker |
 | `admin` | the same, and import recorded history |
@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierledger.events.errors import InvalidArgument, NotAuthorized
 from tierledger.events.typed_fields import INT32_MAX
@@ -107,6 +107,28 @@ RULES: Mapping[str, Callable[[pb.Call], Wish]] = {
     "status": _asks,
 }
 """By the kind of a call; one that is missing here is refused."""
+
+
+def _of_claim(message: pb.Subscribe | pb.Expect) -> Wish:
+    return Wish((message.claim.broker_id,) if message.HasField("claim") else ())
+
+
+FEED_RULES: Mapping[str, Callable[[Any], Wish]] = {
+    "subscribed": _of_claim,
+    "expected": _of_claim,
+    "unsubscribed": lambda _: Wish(),
+}
+"""The same for what a frame of `Feed` may hold; to be fed is to ask."""
+
+
+def check_fed(identity: Identity, kind: str, message: Any) -> None:  # noqa: ANN401 - Of `kind`.
+    """Let pass who may be fed as that item of a frame says.
+
+    Raises:
+        NotAuthorized: It may not; the message names who, and for whom.
+    """
+    for broker_id in FEED_RULES[kind](message).brokers:
+        check_speaks_for(identity, broker_id, kind)
 
 
 def check_allowed(identity: Identity, call: pb.Call) -> None:

@@ -13,6 +13,7 @@ SOFTWARE = f"tierledger {version('tierledger')}"
 
 SERVICE = "tierledger.door.v1.Door"
 METHOD = "Converse"
+FEED_METHOD = "Feed"
 
 FRAME_BYTES = 512 * 1024
 """Bytes of a frame from which on what is still waiting goes into the next one."""
@@ -36,6 +37,8 @@ class DoorLimits(NamedTuple):
     calls_max: int = 4096
     """Calls of a connection that have no answer on its way; then it is read no further."""
     connections_max: int = 4096
+    subscriptions_max: int = 10_000
+    """Of one connection: as many partitions as a broker may have replicas of."""
     unread_bytes_max: int = 64 * 1024 * 1024
     """Answers that wait for one client to read; then it is cut off."""
     greeting_s: float = 10.0

@@ -68,6 +68,8 @@ BROKEN = (grpc.aio.AioRpcError, asyncio.InvalidStateError, ConnectionError)
 class Stream:
     """One open stream: calls out, answers in, whatever is ready at a time in one frame."""
 
+    method = METHOD
+
     def __init__(self, door: str, channel: grpc.aio.Channel, call: Any) -> None:  # noqa: ANN401
         """Made by `opened`."""
         self.door = door
@@ -101,7 +103,7 @@ class Stream:
         else:
             channel = grpc.aio.secure_channel(door, credentials, options=OPTIONS)
         converse: grpc.aio.StreamStreamMultiCallable[bytes, bytes]
-        converse = channel.stream_stream(f"/{SERVICE}/{METHOD}")
+        converse = channel.stream_stream(f"/{SERVICE}/{cls.method}")
         stream = cls(door, channel, converse(metadata=metadata))
         try:
             async with asyncio.timeout(OPEN_S):
@@ -125,7 +127,7 @@ class Stream:
         try:
             with contextlib.suppress(*BROKEN):
                 await self._call.write(pb.ClientFrame(greeting=greeting).SerializeToString())
-            frame = _frame(await hearing)
+            frame = frame_in(await hearing)
         finally:
             hearing.cancel()
         if frame.HasField("farewell"):
@@ -203,7 +205,7 @@ class Stream:
     async def _read(self) -> None:
         try:
             while True:
-                frame = _frame(await self._call.read())
+                frame = frame_in(await self._call.read())
                 for answer in frame.answers:
                     future = self._answers.pop(answer.id, None)
                     if future is not None and not future.done():
@@ -249,7 +251,7 @@ def _head(size: int) -> bytes:
     return bytes(head)
 
 
-def _frame(data: Any) -> pb.HostFrame:  # noqa: ANN401 - Bytes, or gRPC's own end.
+def frame_in(data: Any) -> pb.HostFrame:  # noqa: ANN401 - Bytes, or gRPC's own end.
     if data is grpc.aio.EOF:
         raise ConnectionError("the host ended the conversation")
     try:
@@ -268,6 +270,8 @@ def _reason(error: BaseException) -> str:
 
 class Streams:
     """The streams of one client, each opened when it is needed."""
+
+    kind: type[Stream] = Stream
 
     def __init__(
         self, greeting: pb.ClientGreeting, security: ClientSecurity = NO_SECURITY
@@ -306,7 +310,7 @@ class Streams:
         if error is not None and loop.time() < until:
             raise error
         task = self._open[door] = loop.create_task(
-            Stream.opened(door, self._greeting, self._security)
+            self.kind.opened(door, self._greeting, self._security)
         )
         task.add_done_callback(lambda _: self._opened(door, task))
         return task

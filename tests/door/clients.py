@@ -36,9 +36,9 @@ async def served(folder: Path, hosts: int = 1) -> AsyncIterator[LocalWorld]:
 class RawClient:
     """A stream without any rules; what it sends and reads is bytes or messages."""
 
-    def __init__(self, door: str) -> None:
+    def __init__(self, door: str, method: str = METHOD) -> None:
         self._channel = grpc.aio.insecure_channel(door)
-        self.call: Any = self._channel.stream_stream(f"/{SERVICE}/{METHOD}")()
+        self.call: Any = self._channel.stream_stream(f"/{SERVICE}/{method}")()
 
     async def send(self, frame: pb.ClientFrame | bytes) -> None:
         data = frame if isinstance(frame, bytes) else frame.SerializeToString()
@@ -72,8 +72,8 @@ class RawClient:
 
 
 @asynccontextmanager
-async def raw(door: str) -> AsyncIterator[RawClient]:
-    client = RawClient(door)
+async def raw(door: str, method: str = METHOD) -> AsyncIterator[RawClient]:
+    client = RawClient(door, method)
     try:
         yield client
     finally:

@@ -24,11 +24,33 @@ from tierledger.actors.door.wire import coordination
 from tierledger.actors.door.wire.answers import put_result, result_of
 from tierledger.actors.door.wire.calls import call_of, put_call
 from tierledger.actors.door.wire.failures import failure_message
+from tierledger.actors.door.wire.feed import (
+    expect_message,
+    frame_of,
+    put_frame,
+    subscribe_message,
+    subscription_of,
+)
 from tierledger.actors.door.wire.segments import claim_message, claim_of
+from tierledger.actors.feed.frames import (
+    Change,
+    Contents,
+    EpochNumbers,
+    Frame,
+    OtherHistory,
+    Ready,
+    Slice,
+    SnapshotBegun,
+    Strays,
+    Subscription,
+)
+from tierledger.actors.feed.frames import (
+    Fenced as FedFenced,
+)
 from tierledger.actors.messages import Query
 from tierledger.events import commands as cmd
 from tierledger.events.answers import PartitionSummary
-from tierledger.events.errors import Fenced, NotAuthorized
+from tierledger.events.errors import Fenced, NotAuthorized, NotLeader
 from tierledger.events.kafka_codec import KafkaRecord
 from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.log_events import Origin
@@ -90,6 +112,30 @@ ANSWERS: dict[str, object] = {
     ),
 }
 
+SUBSCRIPTIONS = {
+    "subscribe": Subscription(KEY, LEADER, 41, b"chain-hash", 43, CLAIM),
+    "subscribe-from-nothing": Subscription(KEY, FOLLOWER),
+    "subscribe-from-the-first-position": Subscription(KEY, FOLLOWER, 0, b"x", 0),
+}
+
+CONTENTS = Contents(
+    (b"\x93row", b""),
+    (ID,),
+    (Strays(ID, (-1, 4)),),
+    (EpochNumbers(-1, None, 0), EpochNumbers(4, 0, 7)),
+)
+FRAMES: dict[str, Frame] = {
+    "fed-snapshot": SnapshotBegun(41, b"chain-hash", None, bytes(range(16))),
+    "fed-snapshot-of-a-deletion": SnapshotBegun(0, b"x", 0, bytes(16)),
+    "fed-slice": Slice(41, 2, CONTENTS, True),
+    "fed-slice-of-nothing": Slice(41, 0, Contents(), False),
+    "fed-change": Change(41, 43, 1, CONTENTS, True, b"chain-hash", 2, bytes(range(16))),
+    "fed-change-of-no-row": Change(-1, 0, 0, Contents(), False, b"x", None, bytes(16)),
+    "fed-ready": Ready(CLAIM, 43),
+    "fed-fenced": FedFenced(CLAIM),
+    "fed-other-history": OtherHistory(43),
+}
+
 ANNOUNCEMENT = Announcement(
     7,
     2,
@@ -129,7 +175,25 @@ def _answer(result: object) -> Callable[[], Message]:
     return made
 
 
+def _fed(frame: Frame) -> Callable[[], Message]:
+    def made() -> Message:
+        message = pb.Fed(id=9)
+        put_frame(frame, message)
+        return message
+
+    return made
+
+
+def _subscribed(subscription: Subscription) -> Callable[[], Message]:
+    return lambda: subscribe_message(9, subscription)
+
+
 OBJECTS: dict[str, Domain] = {
+    **{name: Domain(one, _fed(one), frame_of) for name, one in FRAMES.items()},
+    **{
+        name: Domain(one, _subscribed(one), subscription_of)
+        for name, one in SUBSCRIPTIONS.items()
+    },
     **{name: Domain(one, _call(one), call_of) for name, one in CALLS.items()},
     **{name: Domain(one, _answer(one), result_of) for name, one in ANSWERS.items()},
     "announce": Domain(
@@ -154,6 +218,10 @@ OBJECTS: dict[str, Domain] = {
 }
 
 FAILURE = failure_message(Fenced("a newer announcement leads"))
+ENDED = pb.FeedEnded(
+    failure=failure_message(NotLeader("this host has no leader of it")),
+    better_door="[::1]:4712",
+)
 NOT_ALLOWED = failure_message(NotAuthorized("broker:3 may not write for broker 5"))
 
 PARTITION = pb.Partition(topic_id=ID, partition=3, topic="orders")
@@ -181,6 +249,23 @@ def messages() -> dict[str, Message]:
             answers=[pb.Answer(id=1)],
             farewell=FAILURE,
         ),
+        "client-frame-of-a-feed": pb.ClientFrame(
+            subscribed=[pb.Subscribe(id=1)], expected=[pb.Expect(id=1)], unsubscribed=[2, 300]
+        ),
+        "host-frame-of-a-feed": pb.HostFrame(fed=[pb.Fed(id=1)]),
+        "expect": expect_message(9, CLAIM),
+        "expect-nothing": expect_message(9, None),
+        "fed-ended": pb.Fed(id=9, ended=ENDED),
+        "feed-ended": ENDED,
+        "contents": _embedded("fed-slice", "slice", "contents"),
+        "strays": _embedded("fed-slice", "slice", "contents", "strays"),
+        "epoch-numbers": _embedded("fed-slice", "slice", "contents", "epochs"),
+        "snapshot-begun": _embedded("fed-snapshot", "snapshot"),
+        "slice": _embedded("fed-slice", "slice"),
+        "change": _embedded("fed-change", "change"),
+        "feed-ready": _embedded("fed-ready", "ready"),
+        "feed-fenced": _embedded("fed-fenced", "fenced"),
+        "other-history": _embedded("fed-other-history", "other_history"),
         "client-greeting": pb.ClientGreeting(
             version_min=1,
             version_max=2,

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import grpc.aio
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from tests.door.clients import door_of
+from tests.door.clients import door_of, until
 from tests.models.door_secrets import TOKENS, Authority, Secrets, line, token_file
 from tests.models.local_world import (
     CLUSTER,
@@ -30,6 +30,7 @@ from tests.models.local_world import (
     partition,
     segment,
 )
+from tierledger.actors.calls import LEADER
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door import streams as streams_module
@@ -38,8 +39,10 @@ from tierledger.actors.door.connection import greeting_of
 from tierledger.actors.door.gateway import Gateway
 from tierledger.actors.door.host_door import DoorSettings, open_door
 from tierledger.actors.door.limits import METHOD, SERVICE, DoorLimits
+from tierledger.actors.door.replicas import FedReplica, Replicas
 from tierledger.actors.door.security import CA_KEY, TOKEN_KEY, ClientSecurity, DoorSecurity
 from tierledger.actors.door.streams import Stream, Streams
+from tierledger.events.commands import Claim
 from tierledger.events.errors import (
     InvalidArgument,
     NotAuthorized,
@@ -442,6 +445,45 @@ async def test_a_client_whose_token_counts_no_more_hears_so_and_promises_nothing
             await manager.add_remote_log_segment_metadata(segment(2))
         with pytest.raises(NotAuthorized, match="not known here"):
             await listed(manager)
+
+
+async def test_replicas_are_fed_by_right_and_for_as_long_as_it_lasts(
+    tmp_path: Path, secrets: Secrets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tierledger.actors.door.admission.LOOK_S", 0.0)
+    async with guarded(tmp_path, secrets.door()) as world, AsyncExitStack() as opened:
+        manager = await world.broker(1, more=secrets.client("broker:1"))
+        await manager.on_partition_leadership_changes([TIP], [])
+        await manager.when_ready([TIP])
+        position = await copy(manager, segment(1))
+        url, claim = await world.service.url(), manager.claim_to_lead(TIP)
+
+        async def fed(config: Mapping[str, str], claim: Claim | None) -> FedReplica:
+            home = await opened.enter_async_context(Replicas(url, CLUSTER, settings=config))
+            return home.of(TIP, LEADER, claim)
+
+        nobody = await fed(secrets.client(), None)
+        foreign = await fed(secrets.client("reader"), claim)
+        reader = await fed(secrets.client("reader"), None)
+        broker = await fed(secrets.client("broker:1"), claim)
+        await broker.when_ready()
+        await reader.reached(position)
+        await until(lambda: nobody.trouble is not None and foreign.trouble is not None)
+        assert "expected one bearer token" in str(nobody.trouble)
+        assert "reader may not speak for broker 1 (subscribed)" in str(foreign.trouble)
+        assert (nobody.position, foreign.position) == (-1, -1)
+        reader.expect(claim)
+        await until(lambda: reader.trouble is not None)
+        assert "reader may not speak for broker 1" in str(reader.trouble)
+        reader.expect(None)
+        await reader.reached(await copy(manager, segment(2)))
+
+        own = line(TOKENS["reader"], "reader")
+        replaced(secrets.tokens, secrets.tokens.read_text().replace(own, ""))
+        held = reader.position
+        await broker.reached(await copy(manager, segment(3)))
+        await until(lambda: "not known here" in str(reader.trouble))
+        assert reader.position == held
 
 
 async def test_a_wrong_list_leaves_the_former_and_raises_an_alarm(

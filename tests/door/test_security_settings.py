@@ -9,7 +9,13 @@ import pytest
 from tests.models.door_secrets import TOKENS, Authority, Secrets, line, token_file, token_list
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.addresses import DoorAddress, doors_in, url_of
-from tierledger.actors.door.identity import RULES, Identity, check_allowed
+from tierledger.actors.door.identity import (
+    FEED_RULES,
+    RULES,
+    Identity,
+    check_allowed,
+    check_fed,
+)
 from tierledger.actors.door.renewed import Renewed
 from tierledger.actors.door.security import (
     CA_KEY,
@@ -269,6 +275,23 @@ def fill(message: object, broker_id: int) -> None:
 
 def test_every_kind_of_call_has_a_rule() -> None:
     assert set(RULES) == KINDS, "who may ask for this? Say so in actors/door/identity.py"
+
+
+def test_every_word_of_a_feed_has_a_rule() -> None:
+    fields = {one.name for one in pb.ClientFrame.DESCRIPTOR.fields}
+
+    assert set(FEED_RULES) == fields - {"greeting", "calls", "cancelled"}
+
+
+@pytest.mark.parametrize("kind", ["subscribed", "expected"])
+def test_a_replica_hears_of_its_own_brokers_claim_only(kind: str) -> None:
+    message = pb.Expect(claim=pb.Claim(broker_id=3))
+    for name in ("broker:3", "broker:*", "admin", "host"):
+        check_fed(Identity.parse(name), kind, message)
+    for name in ("broker:5", "reader"):
+        with pytest.raises(NotAuthorized, match=f"{name} may not speak for broker 3"):
+            check_fed(Identity.parse(name), kind, message)
+        check_fed(Identity.parse(name), kind, pb.Expect())
 
 
 def test_a_kind_without_a_rule_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from tests.door.samples import OBJECTS, messages
 from tierledger.actors.door import door_pb2 as pb
-from tierledger.actors.door.limits import METHOD, SERVICE
+from tierledger.actors.door.limits import FEED_METHOD, METHOD, SERVICE
 
 VECTORS = Path(__file__).parent / "vectors"
 DOOR = Path(__file__).parents[2] / "actors" / "door"
@@ -50,6 +50,12 @@ def test_every_call_change_and_answer_has_a_vector() -> None:
     assert changes == fields_of(pb.Write, "change")
 
 
+def test_whatever_a_subscription_is_given_has_a_vector() -> None:
+    given = {one.WhichOneof("what") for one in MESSAGES.values() if isinstance(one, pb.Fed)}
+
+    assert given == fields_of(pb.Fed, "what")
+
+
 def fields_of(kind: type[Message], oneof: str) -> set[str]:
     return {field.name for field in kind.DESCRIPTOR.oneofs_by_name[oneof].fields}
 
@@ -82,7 +88,10 @@ def test_what_the_domain_says_is_read_back_equal(name: str) -> None:
 def test_the_service_is_the_one_that_is_served() -> None:
     service = pb.DESCRIPTOR.services_by_name["Door"]
 
-    assert (service.full_name, [one.name for one in service.methods]) == (SERVICE, [METHOD])
+    assert (service.full_name, [one.name for one in service.methods]) == (
+        SERVICE,
+        [METHOD, FEED_METHOD],
+    )
 
 
 def test_the_generated_code_is_what_the_description_gives(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Bytes that resemble calls become a call or a refusal, and nothing else."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,20 @@ from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire.answers import result_of
 from tierledger.actors.door.wire.calls import call_of
 from tierledger.actors.door.wire.coordination import announcement_of, register_of
+from tierledger.actors.door.wire.feed import frame_of, subscription_of
+from tierledger.actors.feed.frames import Subscription
 from tierledger.events.errors import InvalidArgument, MetadataParseError
+from tierledger.events.typed_fields import checked
 
 VECTORS = Path(__file__).parent / "vectors"
 CALLS = [
     bytes.fromhex(path.read_text())
     for pattern in ("call-*.hex", "announce.hex", "register.hex")
     for path in sorted(VECTORS.glob(pattern))
+]
+FED = [bytes.fromhex(path.read_text()) for path in sorted(VECTORS.glob("fed-*.hex"))]
+SUBSCRIPTIONS = [
+    bytes.fromhex(path.read_text()) for path in sorted(VECTORS.glob("subscribe*.hex"))
 ]
 ANSWERS = [bytes.fromhex(path.read_text()) for path in sorted(VECTORS.glob("answer-*.hex"))]
 
@@ -50,6 +58,21 @@ def test_damaged_words_to_the_coordinator_are_refused_or_well_formed(data: bytes
             taken(kind.FromString(data))
         except (DecodeError, InvalidArgument):
             continue
+
+
+@given(damaged(FED))
+def test_damaged_words_of_a_feed_are_frames_or_refused(data: bytes) -> None:
+    with suppress(DecodeError, InvalidArgument):
+        frame_of(pb.Fed.FromString(data))
+
+
+@given(damaged(SUBSCRIPTIONS))
+def test_damaged_subscriptions_are_refused_or_well_formed(data: bytes) -> None:
+    try:
+        subscription = subscription_of(pb.Subscribe.FromString(data))
+    except (DecodeError, InvalidArgument):
+        return
+    assert checked(Subscription, subscription, "subscription") == subscription
 
 
 @given(damaged(ANSWERS))
