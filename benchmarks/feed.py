@@ -1,6 +1,7 @@
 """The feed of a partition's replicas: a snapshot made and taken, and what a change costs.
 
-Without a store or a socket: the source's own steps, and those of the Python model of a replica.
+First without a store or a socket: the source's own steps, and those of the Python model of a
+replica. Then through a door, to another process.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from tierledger.actors.collector import keep_pauses_short, look_through_all_agai
 from tierledger.actors.feed.frames import Subscription
 from tierledger.actors.feed.replica import Replica
 from tierledger.actors.feed.source import FeedSource
+from tierledger.benchmarks import feed_wire
 from tierledger.benchmarks.ledger import Ledger
 from tierledger.benchmarks.report import Figure, Goal
 from tierledger.benchmarks.workload import PARTITION, build_commands
@@ -47,7 +49,7 @@ async def measure(bench: Bench) -> list[Figure]:
     finally:
         look_through_all_again()
         await ledger.close()
-    return figures
+    return [*figures, *await feed_wire.measure(bench)]
 
 
 def _snapshot(ledger: Ledger, source: FeedSource, repetitions: int) -> list[Figure]:

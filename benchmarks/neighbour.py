@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import statistics
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tierledger.benchmarks.report import Figure, Goal
 from tierledger.benchmarks.served import led, new_partition, served
@@ -13,6 +14,7 @@ from tierledger.benchmarks.workload import PARTITION, Workload
 from tierledger.events.commands import Claim
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tierledger.actors.client import AsyncRemoteLogMetadataManager
@@ -58,12 +60,20 @@ async def waits(path: Path, turn: int) -> list[float]:
 
 
 async def adds_until_done(
-    manager: AsyncRemoteLogMetadataManager, tip: TopicIdPartition, loading: asyncio.Task[None]
+    manager: AsyncRemoteLogMetadataManager,
+    tip: TopicIdPartition,
+    done: asyncio.Future[Any],
+    numbers: Iterator[int] | None = None,
 ) -> list[float]:
+    """Milliseconds that each add took, one at a time, until `done` is.
+
+    `numbers`: of the segments; a partition's next adds go on with the same.
+    """
     workload = Workload(1, Claim(0, 0, 0), tip)
+    numbers = numbers or itertools.count()
     waited: list[float] = []
-    while not loading.done():
-        metadata = workload.add(len(waited)).metadata
+    while not done.done():
+        metadata = workload.add(next(numbers)).metadata
         begun = time.perf_counter()
         await manager.add_remote_log_segment_metadata(metadata)
         waited.append((time.perf_counter() - begun) * 1e3)

@@ -17,17 +17,28 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
+    from tierledger.actors.door.host_door import DoorSettings
+
 
 @asynccontextmanager
 async def served(path: Path) -> AsyncIterator[AsyncRemoteLogMetadataManager]:
     """A manager of a service on the store at `path`; one process, so nothing travels."""
+    async with serving(path) as (_, manager):
+        yield manager
+
+
+@asynccontextmanager
+async def serving(
+    path: Path, door: DoorSettings | None = None
+) -> AsyncIterator[tuple[LocalService, AsyncRemoteLogMetadataManager]]:
+    """The same, with its service; `door`: where that listens for other processes."""
     settings = store_settings(path)
-    service = LocalService(ServiceSettings(CLUSTER, settings), WallClock())
+    service = LocalService(ServiceSettings(CLUSTER, settings), WallClock(), door=door)
     await service.start()
     manager = AsyncRemoteLogMetadataManager(service.connect, RandomIds())
     try:
         await manager.configure({"cluster.id": CLUSTER, "broker.id": BROKER, **settings})
-        yield manager
+        yield service, manager
     finally:
         await manager.close()
         await service.close()

@@ -1,12 +1,13 @@
 """What a Python program needs to talk to a service: `import tierledger.client`.
 
 The managers, what they take and answer, and what they raise. Loads neither Ray, Spark nor what
-reads a tier; nothing else in tierledger imports it.
+reads a tier; nothing else in tierledger imports it. What needs gRPC is loaded when it is used.
 """
+
+from typing import TYPE_CHECKING
 
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.client_history import PartitionHistory
-from tierledger.actors.door.replicas import FedReplica, Replicas
 from tierledger.actors.sync_client import BlockingPartitionHistory, RemoteLogMetadataManager
 from tierledger.events.answers import PartitionSummary
 from tierledger.events.errors import (
@@ -42,6 +43,9 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
+
+if TYPE_CHECKING:
+    from tierledger.actors.door.replicas import FedReplica, Replicas
 
 __all__ = [
     "AsyncRemoteLogMetadataManager",
@@ -84,3 +88,11 @@ __all__ = [
     "TopicIdPartition",
     "Uuid",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in {"FedReplica", "Replicas"}:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tierledger.actors.door import replicas  # noqa: PLC0415 - It loads gRPC.
+
+    return getattr(replicas, name)

@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 ITEM_BYTES = 128
 """What an item without rows counts for."""
 
+SLICES_PAUSE_S = 0.002
+"""After a frame with slices, which takes the loop for about a millisecond: others are to get
+more of it than a snapshot, which still comes with a million rows/s."""
+
 ELSEWHERE_S = 5.0
 """How long the coordinator may take to say where else a partition is fed."""
 
@@ -204,7 +208,7 @@ class FeedConversation(Conversation):
             self._has_answers.clear()
             while (self._ended or self._due) and not self._farewell.done():
                 self._credential.identity()  # Who is not known any more is fed no further.
-                frame = self._filled()
+                frame, has_slices = self._filled()
                 if not frame.fed:
                     await asyncio.sleep(0)
                     continue
@@ -215,10 +219,12 @@ class FeedConversation(Conversation):
                     raise Overloaded(
                         f"nothing was read for {self._limits.reading_s:g} s"
                     ) from None
+                if has_slices:
+                    await asyncio.sleep(SLICES_PAUSE_S)
 
-    def _filled(self) -> pb.HostFrame:
-        """What there is to give, as much as one frame takes."""
-        frame, size = pb.HostFrame(), 0
+    def _filled(self) -> tuple[pb.HostFrame, bool]:
+        """What there is to give, as much as one frame takes; whether slices are among it."""
+        frame, size, has_slices = pb.HostFrame(), 0, False
         while self._ended and len(frame.fed) < FRAME_ITEMS:
             number = next(iter(self._ended))
             frame.fed.add(id=number, ended=self._ended.pop(number))
@@ -241,8 +247,9 @@ class FeedConversation(Conversation):
                 if given is not None:
                     put_frame(given, frame.fed.add(id=number))
                     size += _bytes(given)
+                    has_slices = has_slices or isinstance(given, Slice)
                     self._due[number] = None
-        return frame
+        return frame, has_slices
 
 
 def _bytes(frame: Frame) -> int:

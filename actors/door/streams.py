@@ -34,6 +34,8 @@ from tierledger.events.errors import (
 )
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from tierledger.actors.deadline import Attempt
 
 OPEN_S = 3.0
@@ -88,7 +90,7 @@ class Stream:
     @classmethod
     async def opened(
         cls, door: str, greeting: pb.ClientGreeting, security: ClientSecurity = NO_SECURITY
-    ) -> Stream:
+    ) -> Self:
         """A stream on which both sides have greeted; the files of `security` as they are now.
 
         Raises:

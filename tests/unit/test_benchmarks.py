@@ -51,7 +51,7 @@ GOALS_OF = {
     "cli-lookup": 1,
     "neighbour": 1,
     "steps": 16,
-    "feed": 3,
+    "feed": 7,
     "service": 0,
     "world": 1,
     "machines": 4,
