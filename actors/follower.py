@@ -94,6 +94,8 @@ class Follower:
             case msg.CommandArrived():
                 error = NotLeader("a follower takes no writes")
                 return [msg.ReplyError(stimulus.reply_to, error)]
+            case msg.CommandsArrived(commands=commands):
+                return [effect for one in commands for effect in self.handle(one)]
             case msg.StopArrived():
                 return self._stop(stimulus)
             case msg.SlotRead():

@@ -204,7 +204,7 @@ class Host:
         if shell is None:
             return self._settled(NotLeader(f"{self.name} does not lead {_text(call.key)}"))
         reply_to, future = self._expect()
-        shell.feed(msg.CommandArrived(reply_to, call.command, self._clock.now_ms()))
+        shell.want(msg.CommandArrived(reply_to, call.command, self._clock.now_ms()))
         return future
 
     def _query(self, call: QueryCall) -> asyncio.Future[Any]:

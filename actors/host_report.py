@@ -98,7 +98,7 @@ class HostReport:
             "reason": self._reasons.get(shell.key) if phase == QUARANTINED else None,
             "position": machine.position,
             "remote_log_bytes": 0 if state is None else sum(state.bytes_by_state),
-            "waiting": machine.waiting,
+            "waiting": machine.waiting + shell.held,
             "disputes": 0 if state is None else state.disputes,
             "disputes_in_a_row": 0 if run is None else run.in_a_row,
             "last_dispute_ms": None if run is None else run.log_time_ms,

@@ -111,6 +111,8 @@ class Leader:
                 return self._command(open_command(stimulus))
             case msg.CommandArrived():
                 return self._command(stimulus)
+            case msg.CommandsArrived(commands=commands):
+                return self._commands(commands)
             case msg.QueryArrived():
                 return self._query(stimulus)
             case msg.QueryExpired():
@@ -146,6 +148,11 @@ class Leader:
     def waiting(self) -> int:
         """Calls that wait here."""
         return len(self._inbox) + len(self._queries)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether a command that comes now is decided on; otherwise it is refused at once."""
+        return self.phase is Phase.LEADING and self._stop is None
 
     def holds(self, claim: cmd.Claim) -> bool:
         """Whether the session that `claim` asked for is open here."""
@@ -230,6 +237,16 @@ class Leader:
     # Calls.
 
     def _command(self, arrived: msg.CommandArrived) -> list[msg.Effect]:
+        return self._commands((arrived,))
+
+    def _commands(self, commands: Sequence[msg.CommandArrived]) -> list[msg.Effect]:
+        effects: list[msg.Effect] = []
+        for arrived in commands:
+            effects += self._queued(arrived)
+        return effects + self._pump()
+
+    def _queued(self, arrived: msg.CommandArrived) -> list[msg.Effect]:
+        """Put a command behind those that wait; what it leads to before its turn comes."""
         if self.phase is Phase.GONE or not self._stays_for(arrived):
             return [msg.ReplyError(arrived.reply_to, self._gone_error())]
         if self._trouble is not None:
@@ -239,8 +256,8 @@ class Leader:
             return [msg.ReplyError(arrived.reply_to, error)]
         self._inbox.append(arrived)
         if isinstance(arrived.command, cmd.CloseSession):  # It may be some time until its turn.
-            return self._undecided.withdraw([arrived.command.claim]) + self._pump()
-        return self._pump()
+            return self._undecided.withdraw([arrived.command.claim])
+        return []
 
     def _query(self, arrived: msg.QueryArrived) -> list[msg.Effect]:
         if self.phase is Phase.GONE:

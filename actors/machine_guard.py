@@ -54,11 +54,13 @@ class MachineGuard:
 
     def handle(self, stimulus: msg.Stimulus) -> list[msg.Effect]:
         """What `stimulus` calls for. Effects are to be carried out in order."""
-        reply_to = getattr(stimulus, "reply_to", None)
         if isinstance(stimulus, msg.QueryExpired):
-            self._forget(reply_to)
-        elif reply_to is not None:
-            self._waiting[reply_to] = stimulus
+            self._forget(stimulus.reply_to)
+        elif isinstance(stimulus, msg.CommandsArrived):
+            for one in stimulus.commands:
+                self._wait(one)
+        else:
+            self._wait(stimulus)
         try:
             effects = self.machine.handle(stimulus)
         except Exception as error:  # noqa: BLE001 - Rule 1.
@@ -87,9 +89,16 @@ class MachineGuard:
         about: object = getattr(stimulus, "number", None)
         if isinstance(stimulus, msg.CommandArrived):
             about = type(stimulus.command).__name__
+        elif isinstance(stimulus, msg.CommandsArrived):
+            about = len(stimulus.commands)
         self._story.append(_Step(type(stimulus), about, [type(effect) for effect in effects]))
         for effect in effects:
             self._forget(getattr(effect, "reply_to", None))
+
+    def _wait(self, stimulus: msg.Stimulus) -> None:
+        reply_to = getattr(stimulus, "reply_to", None)
+        if reply_to is not None:
+            self._waiting[reply_to] = stimulus
 
     def _forget(self, reply_to: msg.ReplyTo) -> None:
         if reply_to is not None:

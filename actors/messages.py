@@ -103,6 +103,12 @@ class CommandArrived(NamedTuple):
     now_ms: int
 
 
+class CommandsArrived(NamedTuple):
+    """Changes that are wanted, one after the other, and are decided on together."""
+
+    commands: tuple[CommandArrived, ...]
+
+
 class QueryArrived(NamedTuple):
     """Somebody asks; a follower answers only from `position_min` on."""
 
@@ -288,6 +294,7 @@ Stimulus: TypeAlias = (
     | LoadFailed
     | StepFailed
     | CommandArrived
+    | CommandsArrived
     | QueryArrived
     | QueryExpired
     | AppendAnswered

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+HELD_MAX = 256
+"""Commands that a machine is not told of before the next commit; it refuses too many itself."""
+
 READ_BATCHES = 64
 """Batches that a log read takes from the store at once."""
 
@@ -76,6 +79,8 @@ class PartitionShell:
         self.after_step: Callable[[], None] | None = None
         """Called after each step of the machine, if anybody is fed; see `Feeds`."""
         self._guard = MachineGuard(machine)
+        self._held: list[msg.CommandArrived] = []
+        """Commands that are decided on when the host's next commit begins."""
         self._reader = PartitionReader(
             host.backend, host.keys, host.serde, host.cluster_id, topic_id_partition
         )
@@ -86,15 +91,41 @@ class PartitionShell:
 
     def feed(self, stimulus: msg.Stimulus) -> None:
         """Let the machine handle `stimulus`, and carry out what it calls for; never raises."""
+        if self._held:
+            self.hand_over()  # They came before.
         self._carry_out_all(self._guard.handle(stimulus))
         if self.after_step is not None:
             self.after_step()
+
+    def want(self, command: msg.CommandArrived) -> None:
+        """Have `command` decided on, together with what else comes until the next commit."""
+        machine = self.machine
+        if not isinstance(machine, Leader) or not machine.may_wait:
+            self.feed(command)
+            return
+        self._held.append(command)
+        if len(self._held) == 1:
+            self.host.committer.expect(self)
+        elif len(self._held) >= HELD_MAX:
+            self.hand_over()
+
+    @property
+    def held(self) -> int:
+        """Commands that the machine has not been told of."""
+        return len(self._held)
+
+    def hand_over(self) -> None:
+        """Let the machine decide on the commands that are held; never raises."""
+        held, self._held = self._held, []
+        if held:
+            self._carry_out_all(self._guard.handle(msg.CommandsArrived(tuple(held))))
 
     def failed(self, error: Exception) -> None:
         """Something of this partition raised what nobody foresaw; see `MachineGuard`."""
         tip = str(self.topic_id_partition)
         _log.error("a step of the partition failed", partition=tip, exc_info=error)
         self._carry_out_all(self._guard.failed(error))
+        self.hand_over()
 
     def _carry_out_all(self, effects: list[msg.Effect]) -> None:
         for effect in effects:

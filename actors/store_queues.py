@@ -29,6 +29,12 @@ class Fed(Protocol):
     def feed(self, stimulus: msg.Stimulus) -> None: ...
 
 
+class Holding(Protocol):
+    """Whoever has commands that are decided on when the next commit begins."""
+
+    def hand_over(self) -> None: ...
+
+
 class PendingAppend(NamedTuple):
     """A batch that waits to be stored, and who wants to hear of it."""
 
@@ -44,6 +50,7 @@ class Committer:
     def __init__(self, backend: MetadataStorageBackend) -> None:
         self._backend = backend
         self._pending: list[PendingAppend] = []
+        self._holding: list[Holding] = []
         self._wake = asyncio.Event()
         self.commits = 0
         self.batches = 0
@@ -52,13 +59,31 @@ class Committer:
         self._pending.append(append)
         self._wake.set()
 
+    def expect(self, holding: Holding) -> None:
+        """Ask `holding` for its commands before the next commit begins.
+
+        What comes while a commit is under way would wait for its end anyway, so a partition's
+        batch is whatever has come by then, not what came first.
+        """
+        self._holding.append(holding)
+        self._wake.set()
+
     async def run(self) -> None:
         """Commit until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._pending:
-                await self._commit(self._take())
+            while self._pending or self._holding:
+                await self._collect()
+                if self._pending:
+                    await self._commit(self._take())
+
+    async def _collect(self) -> None:
+        holding, self._holding = self._holding, []
+        slices = Slices()
+        for one in holding:
+            one.hand_over()
+            await slices.breathe()
 
     def _take(self) -> list[PendingAppend]:
         size = 0

@@ -19,7 +19,7 @@ from tests.models.local_world import (
     partition,
     segment,
 )
-from tierledger.actors.calls import FOLLOWER
+from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, Placement
 from tierledger.actors.messages import Query
 from tierledger.events.errors import (
     CorruptLog,
@@ -29,7 +29,60 @@ from tierledger.events.errors import (
     StoreRefused,
 )
 
-TIP = partition()
+TIP, OTHER = partition(), partition(1)
+
+
+# A store that is busy.
+
+
+async def writes_behind_a_commit(shared: LocalWorld, faults: Faults) -> list[asyncio.Task[int]]:
+    """Writes to `TIP` that have come while a commit of `OTHER` is held, which is the first."""
+    manager = await shared.leader(TIP, OTHER)
+    host = shared.service.host("host-0")
+    faults.freeze()
+    commits = host.host.committer.commits
+    first = manager.add_remote_log_segment_metadata(segment(0, tip=OTHER))
+    tasks = [asyncio.ensure_future(first)]
+    await eventually(lambda: host.host.committer.commits > commits)
+    for number in range(5):
+        add = manager.add_remote_log_segment_metadata(segment(number))
+        tasks.append(asyncio.ensure_future(add))
+
+    async def have_come() -> bool:
+        said = {one["partition"]: one for one in await host.partitions()}
+        return bool(said[TIP.partition]["waiting"] == 5)
+
+    while not await have_come():  # noqa: ASYNC110 - Nobody announces it.
+        await asyncio.sleep(0)
+    return tasks
+
+
+async def test_what_comes_during_a_commit_is_one_batch_of_the_next(
+    shared: LocalWorld, faults: Faults
+) -> None:
+    writes = await writes_behind_a_commit(shared, faults)
+    committer = shared.service.host("host-0").host.committer
+    batches, commits = committer.batches, committer.commits
+    faults.thaw()
+
+    _, *positions = await asyncio.gather(*writes)
+
+    assert positions == list(range(positions[0], positions[0] + 5))
+    assert (committer.batches, committer.commits) == (batches + 1, commits + 1)
+
+
+async def test_a_partition_that_leaves_does_what_has_come_before(
+    shared: LocalWorld, faults: Faults
+) -> None:
+    writes = await writes_behind_a_commit(shared, faults)
+    release = Placement(PartitionKey.of(TIP), TIP.topic, LEADER, None, until=1 << 40)
+    await shared.service.host("host-0").place([release])
+    faults.thaw()
+
+    await asyncio.gather(*writes)
+
+    kept = kinds(await shared.events(TIP))
+    assert kept[-6:] == ["SegmentAdded"] * 5 + ["SessionClosed"]
 
 
 # A store that fails.

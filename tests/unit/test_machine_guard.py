@@ -101,6 +101,20 @@ def test_a_command_that_breaks_the_rules_quarantines_and_serves_on(store: SlotSt
     assert "decide.py" in alarm.message
 
 
+def test_commands_that_are_decided_on_together_hear_of_a_failure_one_by_one(
+    store: SlotStore,
+) -> None:
+    harness = Guarded(leading(store))
+    harness.settle()
+    commands = [msg.CommandArrived(100 + number, BROKEN, 0) for number in range(3)]
+
+    harness.feed(msg.CommandsArrived(tuple(commands)))
+
+    for one in commands:
+        assert one.reply_to is not None
+        assert isinstance(harness.error_for(one.reply_to), OutcomeUnknown | Quarantined)
+
+
 def test_whoever_waits_for_a_batch_that_is_stored_is_told_that_it_may_be(
     store: SlotStore,
 ) -> None:
