@@ -268,6 +268,12 @@ def live_nodes() -> list[str]:
     return sorted(node["NodeID"] for node in nodes() if node["Alive"])
 
 
+def node_ips() -> set[str]:
+    """The machines of the cluster's nodes, by address."""
+    nodes: Any = ray.nodes
+    return {node["NodeManagerAddress"] for node in nodes() if node["Alive"]}
+
+
 def find_actor(name: str, namespace: str) -> Any:
     """The handle of a named actor; none if it does not run."""
     try:

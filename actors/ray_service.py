@@ -10,6 +10,8 @@ import structlog
 
 from tierledger.actors import ray_cluster
 from tierledger.actors.coordinator_placement import WRITER
+from tierledger.actors.door.addresses import DoorAddress
+from tierledger.actors.door.security import is_loopback
 from tierledger.actors.foreign_errors import documenting
 from tierledger.actors.host_settings import with_absolute_store
 from tierledger.actors.processes import this_process
@@ -127,7 +129,8 @@ class RayService:
 
         Raises:
             StoreRefused: A live service is named, or the store cannot be opened for writing.
-            InvalidArgument: The store is one that a second process could not see.
+            InvalidArgument: The store is one that a second process could not see, or hosts on
+                several machines would not reach each other.
             NotReady: The cluster cannot be joined.
         """
         await self._refuse_second()
@@ -136,6 +139,7 @@ class RayService:
         else:
             address = ray_cluster.join_cluster(self._address)
         try:
+            self._refuse_unreachable()
             connection = RayConnection(self.settings)
             doors = await _listening(connection.coordinator)
             now_ms = WallClock().now_ms()
@@ -174,6 +178,16 @@ class RayService:
         raise StoreRefused(
             f"a service runs on this store already: pid {record.pid}, at {record.address}"
         )
+
+    def _refuse_unreachable(self) -> None:
+        """Hosts on several machines call each other."""
+        listen = DoorAddress.parse(self.settings.listen)
+        machines = sorted(ray_cluster.node_ips())
+        if len(machines) > 1 and is_loopback(listen.host):
+            raise InvalidArgument(
+                f"the Ray cluster has nodes on {', '.join(machines[:3])}: expected --listen "
+                f"with an address that these machines reach, got {listen}"
+            )
 
     def _takes_over(self, record: ServiceRecord) -> bool:
         """Whether it lives on in a cluster of others, but who looked after it is gone."""

@@ -1,27 +1,31 @@
 """What the leaders and followers of a running service answer, for commands that ask them.
 
-Nothing is announced and nobody is registered: a command that reads disturbs no broker. Ray is
-loaded only once a service is known to run.
+Nothing is announced and nobody is registered: a command that reads disturbs no broker. A
+service is named by its store, or by its doors.
 """
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+import asyncio
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierledger.actors.calls import STORAGE, PartitionKey, QueryCall
+from tierledger.actors.connecting import connect
 from tierledger.actors.messages import Query
 from tierledger.actors.router import Router
 from tierledger.actors.service_link import ServiceLink
-from tierledger.actors.service_record import live_record
 from tierledger.cli.opened_store import found_partition, opened_catalog
 from tierledger.cli.output import print_note
-from tierledger.cli.service_settings import service_settings
+from tierledger.cli.service_settings import client_settings, names_doors
+from tierledger.events.errors import InvalidArgument, RemoteResourceNotFound
+from tierledger.events.identifiers import Uuid
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tierledger.actors.calls import Answered
+    from tierledger.actors.ports import ServiceConnection
     from tierledger.cli.opened_store import StoreOptions
 
 DEADLINE_S = 10.0
@@ -87,14 +91,43 @@ async def list_live(
 async def _asking(
     options: StoreOptions, where: tuple[str, int], role: str
 ) -> AsyncIterator[_Place]:
-    async with opened_catalog(options) as catalog:
-        tip = await found_partition(catalog, *where)
-    settings = await service_settings(options)
-    await live_record(settings)
-    from tierledger.actors.ray_service import connect
-
-    router = Router(ServiceLink(lambda: connect(settings)), DEADLINE_S)
+    key = None
+    if not names_doors(options):
+        async with opened_catalog(options) as catalog:
+            key = PartitionKey.of(await found_partition(catalog, *where))
+    settings = await client_settings(options)
+    link = ServiceLink(lambda: connect(settings))
+    router = Router(link, DEADLINE_S)
     try:
-        yield _Place(router, PartitionKey.of(tip), role)
+        connection = await link.ready()  # The calls themselves would wait for a service.
+        yield _Place(router, key or await _served(connection, *where), role)
     finally:
         await router.close()
+
+
+async def _served(connection: ServiceConnection, topic: str, partition: int) -> PartitionKey:
+    """The partition that is called so, where only a service can be asked.
+
+    Raises:
+        RemoteResourceNotFound: No host serves a topic of that name.
+        InvalidArgument: Hosts serve several of that name.
+    """
+    with suppress(InvalidArgument):
+        return PartitionKey(bytes(Uuid.parse(topic)), partition)
+    told = await asyncio.gather(
+        *(
+            connection.host(address).partitions()
+            for address in (await connection.coordinator.hosts()).values()
+        )
+    )
+    ids = sorted({one["topic_id"] for many in told for one in many if one["topic"] == topic})
+    if not ids:
+        raise RemoteResourceNotFound(
+            f"no host leads or follows a topic called {topic!r}; expected one that is served, "
+            "its id, or the store's URL"
+        )
+    if len(ids) > 1:
+        raise InvalidArgument(
+            f"several topics are called {topic!r}; expected one of their ids: {', '.join(ids)}"
+        )
+    return PartitionKey(bytes(Uuid.parse(ids[0])), partition)

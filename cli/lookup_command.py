@@ -18,7 +18,7 @@ from tierledger.cli.options import (
     FromOption,
     JsonOption,
     PartitionArgument,
-    StoreOption,
+    ServiceOption,
     TopicArgument,
     live_role,
     parse_as_of,
@@ -40,7 +40,7 @@ def lookup(
     partition: PartitionArgument,
     epoch: Annotated[int, typer.Argument(min=0, max=EPOCH_MAX, help="The leader epoch.")],
     offset: Annotated[int, typer.Argument(min=0, max=OFFSET_MAX, help="The offset.")],
-    store: StoreOption = None,
+    store: ServiceOption = None,
     cluster: ClusterOption = None,
     as_of: AsOfOption = None,
     json: JsonOption = False,
@@ -51,6 +51,9 @@ def lookup(
     role = live_role(source, when)
     options, where = StoreOptions(store, cluster), (topic, partition)
     if role is None:
+        from tierledger.cli.service_settings import refuse_doors
+
+        refuse_doors(options, "expected --from leader or --from follower")
         row = asyncio.run(_lookup(options, where, (epoch, offset), when))
     else:
         from tierledger.cli.live_reads import lookup_live

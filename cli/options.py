@@ -20,6 +20,16 @@ StoreOption = Annotated[
         "Else $TIERLEDGER_STORE, else your own store.",
     ),
 ]
+ServiceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="The store: sqlite:FILE or postgresql://USER@HOST/DATABASE; or, where a running "
+        "service is asked, its doors: tierledger://HOST:PORT,… (tierledgers:// with TLS). "
+        "Else $TIERLEDGER_STORE, else your own store.",
+    ),
+]
 ClusterOption = Annotated[
     str | None,
     typer.Option(

@@ -13,7 +13,7 @@ from tierledger.cli.complete_file import STANDARD_OUTPUT, complete_file, require
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions
-from tierledger.cli.options import ClusterOption, OverwriteOption, StoreOption
+from tierledger.cli.options import ClusterOption, OverwriteOption, ServiceOption
 from tierledger.cli.output import error_text, print_json, print_note, print_pairs, progress
 from tierledger.events.errors import InvalidArgument
 
@@ -90,7 +90,7 @@ class Written(NamedTuple):
 
 def replay_command(
     traces: TracesArgument,
-    store: StoreOption = None,
+    store: ServiceOption = None,
     cluster: ClusterOption = None,
     strict: StrictOption = False,
     churn: ChurnOption = 0,
@@ -113,8 +113,16 @@ def replay_command(
     """
     from tierledger.cli.replay_run import ReplayOptions
     from tierledger.cli.replay_trace import load_trace
+    from tierledger.cli.service_settings import refuse_doors
 
     sources = _sources(source, wanted=check or answer is not None)
+    for asked, option in (
+        (churn, "--churn"),
+        ("storage" in sources, "--from storage"),
+        (report, "--report"),
+    ):
+        if asked:
+            refuse_doors(StoreOptions(store, cluster), f"expected no {option} with it")
     if answer is not None and (out is None or len(traces) > 1 or check):
         raise InvalidArgument("--answer takes one trace, --out, and no --check")
     answers = {} if out is None else _answer_files(out, sources)
@@ -163,10 +171,10 @@ async def _run(
     written: Written,
 ) -> bool:
     from tierledger.cli.replay_run import replay
-    from tierledger.cli.service_settings import service_settings
+    from tierledger.cli.service_settings import client_settings
     from tierledger.cli.services import service_for
 
-    settings = replace(await service_settings(store), hosts=hosts)
+    settings = replace(await client_settings(store), hosts=hosts)
     service = await service_for(settings)
     print_note(f"service {service.description}")
     failed = False
@@ -251,8 +259,10 @@ def _print_result(
 async def _known(service: Service, trace: LoadedTrace) -> int:
     """How many partitions of `trace` have a log already."""
     settings = service.settings
-    keys = settings.connector().key_factory(settings.cluster_id)
     backend = await service.readable_backend()
+    if backend is None:
+        return 0  # Nobody knows.
+    keys = settings.connector().key_factory(settings.cluster_id)
     try:
         logs = [
             await backend.get_like(keys.log(part.topic_id_partition), limit=1)
@@ -270,6 +280,7 @@ async def _page(service: Service, traces: Sequence[LoadedTrace]) -> str:
 
     settings = service.settings
     backend = await service.readable_backend()
+    assert backend is not None, "the command has refused what is no store"
     keys = settings.connector().key_factory(settings.cluster_id)
     histories = []
     try:

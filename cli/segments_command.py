@@ -21,7 +21,7 @@ from tierledger.cli.options import (
     FromOption,
     JsonOption,
     PartitionArgument,
-    StoreOption,
+    ServiceOption,
     TopicArgument,
     live_role,
     parse_as_of,
@@ -47,7 +47,7 @@ def segments(
         int | None,
         typer.Option(min=0, max=EPOCH_MAX, help="Only this leader epoch's, in Kafka's order."),
     ] = None,
-    store: StoreOption = None,
+    store: ServiceOption = None,
     cluster: ClusterOption = None,
     as_of: AsOfOption = None,
     json: JsonOption = False,
@@ -58,6 +58,9 @@ def segments(
     role = live_role(source, when)
     options = StoreOptions(store, cluster)
     if role is None:
+        from tierledger.cli.service_settings import refuse_doors
+
+        refuse_doors(options, "expected --from leader or --from follower")
         rows = _rows(asyncio.run(_state(options, topic, partition, when)), epoch)
     else:
         from tierledger.cli.live_reads import list_live

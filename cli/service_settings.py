@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tierledger.actors.door.addresses import SCHEME, TLS_SCHEME
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.cli.settings import cluster_setting, store_config
+from tierledger.cli.output import shortened
+from tierledger.cli.settings import cluster_setting, door_config, store_config
 from tierledger.events.decide import Limits
 from tierledger.events.errors import InvalidArgument, StoreRefused
 from tierledger.storage.catalog import clusters
-from tierledger.storage.connector import load_connector
+from tierledger.storage.connector import URL_SETTING, load_connector
 from tierledger.storage.locate import default_store_url
 
 if TYPE_CHECKING:
@@ -17,6 +20,39 @@ if TYPE_CHECKING:
 
 DEFAULT_CLUSTER = "default"
 """The cluster's id in a new store, where the user gives none."""
+
+
+def names_doors(options: StoreOptions) -> bool:
+    """Whether what is meant is a running service, by its doors, and no store."""
+    url = str(store_config(options.store).get(URL_SETTING, ""))
+    return url.startswith((SCHEME, TLS_SCHEME))
+
+
+def refuse_doors(options: StoreOptions, instead: str) -> None:
+    """Refuse a URL of doors for what reads the store itself; `instead` is what to say then.
+
+    Raises:
+        InvalidArgument: It is one.
+    """
+    if names_doors(options):
+        raise InvalidArgument(
+            f"--store: {shortened(str(store_config(options.store)[URL_SETTING]))} is a service "
+            f"and no store: {instead}"
+        )
+
+
+async def client_settings(options: StoreOptions) -> ServiceSettings:
+    """The settings with which a command is a client of the service that `options` name.
+
+    Raises as `service_settings` does.
+    """
+    if names_doors(options):
+        config = {key: str(value) for key, value in store_config(options.store).items()}
+        cluster = cluster_setting(options.cluster) or DEFAULT_CLUSTER
+        settings = ServiceSettings(cluster, config)
+    else:
+        settings = await service_settings(options)
+    return replace(settings, storage={**settings.storage, **door_config()})
 
 
 async def service_settings(

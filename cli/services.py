@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from typing_extensions import override
 
-from tierledger.events.errors import NotReady, StoreRefused
+from tierledger.actors.door.addresses import SCHEME, TLS_SCHEME
+from tierledger.cli.settings import DOOR_VARIABLES
+from tierledger.events.errors import InvalidArgument, NotReady, StoreRefused
 
 if TYPE_CHECKING:
     from tierledger.actors.client import AsyncRemoteLogMetadataManager
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.storage.backend import MetadataStorageBackend
+
+
+DOOR_KEYS = set(DOOR_VARIABLES.values())
 
 
 class Service(Protocol):
@@ -28,8 +34,8 @@ class Service(Protocol):
         """Let one of the hosts die in the middle of whatever it does; `which` counts round."""
         ...
 
-    async def readable_backend(self) -> MetadataStorageBackend:
-        """The store, opened for reading."""
+    async def readable_backend(self) -> MetadataStorageBackend | None:
+        """The store, opened for reading; none where only the service is known."""
         ...
 
     async def close(self) -> None:
@@ -115,23 +121,53 @@ class _LocalService:
         await self.local.close()
 
 
+class _ReachedService:
+    """A service that was named by its doors: nothing is known of its store."""
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        self.settings = settings
+        self.description = f"reached at {settings.storage['metadata.storage.url']}"
+
+    def manager(self) -> AsyncRemoteLogMetadataManager:
+        from tierledger.actors.client import AsyncRemoteLogMetadataManager
+
+        return AsyncRemoteLogMetadataManager()
+
+    async def kill_host(self, which: int) -> None:
+        raise InvalidArgument(f"host {which} cannot be killed through a door")
+
+    async def readable_backend(self) -> None:
+        """Its store is not known."""
+
+    async def close(self) -> None:
+        """It goes on without us."""
+
+
 async def service_for(settings: ServiceSettings) -> Service:
     """The service on the store: the one that runs, or one started for the caller.
 
     Raises:
         StoreRefused: The store cannot be opened for writing.
+        NotAuthorized: The one that runs does not let us in, or is not believed.
     """
-    if settings.storage["metadata.storage.url"].startswith("memory:"):
+    url = settings.storage["metadata.storage.url"]
+    if url.startswith((SCHEME, TLS_SCHEME)):
+        return _ReachedService(settings)
+    if url.startswith("memory:"):
         local = _LocalService(settings)
         await local.local.start()
         return local
-    from tierledger.actors.service_record import live_record
+    from tierledger.actors.found_connection import connect
 
     try:
-        record = await live_record(settings)
+        connection = await connect(settings)
     except (NotReady, StoreRefused):
-        # None runs. If the store is unusable, starting one says why.
-        own = _OwnRayService(settings, "")
+        # None runs. If the store is unusable, starting one says why. Its doors ask for nothing.
+        plain = {key: one for key, one in settings.storage.items() if key not in DOOR_KEYS}
+        own = _OwnRayService(replace(settings, storage=plain), "")
         await own.start()
         return own
+    await connection.close()
+    record = connection.record
+    assert record is not None, "it has led there"
     return _RayService(settings, f"found running at {record.address}, pid {record.pid}")

@@ -15,6 +15,20 @@ CLUSTER_VARIABLE = "TIERLEDGER_CLUSTER"
 """The Kafka cluster's id where `--cluster` is not given."""
 
 
+DOOR_VARIABLES = {
+    "TIERLEDGER_CA": "door.ssl.ca.location",
+    "TIERLEDGER_CERTIFICATE": "door.ssl.certificate.location",
+    "TIERLEDGER_KEY": "door.ssl.key.location",
+    "TIERLEDGER_TOKEN": "door.token.location",
+}
+"""Files with which a command comes in at doors, and the client's setting for each."""
+
+
+def door_config() -> Mapping[str, str]:
+    """The settings of the files that the environment names."""
+    return {name: os.environ[key] for key, name in DOOR_VARIABLES.items() if key in os.environ}
+
+
 def store_config(option: str | None) -> Mapping[str, object]:
     """The settings of the store that is meant: `option`, the environment's, or the default."""
     url = option or os.environ.get(STORE_VARIABLE)

@@ -14,14 +14,15 @@ from tierledger.cli.options import (
     PARTITION_MAX,
     ClusterOption,
     JsonOption,
-    StoreOption,
+    ServiceOption,
     whole_number,
 )
 from tierledger.cli.output import print_json, print_pairs, shortened
-from tierledger.events.errors import InvalidArgument
+from tierledger.events.errors import InvalidArgument, NotReady
 
 if TYPE_CHECKING:
     from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.actors.service_record import ServiceRecord
     from tierledger.cli.status_report import ServiceStatus
     from tierledger.cli.status_view import Page, ServiceIdentity
 
@@ -55,7 +56,7 @@ class Look(NamedTuple):
 
 
 def status_command(
-    store: StoreOption = None,
+    store: ServiceOption = None,
     cluster: ClusterOption = None,
     partition: Annotated[
         str | None,
@@ -111,51 +112,58 @@ async def _status(options: StatusOptions) -> bool:
     return look.service is not None and not look.service[1].has_set_aside
 
 
-async def take_look(options: StatusOptions, former: Look | None = None) -> Look:
+async def take_look(options: StatusOptions) -> Look:
     """How the service stands now, or that there is none.
-
-    If it is not the one of the `former` look, that one's Ray cluster is left: a process can be
-    in one only.
 
     Raises:
         StoreRefused: There is no such store.
-        NotReady: Its cluster cannot be joined.
+        NotReady: None of the doors that were named answers, or a service runs that does not
+            say where its own are.
+        NotAuthorized: It does not let this command in, or is not believed.
     """
-    from tierledger.actors.service_record import read_record
-    from tierledger.cli.service_settings import service_settings
-
-    settings = await service_settings(options.store)
-    record = await read_record(settings)
-    is_live = record is not None and record.is_live
-    if former is not None and former.service is not None:
-        address = record.address if record is not None and is_live else None
-        if former.service[0].address != address:
-            from tierledger.actors.ray_cluster import leave_cluster
-
-            leave_cluster()
-    if record is None or not is_live:
-        return Look(settings.cluster_id, None, await _count_stored(settings))
-
+    from tierledger.actors.connecting import connect
     from tierledger.actors.foreign_errors import documenting
-    from tierledger.actors.ray_service import connect
+    from tierledger.actors.service_record import read_record
+    from tierledger.cli.service_settings import client_settings, names_doors
     from tierledger.cli.status_reading import read_service
     from tierledger.cli.status_report import status_of
+
+    settings = await client_settings(options.store)
+    record = None if names_doors(options.store) else await read_record(settings)
+    try:
+        with documenting("the service is not found", is_sent=False):
+            connection = await connect(settings)
+    except NotReady:
+        is_live = record is not None and await asyncio.to_thread(lambda: record.is_live)
+        if is_live or names_doors(options.store):
+            raise
+        return Look(settings.cluster_id, None, await _count_stored(settings))
+    known = [] if record is None else record.host_doors
+    hosts = {one.address.rpartition("/")[0]: one.address for one in known}
+    try:
+        status = status_of(await read_service(connection, hosts))
+    finally:
+        await connection.close()
+    identity = _identity(settings, record)
+    return Look(
+        settings.cluster_id, (identity, status.narrowed(options.partition, options.host))
+    )
+
+
+def _identity(settings: ServiceSettings, record: ServiceRecord | None) -> ServiceIdentity:
     from tierledger.cli.status_view import ServiceIdentity
     from tierledger.storage.locate import public_url
 
-    with documenting("the service is not found", is_sent=False):
-        connection = await connect(settings)
-    status = status_of(await read_service(connection))
-    identity = ServiceIdentity(
+    url = settings.storage["metadata.storage.url"]
+    if record is None:
+        return ServiceIdentity(settings.cluster_id, doors=url)
+    return ServiceIdentity(
         settings.cluster_id,
-        public_url(settings.storage["metadata.storage.url"]),
+        public_url(url),
         record.address,
         record.pid,
         record.started_ms,
         record.metrics,
-    )
-    return Look(
-        settings.cluster_id, (identity, status.narrowed(options.partition, options.host))
     )
 
 

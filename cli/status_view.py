@@ -53,13 +53,15 @@ class ServiceIdentity(NamedTuple):
     """Which service it is."""
 
     cluster: str
-    store: str
-    """Without a password."""
-    address: str
-    pid: int
-    since_ms: int
-    metrics: str | None
+    store: str | None = None
+    """Without a password; none, as with what follows, of one that was named by its doors."""
+    address: str | None = None
+    pid: int | None = None
+    since_ms: int | None = None
+    metrics: str | None = None
     """Where its metrics are; none if it serves none."""
+    doors: str | None = None
+    """By which it was named."""
 
 
 class Table(NamedTuple):
@@ -127,9 +129,12 @@ def rendered(page: Page, footer: str) -> RenderableType:
 
 
 def _identity_pairs(identity: ServiceIdentity) -> list[tuple[str, object]]:
+    named = [("cluster", identity.cluster), ("store", identity.store)]
+    if identity.doors is not None:
+        return [*named, ("service", identity.doors)]
+    assert identity.since_ms is not None, "its record says it"
     return [
-        ("cluster", identity.cluster),
-        ("store", identity.store),
+        *named,
         ("service", f"{identity.address}, pid {identity.pid}"),
         ("since", time_text(identity.since_ms)),
         ("metrics", identity.metrics),

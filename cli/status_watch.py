@@ -45,21 +45,17 @@ async def _watch(options: StatusOptions, interval_s: float) -> None:
     look = await take_look(options)
     with _display(options) as show:
         show(look)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
         while True:
-            # Each time: Ray sets handlers of its own when it joins a cluster.
-            for number in (signal.SIGINT, signal.SIGTERM):
-                asyncio.get_running_loop().add_signal_handler(number, stopped.set)
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopped.wait(), interval_s)
             if stopped.is_set():
                 return
             try:
-                look = await take_look(options, look)
+                look = await take_look(options)
             except RemoteStorageError as error:
-                from tierledger.actors.ray_cluster import leave_cluster
-
                 print_error(error)
-                leave_cluster()  # Whichever it was, the next look finds its own.
             else:
                 show(look)
 

@@ -193,6 +193,8 @@ def test_the_settings_of_the_command_are_those_it_reads() -> None:
 
     assert rows["--store"][0] == settings.STORE_VARIABLE
     assert rows["--cluster"][0] == settings.CLUSTER_VARIABLE
+    doors = table(document("docs/settings.md"), r"file \| as a client.s setting")
+    assert dict(doors) == settings.DOOR_VARIABLES
     path = default_store_url().path
     assert path is not None
     assert path.name in rows["--store"][1]

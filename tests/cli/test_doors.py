@@ -1,0 +1,159 @@
+"""Commands that ask a running service: named by its doors or its store, and without Ray."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.door.clients import served
+from tests.models.base_install import run_in_base
+from tests.models.command_line import lines
+from tests.models.door_secrets import Secrets
+from tests.models.local_world import CLUSTER, LocalWorld, copy, partition, segment
+from tests.models.published import publish, published
+from tests.models.stored_partitions import TRACES
+from tierledger.actors.door.security import CA_KEY, TOKEN_KEY
+from tierledger.actors.service_record import ServiceRecord
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.main import app
+
+TIP = partition()
+NOBODY = "tierledger://127.0.0.1:1"
+COMMAND = "from tierledger.cli.main import main; main()"
+
+
+async def run(*arguments: object, env: dict[str, str] | None = None) -> Result:
+    given = [*map(str, arguments), "--cluster", CLUSTER]
+    return await asyncio.to_thread(CliRunner().invoke, app, given, env=env)
+
+
+async def filled(world: LocalWorld, **more: str) -> None:
+    manager = await world.broker(1, more=more)
+    await manager.on_partition_leadership_changes([TIP], [])
+    await copy(manager, segment(0), segment(1))
+
+
+async def ways_to(world: LocalWorld) -> list[str]:
+    return [await world.service.url(), world.storage["metadata.storage.url"]]
+
+
+async def test_the_status_of_a_service_is_told_through_its_doors(tmp_path: Path) -> None:
+    async with published(tmp_path, hosts=2) as world:
+        await filled(world)
+        url, store = await ways_to(world)
+
+        by_doors = await run("status", "--json", "--store", url)
+        by_store = await run("status", "--json", "--store", store)
+        shown = await run("status", "--store", url)
+
+    (one,), (other,) = lines(by_doors), lines(by_store)
+    assert one["service"]["doors"] == url
+    assert other["service"]["pid"] is not None
+    for told in (one, other):
+        assert [host["name"] for host in told["hosts"]] == ["host-0", "host-1"]
+        assert [part["topic"] for part in told["partitions"]] == ["orders"]
+    assert (shown.exit_code, url in shown.stdout) == (0, True)
+
+
+async def test_segments_are_asked_for_through_doors_by_a_topics_name_or_id(
+    tmp_path: Path,
+) -> None:
+    async with published(tmp_path, hosts=2) as world:
+        await filled(world)
+        found = []
+        for way in await ways_to(world):
+            for topic in ("orders", TIP.topic_id):
+                asked = ("--store", way, "--from", "leader", "--json")
+                found.append(await run("lookup", topic, 0, 0, 15, *asked))
+                found.append(await run("segments", topic, 0, *asked))
+        unknown = await run(
+            "segments", "nobody", 0, "--store", await world.service.url(), "--from", "leader"
+        )
+
+    assert {one.exit_code for one in found} == {0}
+    assert {json.loads(one.stdout)["start_offset"] for one in found[::2]} == {10}
+    assert {len(one.stdout.splitlines()) for one in found[1::2]} == {2}
+    assert unknown.exit_code == ExitStatus.USAGE
+    assert "no host leads or follows a topic called 'nobody'" in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("lookup orders 0 0 1", "expected --from leader or --from follower"),
+        ("segments orders 0", "expected --from leader or --from follower"),
+        (f"replay {TRACES / 'one-broker'} --churn 3", "expected no --churn with it"),
+        (f"replay {TRACES / 'one-broker'} --check --from all", "expected no --from storage"),
+        (f"replay {TRACES / 'one-broker'} --report x.html", "expected no --report with it"),
+        ("ls", "expected a store as sqlite:FILE"),
+        ("serve", "expected a store as sqlite:FILE"),
+    ],
+)
+async def test_what_only_a_store_can_answer_is_not_asked_of_doors(
+    words: str, said: str
+) -> None:
+    result = await run(*words.split(), "--store", NOBODY)
+
+    assert result.exit_code == ExitStatus.USAGE
+    assert said in str(result.stderr or result.exception)
+
+
+@pytest.mark.parametrize(
+    "words", ["status", "lookup orders 0 0 1 --from leader", f"replay {TRACES / 'one-broker'}"]
+)
+async def test_doors_behind_which_nobody_is_are_named(words: str) -> None:
+    result = await run(*words.split(), "--store", NOBODY)
+
+    assert result.exit_code == ExitStatus.FAILED
+    assert "127.0.0.1:1" in result.stderr
+
+
+@pytest.mark.parametrize("way", [0, 1])
+async def test_a_recording_is_replayed_through_doors_without_ray(
+    tmp_path: Path, way: int
+) -> None:
+    async with published(tmp_path) as world:
+        store = (await ways_to(world))[way]
+        words = ["replay", TRACES / "one-broker", "--check", "--from", "leader", "--json"]
+        arguments = [*words, "--from", "follower", "--store", store, "--cluster", CLUSTER]
+        replayed = await asyncio.to_thread(run_in_base, COMMAND, *arguments)
+        told = await asyncio.to_thread(
+            run_in_base, COMMAND, "status", "--store", store, "--cluster", CLUSTER
+        )
+
+    assert replayed.returncode == 0, replayed.stderr
+    assert " wrong=0 missed=0 of " in json.loads(replayed.stdout)["answers from leader"]
+    assert told.returncode == 0, told.stderr
+
+
+@pytest.mark.parametrize("way", [0, 1])
+async def test_files_in_the_environment_prove_who_asks(tmp_path: Path, way: int) -> None:
+    secrets = Secrets(tmp_path)
+    reader = secrets.client("reader")
+    env = {"TIERLEDGER_CA": reader[CA_KEY], "TIERLEDGER_TOKEN": reader[TOKEN_KEY]}
+    async with published(tmp_path, security=secrets.door()) as world:
+        await filled(world, **secrets.client("broker:1"))
+        store = (await ways_to(world))[way]
+        words = ["segments", "orders", 0, "--from", "leader", "--json", "--store", store]
+        found = await run(*words, env=env)
+        stranger = await run(*words, env={"TIERLEDGER_CA": reader[CA_KEY]})
+
+    assert found.exit_code == 0, found.stderr
+    assert len(found.stdout.splitlines()) == 2
+    assert stranger.exit_code == ExitStatus.USAGE
+    assert "token" in stranger.stderr
+
+
+async def test_a_service_none_of_whose_hosts_answers_is_not_said_to_be_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ServiceRecord, "is_live", value=True)
+    async with served(tmp_path) as world:  # Nobody keeps its record true.
+        await publish(world, (("host-0/1", "127.0.0.1:1", "host-0/1/gone"),))
+        shown = await run("status", "--store", world.storage["metadata.storage.url"])
+
+    assert "does not answer" in shown.stdout
+    assert "silent: " in shown.stdout
+    assert "127.0.0.1:1" in shown.stdout
