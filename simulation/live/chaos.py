@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from tierledger.actors.connecting import connect
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.actors.ray_service import connect
 from tierledger.events.errors import InvalidArgument, NotReady
 from tierledger.simulation.checkers import Minimums
 from tierledger.simulation.live.chaos_faults import POSTGRES, SQLITE, STRIKES, Chaos

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tierledger.actors.ray_service import connect
+from tierledger.actors.connecting import connect
 from tierledger.simulation.checkers import Minimums
 from tierledger.simulation.live.chaos_faults import Chaos
 from tierledger.simulation.live.postgres_server import PostgresServer

@@ -7,9 +7,9 @@ import pytest
 from tests.chaos.storms import plan
 from tests.models.faulty_store import settings
 from tierledger.actors.calls import PartitionKey
+from tierledger.actors.connecting import connect
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.local_service import LocalService
-from tierledger.actors.ray_service import connect
 from tierledger.actors.wall_clock import WallClock
 from tierledger.events.errors import CustomMetadataSizeLimitExceeded, Fenced, NotLeader
 from tierledger.simulation.checkers import Minimums

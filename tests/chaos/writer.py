@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tests.chaos.storms import Target
 from tests.models.local_world import CountedIds, moved, segment
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
-from tierledger.actors.ray_service import connect
+from tierledger.actors.connecting import connect
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.simulation.history import Recorder

@@ -12,7 +12,7 @@ import sys
 
 from tests.models.local_world import partition, segment
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
-from tierledger.actors.ray_service import connect
+from tierledger.actors.connecting import connect
 from tierledger.actors.wall_clock import RandomIds
 
 DEADLINE_S = 2.0
