@@ -36,7 +36,13 @@ LOOK_PAUSE_S = 0.1
 """For so long after a look at the record it is not read again."""
 
 PROOF_S = 3.0
-"""How long a host may take to say which process it is."""
+"""How long a host may take to say which process it is, and later that it lives."""
+
+WORD_PAUSE_S = 1.0
+"""How often a host that owes answers is asked whether it lives."""
+
+LATE_S = 0.5
+"""How late a timer of this process may be before its own loop counts as what was too busy."""
 
 
 async def connect(settings: ServiceSettings) -> FoundConnection:
@@ -82,6 +88,7 @@ class FoundConnection(DoorConnection):
         self._proven: dict[str, Stream] = {}
         """By door; only over these anything is asked."""
         self._proving: dict[str, asyncio.Lock] = {}
+        self._watches: set[asyncio.Task[None]] = set()
         self._looking: asyncio.Task[None] | None = None
         self._looked = float("-inf")
 
@@ -202,18 +209,50 @@ class FoundConnection(DoorConnection):
             if self._proven.get(recorded.door) is not stream:
                 await _prove(stream, recorded)
                 self._proven[recorded.door] = stream
+                watch = asyncio.get_running_loop().create_task(_watch(stream, recorded))
+                self._watches.add(watch)
+                watch.add_done_callback(self._watches.discard)
         return stream
 
     @override
     async def close(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        tasks = [*self._watches, *([self._looking] if self._looking else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await super().close()
 
 
 def _is_that(stream: Stream, recorded: HostDoor) -> bool:
     return stream.ended is None and stream.greeting.host == recorded.address
+
+
+def _word(recorded: HostDoor) -> pb.Call:
+    """The question what that host says of itself."""
+    asked = pb.StatusQuestion(of=pb.StatusQuestion.HOST)
+    deadline_ms = int(PROOF_S * 1000)
+    return pb.Call(deadline_ms=deadline_ms, host=recorded.address, status=asked)
+
+
+async def _watch(stream: Stream, recorded: HostDoor) -> None:
+    """End the stream when its host is frozen, which gRPC takes 15 s to notice.
+
+    What it owes is in doubt then, and is asked again where the partition is served by then.
+    """
+    loop = asyncio.get_running_loop()
+    while stream.ended is None:
+        await asyncio.sleep(WORD_PAUSE_S)
+        if not stream.is_waiting:
+            continue
+        deadline = loop.time() + PROOF_S
+        try:
+            async with asyncio.timeout_at(deadline):
+                await stream.ask(_word(recorded))
+        except TimeoutError:
+            if loop.time() - deadline < LATE_S:
+                await stream.close()
+        except RemoteStorageError:
+            continue  # It has ended by itself, or has too many calls to take this one.
 
 
 async def _prove(stream: Stream, recorded: HostDoor) -> None:
@@ -223,12 +262,9 @@ async def _prove(stream: Stream, recorded: HostDoor) -> None:
         NotReady: It is another, or does not say.
         RemoteStorageError: Why it does not say.
     """
-    asked = pb.StatusQuestion(of=pb.StatusQuestion.HOST)
-    deadline_ms = int(PROOF_S * 1000)
-    call = pb.Call(deadline_ms=deadline_ms, host=recorded.address, status=asked)
     try:
         async with asyncio.timeout(PROOF_S):
-            answer = await stream.ask(call)
+            answer = await stream.ask(_word(recorded))
     except (TimeoutError, OutcomeUnknown) as error:
         said = str(error) or f"does not say within {PROOF_S:g} s which process it is"
         raise NotReady(f"{recorded.door}: {said}") from error

@@ -138,6 +138,11 @@ class Stream:
             raise ConnectionError("what answers there does not greet as a host does")
         self.greeting = frame.greeting
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the host owes an answer."""
+        return bool(self._answers)
+
     async def ask(self, message: pb.Call, attempt: Attempt | None = None) -> pb.Answer:
         """The answer to a call, which gets its id here; `attempt` notes when it is sent.
 

@@ -21,6 +21,7 @@ from tierledger.events.errors import (
     InvalidArgument,
     NotAuthorized,
     NotReady,
+    OutcomeUnknown,
     StoreRefused,
 )
 
@@ -220,4 +221,25 @@ async def test_a_service_that_was_started_again_with_tls_is_found_so(tmp_path: P
             await asyncio.sleep(0.01)
         with pytest.raises(NotReady, match="CERTIFICATE_VERIFY_FAILED"):
             await connection.any()
+        await connection.close()
+
+
+async def test_a_host_that_owes_answers_and_says_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(found_connection, "WORD_PAUSE_S", 0.01)
+    async with published(tmp_path) as world:
+        connection = await found_connection.connect(settings_of(world))
+        frozen = await connection.any()
+
+        async def silent(*_: object) -> None:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(frozen, "ask", silent)
+        monkeypatch.setattr(found_connection, "PROOF_S", 0.2)
+        frozen._answers[1] = owed = asyncio.get_running_loop().create_future()
+        with pytest.raises(OutcomeUnknown):
+            await asyncio.wait_for(owed, 60)
+
+        assert list(await connection.coordinator.hosts()) == ["host-0"]
         await connection.close()
