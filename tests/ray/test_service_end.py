@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,33 @@ async def test_a_store_that_no_other_process_can_see_is_refused() -> None:
 
     with pytest.raises(InvalidArgument):
         await RayService(settings).start()
+
+
+@pytest.mark.parametrize(
+    ("machines", "listen", "is_refused"),
+    [
+        ({"10.0.0.1", "10.0.0.2"}, "127.0.0.1:0", True),
+        ({"10.0.0.1", "10.0.0.2"}, "0.0.0.0:4711", False),
+        ({"10.0.0.1"}, "127.0.0.1:0", False),
+    ],
+)
+def test_hosts_on_several_machines_have_to_reach_each_other(
+    machines: set[str],
+    listen: str,
+    is_refused: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ray_cluster, "node_ips", lambda: machines)
+    service = RayService(replace(settings_for(tmp_path / "store.sqlite"), listen=listen))
+
+    if is_refused:
+        with pytest.raises(
+            InvalidArgument, match=r"10\.0\.0\.1, 10\.0\.0\.2: expected --listen"
+        ):
+            service._refuse_unreachable()
+    else:
+        service._refuse_unreachable()
 
 
 async def test_the_watch_over_the_coordinator_outlives_whatever_a_look_raises(
