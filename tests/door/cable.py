@@ -39,7 +39,13 @@ class Cable:
             socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14
         )  # Else it holds megabytes.
         plug.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(plug, (self._far_host, self._far_port))
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.sock_connect(plug, (self._far_host, self._far_port))
+        except OSError:  # Nobody is there at the moment.
+            plug.close()
+            near.transport.abort()
+            return
         back, far = await asyncio.open_connection(sock=plug)
         self._open |= {near, far}
         with suppress(OSError):
