@@ -141,6 +141,8 @@ async def _changes(path: Path, calls: int) -> tuple[list[float], float]:
             await asyncio.gather(*(_write(manager, writes) for _ in range(OUTSTANDING)))
             rate = calls / (time.perf_counter() - begun)
             moved, _ = await reader.ask("moves", *(one.moves[-1][0] for one in applied))
+            for one in applied:
+                one.close()
     lags: list[float] = []
     for one, moves in zip(applied, moved, strict=True):
         positions = [position for position, _ in moves]
@@ -164,6 +166,9 @@ class Applied:
         while (frame := self._fed.take()) is not None:
             if isinstance(frame, Change):
                 self.moves.append((frame.position, time.perf_counter()))
+
+    def close(self) -> None:
+        self._fed.close()
 
 
 async def _write(
