@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 PAGE_ROWS = 1000
 """Rows of a list's page: 100 kB on the wire, below 2 ms to make."""
 
+PAGE_BYTES = 4 * 1024 * 1024
+"""Bytes of a list's page, up to the one row that exceeds it: rows with custom metadata may be
+a thousand times as long as others."""
+
 CURSORS_MAX = 64
 """Lists that a host keeps open; the oldest is closed for the next, and its reader told so."""
 
@@ -122,12 +126,14 @@ class OpenLists:
 
     async def _page(self, open_list: _OpenList) -> Answered:
         page: list[bytes] = []
+        size = 0
         for row in open_list.rows:
             if row is None:
                 await asyncio.sleep(0)
                 continue
             page.append(row)
-            if len(page) == PAGE_ROWS:
+            size += len(row)
+            if len(page) == PAGE_ROWS or size >= PAGE_BYTES:
                 return Answered(page, open_list.position, self._keep(open_list))
         return Answered(page, open_list.position)
 
