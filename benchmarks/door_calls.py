@@ -1,13 +1,19 @@
-"""What a client gets through a host's door and through Ray, from one service in one run."""
+"""What a client gets through a host's door and through Ray, from one service in one run.
+
+And what a host spends on clients that ask nothing.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from tierledger.actors.door.connection import greeting_of
+from tierledger.actors.door.streams import Streams
 from tierledger.benchmarks.neighbour import quantile
 from tierledger.benchmarks.on_ray import led_workloads, new_partitions, on_ray, stores
 from tierledger.benchmarks.report import Figure, Goal
@@ -21,6 +27,7 @@ from tierledger.benchmarks.service import (
     per_second,
     read,
 )
+from tierledger.benchmarks.workload import CLUSTER
 
 if TYPE_CHECKING:
     from tierledger.actors.client import AsyncRemoteLogMetadataManager
@@ -31,6 +38,15 @@ if TYPE_CHECKING:
 DOOR, RAY = "door", "through Ray"
 
 MANY = 256
+
+IDLE_S = 2.0
+"""How long a host is watched that is asked nothing."""
+
+OPENED_AT_ONCE = 50
+
+IDLE_MB_MAX = 50.0
+IDLE_PERCENT_MAX = 10.0
+"""Of one core; a loop that is busy takes all of it."""
 
 GOALS = {
     "p50_ms": Goal(1.0),
@@ -75,8 +91,10 @@ async def measure(bench: Bench) -> list[Figure]:
         for kind, url in urls:
             async with on_ray(url) as service:
                 turns = await _turns(bench, kind, service)
+                idle = await _idle(bench, kind, service)
             for way, taken in turns.items():
                 figures += _figures(kind, way, taken)
+            figures += idle
     return figures
 
 
@@ -120,6 +138,50 @@ async def _turn(
         host_us=used / (2 * copies) * 1e6,
         client_us=own / (2 * copies) * 1e6,
     )
+
+
+async def _idle(bench: Bench, kind: str, service: OnRay) -> list[Figure]:
+    """What connections cost a host while nothing travels on them."""
+    count = bench.scale.idle
+    bench.say(f"{count:,} idle connections, {kind}")
+    (said,) = await service.pings()
+    (door,) = (await service.connection.coordinator.doors()).values()
+    pid = said["pid"]
+    alone, before_mb = await _cores_used(pid), _resident_mb(pid)
+    clients = [Streams(greeting_of(CLUSTER)) for _ in range(count)]
+    try:
+        for first in range(0, count, OPENED_AT_ONCE):
+            some = clients[first : first + OPENED_AT_ONCE]
+            await asyncio.gather(*(one.to(door) for one in some))
+        used = await _cores_used(pid)
+        more_mb = _resident_mb(pid) - before_mb
+    finally:
+        await asyncio.gather(*(one.close() for one in clients))
+    name = f"{DOOR}, {kind}: {count:,} idle connections"
+    detail = f"{alone * 100:.1f} % without"
+    cpu = used * 100
+    return [
+        Figure(f"{name}: the host's memory", more_mb, "MB more", Goal(IDLE_MB_MAX)),
+        Figure(f"{name}: the host's CPU", cpu, "% of a core", Goal(IDLE_PERCENT_MAX), detail),
+    ]
+
+
+async def _cores_used(pid: int) -> float:
+    """How many cores a process keeps busy that is left alone for a moment."""
+    used = _exact_cpu_s(pid)
+    await asyncio.sleep(IDLE_S)
+    return (_exact_cpu_s(pid) - used) / IDLE_S
+
+
+def _exact_cpu_s(pid: int) -> float:
+    """As `cpu_s`, to the nanosecond, but without threads that have ended."""
+    told = [one.read_text() for one in Path(f"/proc/{pid}/task").glob("*/schedstat")]
+    return sum(int(one.split()[0]) for one in told) / 1e9
+
+
+def _resident_mb(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def cpu_s(pid: int) -> float:

@@ -35,6 +35,7 @@ class Scale:
         commits: Commits of each kind and size.
         calls: Calls to the service in one process, in one repetition.
         ray_calls: Calls to the service on Ray, in one repetition.
+        idle: Connections to a host on which nothing is asked.
         lags: Looks at how far a follower is behind, in one repetition.
         announced: Partitions that are announced at once.
         coordinated: Partitions of the service whose longest steps are looked for.
@@ -65,6 +66,7 @@ class Scale:
     commits: int = 300
     calls: int = 2_000
     ray_calls: int = 8_000
+    idle: int = 1_000
     lags: int = 400
     announced: int = 1_000
     coordinated: int = 10_000

@@ -23,6 +23,7 @@ TINY = Scale(
     commits=3,
     calls=64,
     ray_calls=160,
+    idle=60,
     lags=20,
     announced=20,
     coordinated=12,
@@ -66,7 +67,7 @@ ON_RAY = [
     ("followers", (POSTGRESQL,), 1),
     ("announce", (SQLITE,), 1),
     ("failover", (POSTGRESQL,), 2),
-    ("door", (SQLITE,), 6),
+    ("door", (SQLITE,), 8),
     ("tier-retention", (SQLITE,), 2),
 ]
 """Parts that start Ray, on which stores here, and how many of their figures have a goal."""
