@@ -17,6 +17,8 @@ from tierledger.actors import (
     refusals,
 )
 from tierledger.actors.coordinator_state import CoordinatorState
+from tierledger.actors.feed.replica import Replica
+from tierledger.actors.feed.source import FeedSource
 from tierledger.actors.follower import Follower
 from tierledger.actors.leader import Leader
 from tierledger.actors.leader_checkpoints import Checkpoints
@@ -562,9 +564,233 @@ _LATER = (
 )
 """Planted after the worlds and checkers were done, none of them changed for these."""
 
+_FRESH = (
+    (
+        "an import's session is closed at the host's time",
+        decide._decided,
+        "if view.session is not None and view.session.import_cluster is not None:",
+        "if False:",
+    ),
+    (
+        "an id that comes back in the batch that buried it is forgotten with the others",
+        Overlay._note_return,
+        "self._buried.pop(position, None)",
+        "pass",
+    ),
+    (
+        "a batch does not see its own disputes",
+        Overlay.note,
+        "self.dispute_run = run_after(event, body, self.dispute_run)",
+        "pass",
+    ),
+    (
+        "what a claim has waited does not count against a clock that is behind",
+        decide_session._back_off,
+        "max(waited_ms, now_ms - run.log_time_ms)",
+        "(now_ms - run.log_time_ms)",
+    ),
+    (
+        "the leader epoch that the oracle named is not kept",
+        decide_session._against,
+        "return max(known, default=None), []",
+        "return ours, []",
+    ),
+    (
+        "bytes of a started copy that is added over stay counted",
+        evolve._segment_added,
+        "size - before[SIZE]",
+        "size",
+    ),
+    (
+        "sizes of epochs in which an id was left are not lowered",
+        placement._keep_strays,
+        "state.epochs[epoch].size -= before[SIZE]",
+        "pass",
+    ),
+    (
+        "a hidden segment that is being deleted is found still",
+        placement.unreference,
+        "if tables.hidden.pages:",
+        "if False:",
+    ),
+    (
+        "of the hidden segments that hold an offset the first to finish answers",
+        answers.lookup,
+        "candidate[0] > best[0]",
+        "candidate[0] < best[0]",
+    ),
+    (
+        "pages that overlap are listed as one sorted run",
+        answers._runs,
+        "if not stretch or found[0] < end:",
+        "if not stretch:",
+    ),
+    (
+        "whatever checkpoint stands is expected by the next one",
+        CheckpointWriter.found,
+        "if standing is not Standing.AS_MUCH:",
+        "if True:",
+    ),
+    (
+        "an append without an answer is not held for uncertain",
+        Leader._append_answered,
+        "self._in_flight = flight._replace(is_uncertain=True)",
+        "pass",
+    ),
+    (
+        "readers hear nothing of a leader that leaves",
+        Leader._leave,
+        "effects += [msg.ReplyError(query.reply_to, error) for query in self._queries]",
+        "pass",
+    ),
+    (
+        "what is tried again after a refusal is tried in reverse",
+        Leader._append_refused,
+        "for one in reversed(again)",
+        "for one in again",
+    ),
+    (
+        "a finished deletion is served by nobody",
+        Leader._log_read,
+        "self._has_claimed = state.is_finished",
+        "self._has_claimed = False",
+    ),
+    (
+        "a broker that gives up a claim gives up its newer one, too",
+        WaitingClaims.withdraw,
+        "if waiting is not None and waiting.command.claim == claim:",
+        "if waiting is not None:",
+    ),
+    (
+        "a leader that was placed stays among those to place",
+        coordinator._leaders_placed,
+        "state.review(key, entry)",
+        "pass",
+    ),
+    (
+        "a partition that was released keeps its seats",
+        coordinator._release,
+        "state.seat(key, entry, role, None)",
+        "pass",
+    ),
+    (
+        "an announcement that changed nothing is forgotten",
+        coordinator.announce,
+        "for known in (state.announced, state.heard)",
+        "for known in (state.announced,)",
+    ),
+    (
+        "the holder's claim stays among those that were replaced",
+        refusals.give_back,
+        "entry.formers.pop(body.holder[0], None)",
+        "pass",
+    ),
+    (
+        "a replica is told that it is ready before it was given what that needs",
+        FeedSource._word,
+        "one.slices is not None or one.given[0] < one.ready_at",
+        "one.slices is not None",
+    ),
+    (
+        "an epoch's numbers in a snapshot replace those of a later change",
+        Replica._change,
+        "self._newer.update(numbers.epoch for numbers in one.contents.epochs)",
+        "pass",
+    ),
+    (
+        "a page that is appended to keeps the summary of its entries",
+        PagedMap.append,
+        "page.summary = None",
+        "pass",
+    ),
+    (
+        "the entry before a key is the key's own",
+        PagedMap.below,
+        "bisect_left(page.keys, key) - 1",
+        "bisect_right(page.keys, key) - 1",
+    ),
+)
+"""Written before anybody looked whether they are found, as were the next."""
+
+_HELD_BACK = (
+    (
+        "a closed session takes writes still",
+        decide._require_session,
+        "if session is None or not session.is_open:",
+        "if session is None:",
+    ),
+    (
+        "a batch does not see whom its sessions have heard of",
+        Overlay.note,
+        "self._heard[body.broker_id] = (body.incarnation, body.announcement)",
+        "pass",
+    ),
+    (
+        "the older of two former rows is lost for replicas",
+        PartitionState.settle,
+        "self.pending | self.touched",
+        "self.touched | self.pending",
+    ),
+    (
+        "what a damaged checkpoint left is not removed",
+        CheckpointStore._in_place_of_all,
+        "elif key not in wanted and key != guard.key:",
+        "elif False:",
+    ),
+    (
+        "a batch counts as one event towards the next checkpoint",
+        Leader._stored,
+        "self._checkpoints.applied(len(flight.events))",
+        "self._checkpoints.applied(1)",
+    ),
+    (
+        "a claim that waits again forgets how long it has waited",
+        WaitingClaims.hold,
+        "waited_ms=command.waited_ms + delay_ms",
+        "waited_ms=delay_ms",
+    ),
+    (
+        "a closed session is named as the one that a refused claim met",
+        leader_batch._rejected,
+        "session if session is not None and session.is_open else None",
+        "session",
+    ),
+    (
+        "announcements are forgotten for which a look failed",
+        Follower._look_failed,
+        "self._awaiting_end, self._looking = self._looking + self._awaiting_end, []",
+        "self._looking = []",
+    ),
+    (
+        "a claim of a broker's earlier life stands again",
+        coordinator_formers._last_standing,
+        "if is_alive and is_open",
+        "if is_open",
+    ),
+    (
+        "a registration that comes late fences the one after it",
+        coordinator.register,
+        "after != newest or ",
+        "",
+    ),
+    (
+        "a source that starts anew forgets how far its replicas were",
+        FeedSource.restarted,
+        "one.floor = max(one.floor, one.given[0])",
+        "pass",
+    ),
+    (
+        "a replica stays ready when its broker announces itself anew",
+        Replica.expect,
+        "self.claim, self.is_ready = claim, False",
+        "self.claim = claim",
+    ),
+)
+"""A third of those, drawn by chance: looked for once what the others show is built."""
+
 SLIPS = tuple(
     _slip(number, *given)
     for number, given in enumerate(
-        (*_NOTICED_BY_NOBODY, *_EVENTS, *_ACTORS, *_STORAGE, *_LATER), 1
+        (*_NOTICED_BY_NOBODY, *_EVENTS, *_ACTORS, *_STORAGE, *_LATER, *_FRESH, *_HELD_BACK), 1
     )
 )
