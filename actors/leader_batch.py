@@ -66,6 +66,8 @@ def draft(
 ) -> Draft:
     """Take commands out of `inbox` until a batch is full, and decide on each."""
     drafted = Draft([], [], [], [], [], [])
+    # Not one that this batch opens: the oracle may be asked before that is durable.
+    led = 0 if overlay.session is None else overlay.session.number
     size = 0
     while inbox and len(drafted.events) < EVENTS_PER_BATCH and size < CUSTOM_BYTES_PER_BATCH:
         arrived = inbox.popleft()
@@ -78,6 +80,8 @@ def draft(
             continue
         decision = decide(overlay, arrived.command, arrived.now_ms, limits)
         if isinstance(decision, Undecided):
+            assert isinstance(arrived.command, cmd.OpenSession), "only a claim is undecided"
+            arrived = arrived._replace(command=arrived.command._replace(asked_of=led))
             drafted.undecided.append((arrived, decision.delay_ms))
             continue
         drafted.commands.append(arrived)

@@ -43,6 +43,8 @@ class OpenSession(NamedTuple):
     import_cluster: Text | None = None
     verdict: LeaderVerdict | None = None
     """What the leader oracle said; none if it was not asked."""
+    asked_of: Count | None = None
+    """The session against which it was asked: of another one its word says nothing."""
     waited_ms: Count = 0
     """How long this claim was held back already; the log's clock may not be this host's."""
     opener: RequestId | None = None

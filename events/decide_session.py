@@ -37,7 +37,7 @@ def delay_to_ask(view: Overlay, command: OpenSession, now_ms: int) -> int | None
     rival = _rival(view, command)
     if rival is None or not _needs_verdict(command, rival):
         return None
-    if command.verdict is None:
+    if command.verdict is None or command.asked_of not in {None, rival.number}:
         return 0
     if _verdict(command, rival) is not NOBODY_KNOWS:
         return None

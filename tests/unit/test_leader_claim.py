@@ -143,6 +143,21 @@ def test_without_an_answer_it_opens_and_the_next_dispute_is_held_back(
     assert last.in_a_row == 2
 
 
+def test_what_the_oracle_said_of_one_session_says_nothing_of_the_next(
+    store: SlotStore,
+) -> None:
+    harness = leading(store)
+    caller = harness.assign(3, OTHER, leader_epoch=5)
+    harness.settle()
+    harness.assign(2, THIRD)  # Both epochs are unknown: it opens, and is on its way.
+    harness.oracle_says(KNOWS(2, 5))
+    harness.settle()
+
+    assert machine(harness).holds(THIRD)
+    assert harness.heard(caller) is None
+    assert [one.claim for one in harness.questions] == [OTHER]  # Once more.
+
+
 def test_of_one_broker_the_newest_claim_waits_and_a_late_answer_finds_nobody(
     store: SlotStore,
 ) -> None:
