@@ -83,8 +83,12 @@ def _check_rows(state: PartitionState, rows: Rows) -> None:
         count[fields[STATE]] += 1
         size[fields[STATE]] += fields[SIZE]
         _check_row(state, segment_id, fields)
-    assert state.count_by_state == count, f"segments by state: {state.count_by_state}, {count}"
-    assert state.bytes_by_state == size, f"bytes by state: {state.bytes_by_state}, {size}"
+    assert state.count_by_state == count, (
+        f"segments by state: {count}, {state.count_by_state} counted"
+    )
+    assert state.bytes_by_state == size, (
+        f"bytes by state: {size}, {state.bytes_by_state} counted"
+    )
 
 
 def _check_row(state: PartitionState, segment_id: bytes, fields: Row) -> None:

@@ -28,6 +28,9 @@ def unlawful_event(log: FinalLog, custom_metadata_bytes_max: int | None) -> list
         broken = _LAWS[type(body)](laws, body, position)
         if broken is None and time_ms < log_time_ms:
             broken = f"log time goes back from {log_time_ms} to {time_ms}"
+        is_end = laws.imports and isinstance(body, log_events.SessionClosed)
+        if broken is None and is_end and time_ms > log_time_ms:
+            broken = f"an import ended at {time_ms}, and its last record is of {log_time_ms}"
         if broken is not None:
             found.append(Violation("lifecycle", log.key, f"position {position}: {broken}"))
         log_time_ms = max(log_time_ms, time_ms)
@@ -43,6 +46,8 @@ class _Laws:
         self.deleted: dict[bytes, int] = {}
         self.delete: RemotePartitionDeleteState | None = None
         self.session = 0
+        self.imports = False
+        """Whether that session takes recorded history over, which keeps its own time."""
         self.disputes = (0, -1)
         """How many in a row, and the session that the last of them opened."""
 
@@ -51,7 +56,7 @@ class _Laws:
         return None
 
     def opened(self, body: log_events.SessionOpened, _position: int) -> str | None:
-        self.session = body.number
+        self.session, self.imports = body.number, body.import_cluster is not None
         return "a session of a deleted partition" if self._is_finished else None
 
     def disputed(self, body: log_events.SessionDisputed, _position: int) -> str | None:

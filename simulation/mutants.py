@@ -485,4 +485,23 @@ MUTANTS = (
         "crowded",
         sessions.full_host_takes_one_more,
     ),
+    _mutant(
+        "M73 oldest-claim-stands-again",
+        "of the claims that stand when one is given up the oldest is put in force",
+        "passed_over",
+        sessions.oldest_claim_stands_again,
+        within=500,
+    ),
+    _mutant(
+        "M74 anybody-refuses",
+        "a claim is taken from its host on another's word that it was refused",
+        "needless_move",
+        sessions.anybody_refuses,
+    ),
+    _mutant(
+        "M75 import-ends-at-the-hosts-time",
+        "the end of an import makes its log as late as its host is",
+        "lifecycle",
+        sessions.import_ends_at_the_hosts_time,
+    ),
 )

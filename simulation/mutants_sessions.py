@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tierledger.actors import coordinator, coordinator_placement
+from tierledger.actors import (
+    coordinator,
+    coordinator_formers,
+    coordinator_placement,
+    refusals,
+)
 from tierledger.events import decide, decide_session
 from tierledger.events import log_events as log
 from tierledger.events.commands import Claim
@@ -146,3 +151,17 @@ def claim_compared_with_nobody() -> list[tuple[Any, str, Any]]:
 def full_host_takes_one_more() -> list[tuple[Any, str, Any]]:
     least = coordinator_placement._Room.least
     return rewritten(least, "load >= self._bound", "load > self._bound")
+
+
+def oldest_claim_stands_again() -> list[tuple[Any, str, Any]]:
+    last = coordinator_formers._last_standing
+    return rewritten(last, "reversed(entry.formers.items())", "entry.formers.items()")
+
+
+def anybody_refuses() -> list[tuple[Any, str, Any]]:
+    return rewritten(refusals.leader_refused, "if entry.leader_host != host:", "if False:")
+
+
+def import_ends_at_the_hosts_time() -> list[tuple[Any, str, Any]]:
+    imports = "if view.session is not None and view.session.import_cluster is not None:"
+    return rewritten(decide._decided, imports, "if False:")

@@ -6,6 +6,7 @@ replica is read from its leader, and a checkpoint that is never renewed only mak
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.actors import coordinator_events as ev
@@ -19,7 +20,7 @@ from tierledger.simulation.machines.clockwork import MS, S
 from tierledger.simulation.machines.medium import COORDINATOR
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from tierledger.simulation.final_log import FinalLog
     from tierledger.simulation.machines.shell import Shell
@@ -73,13 +74,30 @@ def refusal_repeated(log: Sequence[Coordinated]) -> Iterator[Violation]:
         seen.add(refusal)
 
 
-def needless_move(log: Sequence[Coordinated], moved: set[int]) -> Iterator[Violation]:
+def needless_move(
+    log: Sequence[Coordinated],
+    moved: set[int],
+    refusals: Collection[tuple[str, int, int]] | None = None,
+) -> Iterator[Violation]:
     """A leader was placed on another host while nothing was wrong with the one it was on.
 
-    `moved`: the numbers of placements that the world itself has asked for.
+    Or taken from the host that it runs on, for the word of another that its claim was refused.
+
+    `moved`: the numbers of placements that the world itself has asked for. `refusals`: which
+    host said of which partition and assignment that the claim was refused, if that is known.
     """
     seats = _Seats()
     for time, body in log:
+        if isinstance(body, ev.LeaderRefused) and refusals is not None:
+            key = PartitionKey(body.topic_id, body.partition)
+            host, number = seats.homes.get(key, ("", -1))
+            said = (host, key.partition, number)
+            if number == body.assignment and said not in refusals:
+                message = (
+                    f"placement {number} was taken for refused at {ms_text(time)}; it is on "
+                    f"{host}, which has not said so"
+                )
+                yield Violation("needless_move", key, message)
         if isinstance(body, ev.LeadersPlaced):
             for topic_id, partition, number in body.partitions:
                 key = PartitionKey(topic_id, partition)
@@ -91,6 +109,98 @@ def needless_move(log: Sequence[Coordinated], moved: set[int]) -> Iterator[Viola
                     )
                     yield Violation("needless_move", key, message)
         seats.take(body)
+
+
+class _Led(NamedTuple):
+    """A claim to lead, as it was announced."""
+
+    incarnation: int
+    leader_epoch: int | None
+    imports: bool
+
+
+class _Claims:
+    """The claims to lead one partition, as far as the coordinator's log tells of them."""
+
+    def __init__(self) -> None:
+        self.is_refused = False
+        """Whether the partition's log refused one: which one that leaves stands there."""
+        self._in_force: tuple[int, _Led] | None = None
+        """Broker and claim."""
+        self._gone: _Led | None = None
+        """The claim in force that was given up last."""
+        self._replaced: dict[int, _Led] = {}
+        """By broker, of those who have not given them up; the last is last."""
+        self._claiming: set[int] = set()
+        """Brokers that have announced that they lead, and nothing since."""
+
+    def lead(self, broker_id: int, led: _Led) -> None:
+        """That claim is in force from now on."""
+        if self._in_force is not None:
+            former, claim = self._in_force
+            self._replaced.pop(former, None)
+            self._replaced[former] = claim
+        self._replaced.pop(broker_id, None)
+        self._in_force = broker_id, led
+        self._claiming.add(broker_id)
+
+    def give_up(self, broker_id: int) -> None:
+        """The broker leads no more."""
+        self._claiming.discard(broker_id)
+        self._replaced.pop(broker_id, None)
+        if self._in_force is not None and self._in_force[0] == broker_id:
+            self._gone = self._in_force[1]
+            self._in_force = None
+
+    def restore(self, broker_id: int, newest: Mapping[int, int]) -> str | None:
+        """That broker's claim is in force again; why it should not be, if so.
+
+        `newest`: each broker's newest incarnation.
+        """
+        if broker_id not in self._claiming:
+            return "and has given up its claim"
+        if self.is_refused or self._gone is None:
+            return None
+        gone = self._gone.leader_epoch
+        standing = [
+            one
+            for one, former in self._replaced.items()
+            if former.incarnation == newest.get(one) and not former.imports
+            if former.leader_epoch is None or gone is None or former.leader_epoch > gone
+        ]
+        if broker_id in self._replaced:
+            self.lead(broker_id, self._replaced[broker_id])
+        if standing[-1:] == [broker_id]:
+            return None
+        return f"and the claims of brokers {standing} stand, of which the last came last"
+
+
+def passed_over(log: Sequence[Coordinated]) -> Iterator[Violation]:
+    """A claim was put in force again that was given up, or one stands that came after it."""
+    partitions: defaultdict[tuple[bytes, int], _Claims] = defaultdict(_Claims)
+    newest: dict[int, int] = {}
+    for time, body in log:
+        match body:
+            case ev.ClientRegistered():
+                newest[body.broker_id] = body.incarnation
+            case ev.LeaderRefused():
+                partitions[body.topic_id, body.partition].is_refused = True
+            case ev.Announced():
+                for topic_id, partition, _, epoch, _ in body.leaders:
+                    led = _Led(body.incarnation, epoch, body.import_cluster is not None)
+                    partitions[topic_id, partition].lead(body.broker_id, led)
+                for topic_id, partition, _ in (*body.followers, *body.stopped):
+                    partitions[topic_id, partition].give_up(body.broker_id)
+            case ev.LeaderRestored():
+                where = body.topic_id, body.partition
+                why = partitions[where].restore(body.broker_id, newest)
+                if why is not None:
+                    message = (
+                        f"broker {body.broker_id} leads again from {ms_text(time)} on, {why}"
+                    )
+                    yield Violation("passed_over", PartitionKey(*where), message)
+            case _:
+                pass
 
 
 class _Seats:

@@ -131,6 +131,7 @@ class CoordinatorNode:
             self._note(partial(_lost_leader, host, key, assignment))
         for number, refusal in refused:
             key = self.world.keys_of[number]
+            self.world.refusals.add((host, number, refusal.assignment))
             self._note(partial(_refused_leader, host, key, refusal))
         if self.state.unplaced or self.state.together:
             self.nudge()
@@ -327,6 +328,11 @@ class CoordinatorNode:
         for event in events:
             # Strictly: nothing here writes what would have to be set aside.
             self._works += rules.evolve_strictly(state, event)
+            body: object = event.body
+            if isinstance(body, ev.LeaderRestored):
+                key = PartitionKey(body.topic_id, body.partition)
+                if state.partitions[key].formers:
+                    self._mark("several claims stood again")
 
     def move_leader(self, number: int, host: str) -> None:
         """Place a partition's leader elsewhere, for no reason; the one there hears nothing."""

@@ -39,7 +39,8 @@ STATES = (
 
 def recorded(tip: TopicIdPartition, history: int, count: int) -> list[ImportedRecord]:
     """`count` records of a history with that number: legal, and what Kafka would drop."""
-    random = Random(f"{history}:history")
+    random, further = Random(f"{history}:history"), Random(f"{history}:further")
+    moves, pace_ms = further.random() < 0.5, further.choice((1, 1, 400))
     ids = [
         RemoteLogSegmentId(
             tip, Uuid(blake2b(b"%d.%d" % (history, at), digest_size=16).digest())
@@ -53,32 +54,47 @@ def recorded(tip: TopicIdPartition, history: int, count: int) -> list[ImportedRe
         target = states[at] + 1 if random.random() < 0.85 else random.randrange(4)
         value = _record(ids[at], at, target % 4, offset)
         states[at] = max(states[at], target % 4) if target < 4 else -1
-        found.append(
-            ImportedRecord(METADATA_PARTITION, offset, RECORDED_MS + offset, KafkaRecord(value))
-        )
+        if moves and further.random() < 0.3:  # It is added once more, as another leader had it.
+            epochs = further.choice(({1: 10 * at}, {0: 10 * at, 2: 10 * at + 4}))
+            value = _started(ids[at], at, offset, epochs)
+        time_ms = RECORDED_MS + offset * pace_ms
+        found.append(ImportedRecord(METADATA_PARTITION, offset, time_ms, KafkaRecord(value)))
     return found
 
 
 def _record(segment: RemoteLogSegmentId, at: int, target: int, time_ms: int) -> KafkaValue:
     if target == State.COPY_SEGMENT_STARTED:
-        return RemoteLogSegmentMetadata(
-            remote_log_segment_id=segment,
-            start_offset=10 * at,
-            end_offset=10 * at + 9,
-            max_timestamp_ms=at,
-            broker_id=5,
-            event_timestamp_ms=time_ms,
-            segment_size_in_bytes=50 + at,
-            state=State.COPY_SEGMENT_STARTED,
-            segment_leader_epochs={0: 10 * at},
-            txn_index_empty=at % 2 == 0,
-        )
+        return _started(segment, at, time_ms, {0: 10 * at})
     return RemoteLogSegmentMetadataUpdate(
         remote_log_segment_id=segment,
         event_timestamp_ms=time_ms,
         custom_metadata=None,
         state=STATES[target - 1],
         broker_id=5,
+    )
+
+
+def _started(
+    segment: RemoteLogSegmentId, at: int, time_ms: int, epochs: dict[int, int]
+) -> RemoteLogSegmentMetadata:
+    return RemoteLogSegmentMetadata(
+        remote_log_segment_id=segment,
+        start_offset=10 * at,
+        end_offset=10 * at + 9,
+        max_timestamp_ms=at,
+        broker_id=5,
+        event_timestamp_ms=time_ms,
+        segment_size_in_bytes=50 + at,
+        state=State.COPY_SEGMENT_STARTED,
+        segment_leader_epochs=epochs,
+        txn_index_empty=at % 2 == 0,
+    )
+
+
+def _moves(value: KafkaValue | None) -> bool:
+    """Whether a segment is recorded in other leader epochs than it was at first."""
+    return isinstance(value, RemoteLogSegmentMetadata) and (
+        list(value.segment_leader_epochs or ()) != [0]
     )
 
 
@@ -136,4 +152,6 @@ class Importer:
     def _heard(self, error: RemoteStorageError | None, end: int) -> None:
         if error is None:
             self.world.recording.mark("history imported")
+            if any(_moves(one.record.value) for one in self.records[self._done : end]):
+                self.world.recording.mark("recorded again in other leader epochs")
             self._done = max(self._done, end)

@@ -40,6 +40,7 @@ _declare(
     "zombie broker wrote",
     "zombie broker announced",
     "three sessions without a write between",
+    "several claims stood again",
 )
 _declare(
     "store",
@@ -53,6 +54,10 @@ _declare(
     "answer slow",
     "store away",
     "store away from one",
+    "store away: verdict",
+    "store away: read",
+    "store away: append",
+    "store away: loaded",
     "listing stale",
     "append in doubt",
     "append found its slot taken",
@@ -130,9 +135,11 @@ _declare(
     "illegal transition refused",
     "inbox full",
     "segments overlap",
+    "deleted together, and added again",
     "segment of two leader epochs",
     "partition deleted",
     "history imported",
+    "recorded again in other leader epochs",
 )
 _declare(
     "damage",

@@ -74,27 +74,34 @@ def early_checkpoint(checkpoints: Iterable[Written], log: FinalLog) -> Iterator[
             yield Violation("early_checkpoint", log.key, message)
 
 
-def unsettled_dispute(log: FinalLog, named: Iterable[LeaderVerdict]) -> Iterator[Violation]:
+def unsettled_dispute(
+    log: FinalLog, named: Iterable[tuple[int, LeaderVerdict]]
+) -> Iterator[Violation]:
     """A session took over where leader epochs cannot be compared, and nobody had said so.
 
-    `named`: all that the leader oracle ever said. Without its word, or with one that is from
-    before the leader epoch it is about, the dispute has to stand in the log.
+    `named`: all that the leader oracle ever said, and when it was asked (ns). Without its word,
+    or with one that is from before the leader epoch it is about, or that was asked for before
+    the session was there that it ended, the dispute has to stand in the log. What opens by its
+    word has the leader epoch that it named, or a later one.
     """
     known = list(named)
+    last_at = -1
     last: SessionOpened | None = None
     for at in log.sessions:
-        body, former = log.events[at].body, last
+        body, former, former_at = log.events[at].body, last, last_at
         assert isinstance(body, SessionOpened), "the log's index says so"
-        last = body
+        last, last_at = body, at
         if former is None or former.broker_id == body.broker_id or log.claims[at - 1] is None:
             continue
         is_unclear = (body.leader_epoch is None) != (former.leader_epoch is None)
         is_on_record = at < log.end and isinstance(log.events[at + 1].body, SessionDisputed)
         since = -1 if former.leader_epoch is None else former.leader_epoch
+        epoch = -1 if body.leader_epoch is None else body.leader_epoch
         is_said = any(
             said.broker_id == body.broker_id
-            and (said.leader_epoch is None or said.leader_epoch >= since)
-            for said in known
+            and (said.leader_epoch is None or since <= said.leader_epoch <= epoch)
+            for asked, said in known
+            if asked >= (log.durable_at[former_at] or 0)
         )
         if is_unclear and not (is_on_record or is_said):
             message = (

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+OUTAGES = ("verdict", "verdict", "read", "append", "loaded")
+"""Where a store that goes away meets what is not repeated."""
+
 POINTS = ("durable", "append", "loaded", "checkpointed", "coordinated")
 """Where crashes are rare by chance and interesting."""
 
@@ -279,7 +282,18 @@ FAULTS_SMALL, FAULTS_LARGE = 0.8, 3.0
 """Of each kind that is on, how many strike on average: half a dozen in a small world."""
 
 HABITS = frozenset(
-    {"copy run", "import", "release", "close host", "delete partition", "slow follower"}
+    {
+        "copy run",
+        "import",
+        "release",
+        "close host",
+        "delete partition",
+        "slow follower",
+        "outage",
+        "rival elections",
+        "bury",
+        "import, then delete",
+    }
 )
 """What strikes at least once where it is on."""
 
@@ -319,6 +333,10 @@ FAULTS: dict[str, float] = {
     "slow follower": 0.15,
     "release": 0.15,
     "close host": 0.15,
+    "outage": 0.2,
+    "rival elections": 0.12,
+    "bury": 0.05,
+    "import, then delete": 0.04,
 }
 """Each kind of fault, and the share of seeds that have it on."""
 
@@ -451,6 +469,29 @@ _MADE: dict[str, Any] = {
     "slow follower": lambda s, r: (
         "slow follower",
         (_partition(s, r), 80 + int(r.random() * 600), 1 + int(r.random() * s.brokers)),
+    ),
+    "outage": lambda s, r: (
+        "outage",
+        (OUTAGES[int(r.random() * len(OUTAGES))], 20 + int(r.random() * 400)),
+    ),
+    "rival elections": lambda s, r: (
+        "rival elections",
+        (
+            _partition(s, r),
+            int(r.random() * 4),
+            1 + int(r.random() * (10 if r.random() < 0.4 else 300)),
+            *(int(r.random() * 500) for _ in range(3)),
+        ),
+    ),
+    "bury": lambda s, r: ("bury", (_partition(s, r), 20 + int(r.random() * 60))),
+    "import, then delete": lambda s, r: (
+        "import, then delete",
+        (
+            _partition(s, r),
+            int(r.random() * 1000),
+            4 + int(r.random() * 20),
+            300 + int(r.random() * 600),
+        ),
     ),
     "release": lambda s, r: ("release", (_partition(s, r), _soon(r))),
     "close host": lambda s, r: ("close host", (_host(s, r),)),

@@ -145,6 +145,8 @@ class Shell:
         batches = tuple(StoredBatch(at, value) for at, value in enumerate(result, number))
         machine = self.machine
         before = machine.position
+        if self.role == LEADER:
+            self.host.world.passes("read", self._life)
         self.feed(msg.LogRead(number, batches, len(result) < limit))
         if machine.position > before:
             self.host.world.observer.read_on(self, before)
@@ -202,6 +204,9 @@ class Shell:
 
     def _oracle_said(self, ask: msg.AskOracle, verdict: LeaderVerdict | None) -> None:
         world = self.host.world
+        world.passes("verdict", self._life)
+        if self._life.is_dead:
+            return
         if verdict is not None and verdict != world.controller.verdict(self.number):
             self.mark("oracle outdated")
         self.feed(msg.OracleAnswered(ask.claim, verdict, self.host.now_ms(), ask.number))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tierledger.actors.calls import FOLLOWER, LEADER
@@ -21,6 +22,10 @@ KINDS = ("lookup", "lookup", "highest_offset", "size", "list_epoch", "next_txn",
 
 STRIDE = 9 * MS
 """Between two writes of a long run."""
+
+BURIED, BURY_STRIDE = 8, 25 * MS
+BURIAL = ("start", "go on", "retire", "go on")
+"""What becomes of segments that are deleted together: each is added, finished, deleted."""
 
 DELETED = 2
 """The last step of a partition's deletion."""
@@ -74,6 +79,20 @@ def _copy_run(world: World, partition: int, count: int) -> None:
             return
         operation = ("go on", "start", "go on")[at % 3]
         world.clock.after(at * STRIDE, None, _copy, world, partition, 2 + at % 3, operation, at)
+
+
+@_strike("bury")
+def _bury(world: World, partition: int, waves: int) -> None:
+    """Segments are deleted together, and added again while their ids come to be forgotten."""
+    world.recording.mark("deleted together, and added again")
+    for wave in range(waves):
+        at = wave * BURY_STRIDE
+        if world.clock.now + at > world.scenario.duration:
+            return
+        for lane in range(BURIED):
+            works = lane % 2 or wave < len(BURIAL)
+            operation = BURIAL[wave % len(BURIAL)] if works else "add what was deleted"
+            world.clock.after(at, None, _copy, world, partition, 20 + lane, operation, wave)
 
 
 @_strike("zombie copy")
@@ -151,6 +170,21 @@ def _elect(
     world: World, partition: int, pick: int, delay: int, former_delay: int, clean: int
 ) -> None:
     world.controller.elect(partition, pick, (delay * MS, former_delay * MS), clean=bool(clean))
+
+
+@_strike("rival elections")
+def _rival_elections(
+    world: World, partition: int, pick: int, gap: int, first: int, second: int, third: int
+) -> None:
+    """Three elections, one soon after the other: the claims of several stand at a time.
+
+    `first` to `third`: ms until each new leader hears; the former ones hear last.
+    """
+    _burst(world, partition)
+    for at, heard in enumerate((first, second, third)):
+        delays = (heard * MS, (heard + gap * (4 - at)) * MS)
+        elect = partial(world.controller.elect, clean=True)
+        world.clock.after(at * gap * MS, None, elect, partition, pick + at, delays)
 
 
 @_strike("move replica")
@@ -274,6 +308,12 @@ def _bad_spell(world: World, site: str, duration: int, loses: int) -> None:
     world.medium.cut_off(site, world.clock.now + duration * MS, fate)
 
 
+@_strike("outage")
+def _outage(world: World, point: str, duration: int) -> None:
+    """Whichever process passes that point next cannot reach the store from then on."""
+    world.outages[point] = duration * MS
+
+
 @_strike("two fates")
 def _two_fates(
     world: World, partition: int, first: int, second: int, by: int, count: int
@@ -328,6 +368,15 @@ def _release(world: World, partition: int, back: int) -> None:
 def _import(world: World, partition: int, history: int, count: int) -> None:
     """Somebody takes over recorded history, as one more broker that leads."""
     world.start_import(partition, history, count)
+
+
+@_strike("import, then delete")
+def _import_then_delete(
+    world: World, partition: int, history: int, count: int, after: int
+) -> None:
+    """What was taken over is deleted soon, and the partition with it."""
+    world.start_import(partition, history, count)
+    world.clock.after(after * MS, None, _delete_partition, world, partition)
 
 
 @_strike("clock steps")

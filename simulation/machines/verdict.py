@@ -29,6 +29,7 @@ from tierledger.simulation.machines.coordination_laws import (
     needless_fence,
     needless_loss,
     needless_move,
+    passed_over,
     refusal_repeated,
     stalled_checkpoint,
     together,
@@ -194,7 +195,8 @@ def _of_the_run(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Iterato
     events = coordinated(world)
     histories = {one.cluster: one.records for one in world.importers}
     yield from refusal_repeated(events)
-    yield from needless_move(events, world.moved)
+    yield from needless_move(events, world.moved, world.refusals)
+    yield from passed_over(events)
     yield from needless_loss(events, world)
     yield from beside(events, world)
     yield from crowded(events, world.scenario.partitions_per_host)

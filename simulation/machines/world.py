@@ -23,7 +23,7 @@ from tierledger.simulation.machines.feeding import Feeding
 from tierledger.simulation.machines.host_node import HostNode
 from tierledger.simulation.machines.importer import IMPORTER, Importer
 from tierledger.simulation.machines.knobs import KEPT_DEFAULT, turned_to
-from tierledger.simulation.machines.medium import Medium
+from tierledger.simulation.machines.medium import REFUSE, Medium
 from tierledger.simulation.machines.newer_release import NewerSerDe, OlderSerDe
 from tierledger.simulation.machines.observer import Observer
 from tierledger.simulation.machines.recording import Recording
@@ -64,7 +64,7 @@ _ITEMS = [(bytes(tip.topic_id), tip.partition, tip.topic) for tip in _TIPS]
 class World:
     """Made from a scenario, run once."""
 
-    def __init__(self, scenario: Scenario, *, keeps: bool = False) -> None:
+    def __init__(self, scenario: Scenario, *, keeps: bool = False) -> None:  # noqa: PLR0915
         self.scenario = scenario
         self.cluster_id = CLUSTER_ID
         self.tips, self.keys_of, self.items = _TIPS[: scenario.partitions], _KEYS, _ITEMS
@@ -97,6 +97,8 @@ class World:
         """Sites that pause at the next of such points, and for how long (us)."""
         self.fuses: set[tuple[str, str]] = set()
         """Sites that die at the next of such points."""
+        self.outages: dict[str, int] = {}
+        """Points at which the next process loses the store, and for how long (us)."""
         self.lies: list[Any] = []
         """What a coordinator is to say instead of the next placements."""
         self.placed: list[HostWork] = []
@@ -111,8 +113,10 @@ class World:
         self.damaged: set[int] = set()
         self.upgraded: set[str] = set(scenario.upgraded)
         self._numbers = self._ends = self._oracle_asked = 0
-        self.oracle_named: dict[int, set[LeaderVerdict]] = {}
-        """Partition to all that the leader oracle ever said of it."""
+        self.oracle_named: dict[int, list[tuple[int, LeaderVerdict]]] = {}
+        """Partition to all that the leader oracle ever said, and when it was asked (ns)."""
+        self.refusals: set[tuple[str, int, int]] = set()
+        """Host, partition, assignment: refused claims of which a coordinator was told."""
         self.suspected: set[str] = set()
         """Processes of which pings ever went unanswered."""
 
@@ -299,6 +303,9 @@ class World:
             self.fuses.discard((life.site, point))
             self.recording.mark(f"crash: {point}")
             self.kill(life)
+        if self.outages and (length := self.outages.pop(point, 0)):
+            self.recording.mark(f"store away: {point}")
+            self.medium.cut_off(life.site, self.clock.now + length, REFUSE)
 
     def durable(self, life: Life) -> None:
         self.passes("durable", life)
@@ -312,7 +319,7 @@ class World:
             return None
         behind = 0 if self.is_healing else self.scenario.oracle_behind
         said = self.controller.verdict(number, self._oracle_asked % (behind + 1))
-        self.oracle_named.setdefault(number, set()).add(said)
+        self.oracle_named.setdefault(number, []).append((self._now_ns(), said))
         return said
 
     def distorted(self, work: HostWork) -> HostWork:
@@ -376,6 +383,7 @@ class World:
         self.medium.heal()
         self.fuses.clear()
         self.dozes.clear()
+        self.outages.clear()
         self.lies.clear()
         for life in list(self.lives):
             self.resume(life)

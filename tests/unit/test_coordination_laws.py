@@ -11,6 +11,8 @@ from tierledger.simulation.machines.coordination_laws import (
     beside,
     crowded,
     needless_fence,
+    needless_move,
+    passed_over,
 )
 
 TOPIC = bytes(15) + b"\x09"
@@ -106,3 +108,47 @@ def test_a_broker_is_out_of_date_by_what_stands_in_the_log_alone() -> None:
 
     assert "broker 1 was told at 1.000 ms that its announcement (1, 3)" in early.message
     assert never.checker == "needless_loss"
+
+
+def announced(broker_id: int, number: int, *, leads: bool) -> ev.Announced:
+    led = ((TOPIC, 0, "orders", None, None),) if leads else ()
+    follows = () if leads else ((TOPIC, 0, "orders"),)
+    return ev.Announced(broker_id, 1, number, led, follows, (), None)
+
+
+REGISTERED = tuple(ev.ClientRegistered(broker_id, 1, b"") for broker_id in (1, 2, 3))
+THREE_CLAIMS = tuple(announced(broker_id, 1, leads=True) for broker_id in (1, 2, 3))
+REFUSED = ev.LeaderRefused(TOPIC, 0, 1, None, None, None, None, False)
+
+
+@pytest.mark.parametrize(
+    ("before", "restored", "said"),
+    [
+        ((), 2, None),
+        ((), 1, "the claims of brokers [1, 2] stand, of which the last came last"),
+        ((), 3, "and has given up its claim"),
+        ((announced(1, 2, leads=True), announced(3, 2, leads=True)), 1, None),
+        ((ev.ClientRegistered(2, 2, b""),), 1, None),
+        ((REFUSED,), 1, None),
+        ((REFUSED,), 3, "and has given up its claim"),
+    ],
+)
+def test_of_the_claims_that_stand_the_last_one_is_to_be_in_force_again(
+    before: tuple[Any, ...], restored: int, said: str | None
+) -> None:
+    given_up = (announced(3, 9, leads=False), ev.LeaderRestored(TOPIC, 0, restored))
+
+    found = list(passed_over(log(REGISTERED, THREE_CLAIMS, before, given_up)))
+
+    assert [one.checker for one in found] == ["passed_over"] * (said is not None)
+    assert all(said is not None and said in one.message for one in found)
+
+
+@pytest.mark.parametrize(("host", "is_wrong"), [("host-0", False), ("host-1", True)])
+def test_a_claim_is_refused_by_the_host_that_it_runs_on(host: str, *, is_wrong: bool) -> None:
+    events = log(TWO_HOSTS, (led_from("host-0", 0),), (REFUSED,))
+
+    found = list(needless_move(events, set(), {(host, 0, 1)}))
+
+    assert [one.checker for one in found] == ["needless_move"] * is_wrong
+    assert all("it is on host-0, which has not said so" in one.message for one in found)
