@@ -130,6 +130,18 @@ def test_a_repeated_announcement_costs_nothing(epoch: int | None) -> None:
     assert one.leader_of() == Claim(1, 1, 1)
 
 
+def test_a_late_copy_of_a_word_that_changed_nothing_changes_nothing_later() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0])
+    again = announcement(1, 2, leads=[0])
+    assert rules.announce(one.state, again) == []
+    rules.hear(one.state, again)
+    one.announce(2, leads=[0])
+
+    assert rules.announce(one.state, again) == []
+    assert one.leader_of() == Claim(2, 1, 1)
+
+
 def test_a_new_leader_epoch_or_incarnation_is_no_repeat() -> None:
     one = Coordinated("a")
     one.announce(1, leads=[0], epoch=5)

@@ -123,6 +123,20 @@ def test_a_claim_that_the_store_refused_is_tried_again(store: SlotStore) -> None
     assert isinstance(harness.error_for(write), Fenced)
 
 
+def test_claims_of_one_batch_that_the_store_refused_keep_their_order(store: SlotStore) -> None:
+    harness = leading(store)
+    harness.write(added(1))
+    harness.assign(2, OTHER)
+    harness.assign(3, OTHER._replace(announcement=2))
+    harness.step()  # The write; behind it both claims are one batch.
+    append = harness.expect_append()
+    harness.feed(msg.AppendRefused(append.number, StorageUnavailable("full")))
+    harness.settle()
+
+    assert leader(harness).holds(OTHER._replace(announcement=2))
+    assert harness.refused == []
+
+
 def test_a_refusal_after_a_lost_reply_is_not_taken_for_an_answer(store: SlotStore) -> None:
     harness = leading(store)
     first = harness.write(added(1))
