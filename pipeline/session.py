@@ -129,20 +129,21 @@ def own_session(app: str, master: str | None = None) -> Iterator[SparkSession]:
         with plain_errors():
             yield spark_session(app, master)
         return
-    with tempfile.TemporaryFile("w+", errors="replace") as said, plain_errors(said):
+    with tempfile.TemporaryFile("w+", errors="replace") as said:
         java: subprocess.Popen[bytes] | None = None
         # Ctrl-C waits: Java that is left while it starts never ends.
         former = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            try:
-                java = _started_java(_settings(master or "local[*]"), said)
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, former)
-            session = spark_session(app, master, {"spark.log.level": "OFF"})
-            try:
-                yield session
-            finally:
-                session.stop()
+            with plain_errors(said):  # While Java is there: what it raised is asked of it.
+                try:
+                    java = _started_java(_settings(master or "local[*]"), said)
+                finally:
+                    signal.pthread_sigmask(signal.SIG_SETMASK, former)
+                session = spark_session(app, master, {"spark.log.level": "OFF"})
+                try:
+                    yield session
+                finally:
+                    session.stop()
         finally:
             if java is not None:
                 _end_java(java)

@@ -1,5 +1,6 @@
 """What must be there before Spark starts; what is not there is named."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -157,3 +158,29 @@ def test_a_session_is_for_this_machine_alone(spark: SparkSession) -> None:
     assert settings.get("spark.driver.bindAddress") == "127.0.0.1"
     assert settings.get("spark.ui.enabled") == "false"
     assert spark_session("again", "local[2]") is spark
+
+
+# In a process of its own: the tests here share a session, which is never ended under them.
+FAILING = """
+from tierledger.events.errors import RemoteStorageError
+from tierledger.pipeline.session import own_session
+
+def failing(batches):
+    raise ValueError("no such thing")
+    yield
+
+try:
+    with own_session("failing", "local[1]") as spark:
+        spark.range(1).mapInArrow(failing, "id bigint").collect()
+except RemoteStorageError as error:
+    print(error)
+"""
+
+
+def test_a_task_that_fails_in_a_session_of_its_own_is_told_in_one_line() -> None:
+    """What Java raised tells of itself only as long as Java is there."""
+    done = subprocess.run(
+        [sys.executable, "-c", FAILING], capture_output=True, text=True, check=False
+    )
+
+    assert (done.stdout, done.stderr) == ("Spark: ValueError: no such thing\n", "")
