@@ -10,9 +10,11 @@ from tierledger.benchmarks.report import Figure, Goal
 from tierledger.benchmarks.spark_stores import EVENTS_PER_SEGMENT, session, store_of_many
 from tierledger.benchmarks.workload import OFFSETS_PER_SEGMENT, START_MS
 from tierledger.pipeline.fold_store import JobStore
-from tierledger.pipeline.job_retention import by_topic, retention_table
+from tierledger.pipeline.job_retention import RetentionDigest, retention_table
 from tierledger.pipeline.job_retention_plan import Question
-from tierledger.pipeline.tables import planned
+from tierledger.pipeline.spark_files import make
+from tierledger.pipeline.table_plan import planned
+from tierledger.pipeline.tables import Digests, made
 
 if TYPE_CHECKING:
     from tierledger.benchmarks.scale import Bench
@@ -43,7 +45,9 @@ async def measure(bench: Bench) -> list[Figure]:
                 bench.say(f"what-if {name}")
                 begun = time.perf_counter()
                 plan = await planned(retention_table(question), JobStore.of(f"sqlite:{path}"))
-                rows = by_topic(plan.made(spark)).collect()
+                digests = Digests(spark, RetentionDigest(question))
+                make(made(plan, spark, digests=digests))
+                rows = digests.joined().topics()
                 took.append(time.perf_counter() - begun)
                 gone = sum(row["segments_before"] - row["segments_after"] for row in rows)
                 assert 0 < gone < segments, "about half of them go"

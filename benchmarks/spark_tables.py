@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tierledger.benchmarks.report import Figure, Goal, Sided, ratio
 from tierledger.benchmarks.spark_stores import (
@@ -19,9 +18,11 @@ from tierledger.benchmarks.spark_stores import (
     store_of_many,
 )
 from tierledger.pipeline import tables
-from tierledger.pipeline.fold import NOW
+from tierledger.pipeline.engine import made_here
 from tierledger.pipeline.fold_store import JobStore
-from tierledger.pipeline.fold_task import FoldTask
+from tierledger.pipeline.table_files import place
+from tierledger.pipeline.table_plan import planned
+from tierledger.pipeline.table_writers import writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -129,9 +130,10 @@ async def _compared(bench: Bench) -> list[Figure]:
 
 def _plain(path: Path) -> float:
     begun = time.perf_counter()
-    plan = asyncio.run(tables.planned("segments", JobStore.of(f"sqlite:{path}")))
-    fold = FoldTask(plan.store, plan.table, [plan.logs], NOW, None)
-    with pq.ParquetWriter(path.with_suffix(".parquet"), plan.table.schema) as writer:
-        for batch in fold.run(plan.logs):
-            writer.write_batch(batch)
+    plan = asyncio.run(planned("segments", JobStore.of(f"sqlite:{path}")))
+    with (
+        place(path.with_suffix(".python")) as folder,
+        writing(plan.table, folder, "parquet") as write,
+    ):
+        made_here(plan, plan.logs, None, write)
     return time.perf_counter() - begun

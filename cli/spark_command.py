@@ -26,17 +26,23 @@ from tierledger.cli.options import (
 )
 from tierledger.cli.output import escaped, print_json
 from tierledger.cli.spark_job import (
+    AUTO,
+    LOCAL,
+    SPARK,
+    EngineOption,
     FormatOption,
     Job,
     MasterOption,
     OutOption,
     PartitionOption,
     TopicOption,
+    answered,
     report_damage,
     session_of,
     shown,
     write_table,
 )
+from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +51,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tierledger.pipeline.fold_task import DamagedLog
-    from tierledger.pipeline.tables import TablePlan
+    from tierledger.pipeline.table_plan import TablePlan
 
 EVENTS = "events"
 """The table that is not folded: the logs as they are."""
@@ -97,6 +103,7 @@ def _table_command(table: str) -> Callable[..., None]:
         as_of: AsOfOption = None,
         topic: TopicOption = None,
         partition: PartitionOption = None,
+        engine: EngineOption = "auto",
         master: MasterOption = None,
         overwrite: OverwriteOption = False,
         store: StoreOption = None,
@@ -111,6 +118,7 @@ def _table_command(table: str) -> Callable[..., None]:
                 as_of=parse_as_of(as_of),
                 topic=topic,
                 partition=partition,
+                engine=engine,
                 master=master,
                 out=out,
                 format=format,
@@ -124,10 +132,14 @@ def _table_command(table: str) -> Callable[..., None]:
 
 def _write(job: Job) -> None:
     job.check()
+    if job.name == EVENTS and job.engine == LOCAL:
+        raise InvalidArgument(f"--engine: expected {AUTO} or {SPARK} for {EVENTS}, got {LOCAL}")
     plan = job.planned("segments" if job.name == EVENTS else job.name)
-    with session_of(job) as session:
-        make = _write_events if job.name == EVENTS else _write_folded
-        rows, damaged = make(session, plan, job)
+    if job.name == EVENTS:
+        rows, damaged = _events_written(plan, job)
+    else:
+        made = answered(job, plan, None)
+        rows, damaged = made.rows, made.damaged
     if job.json:
         left_out = [one._asdict() for one in damaged]
         print_json({"table": job.name, "rows": rows, "out": str(job.out), "damaged": left_out})
@@ -138,35 +150,27 @@ def _write(job: Job) -> None:
         raise typer.Exit(ExitStatus.PARTLY)
 
 
-def _write_folded(
-    session: SparkSession, plan: TablePlan, job: Job
-) -> tuple[int, list[DamagedLog]]:
-    from tierledger.pipeline.tables import Damage
-
-    damage = Damage(session)
-    frame = plan.made(session, damage)
-    rows = write_table(session, job, frame, len(plan.tasks(session)))
-    return rows, damage.logs()
-
-
-def _write_events(
-    session: SparkSession, plan: TablePlan, job: Job
-) -> tuple[int, list[DamagedLog]]:
+def _events_written(plan: TablePlan, job: Job) -> tuple[int, list[DamagedLog]]:
     from tierledger.pipeline.columns import CORRUPT
     from tierledger.pipeline.fold_task import DamagedLog
-    from tierledger.pipeline.table_files import FORMATS
+    from tierledger.pipeline.spark_files import OPTIONS
 
     assert job.out is not None, "the command asks for it"
-    rows = write_table(session, job, _events(session, plan, job), None)
-    written = session.read.format(job.format).options(**FORMATS[job.format])
-    found = written.load(f"file:{job.out.absolute()}").where(f"type = '{CORRUPT}'")
-    with shown(session, f"{job.name}: looking for damage", None):
-        damaged = [
-            DamagedLog(
-                row.topic or "", row.topic_id, int(row.partition), int(row.position), row.reason
-            )
-            for row in found.collect()
-        ]
+    with session_of(job) as session:
+        rows = write_table(session, job, _events(session, plan, job), None)
+        written = session.read.format(job.format).options(**OPTIONS[job.format])
+        found = written.load(f"file:{job.out.absolute()}").where(f"type = '{CORRUPT}'")
+        with shown(session, f"{job.name}: looking for damage", None):
+            damaged = [
+                DamagedLog(
+                    row.topic or "",
+                    row.topic_id,
+                    int(row.partition),
+                    int(row.position),
+                    row.reason,
+                )
+                for row in found.collect()
+            ]
     return rows, damaged
 
 

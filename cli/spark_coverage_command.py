@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from tierledger.cli.options import (
     AsOfOption,
@@ -14,6 +14,7 @@ from tierledger.cli.options import (
 )
 from tierledger.cli.spark_job import (
     SHOWN_MAX,
+    EngineOption,
     FormatOption,
     Job,
     MasterOption,
@@ -21,21 +22,19 @@ from tierledger.cli.spark_job import (
     PageOption,
     PartitionOption,
     TopicOption,
+    answered,
     as_of_fact,
     end,
-    kept,
-    session_of,
-    shown,
     write_page,
-    write_table,
 )
 
 if TYPE_CHECKING:
     import typer
-    from pyspark.sql import DataFrame, SparkSession
 
-    from tierledger.pipeline.fold_task import DamagedLog
-    from tierledger.pipeline.tables import TablePlan
+    from tierledger.cli.spark_job import Answer
+    from tierledger.pipeline.job_coverage import CoverageDigest
+    from tierledger.pipeline.table_columns import PlainRow
+    from tierledger.pipeline.table_plan import TablePlan
 
 PARTITIONS_DRAWN_MAX = 200
 """Partitions on the page, the worst first; the rest is counted."""
@@ -44,14 +43,6 @@ ROWS_DRAWN_MAX = 100_000
 """Ranges on the page: at about 150 bytes each, what a browser still shows at once."""
 
 COLUMNS = ("partition", "kind", "epoch", "start", "end", "segments", "bytes")
-
-
-class Totals(NamedTuple):
-    """What there is of one kind."""
-
-    rows: int = 0
-    offsets: int = 0
-    size: int = 0
 
 
 def register(group: typer.Typer) -> None:
@@ -66,6 +57,7 @@ def coverage(
     as_of: AsOfOption = None,
     topic: TopicOption = None,
     partition: PartitionOption = None,
+    engine: EngineOption = "auto",
     master: MasterOption = None,
     overwrite: OverwriteOption = False,
     store: StoreOption = None,
@@ -83,6 +75,7 @@ def coverage(
         as_of=parse_as_of(as_of),
         topic=topic,
         partition=partition,
+        engine=engine,
         master=master,
         out=out,
         format=format,
@@ -95,14 +88,16 @@ def coverage(
 
 
 def _run(job: Job) -> None:
-    # Spark is imported only here: the other commands start without it.
     from tierledger.pipeline.coverage_rules import FINDINGS
-    from tierledger.pipeline.job_coverage import COVERAGE
+    from tierledger.pipeline.job_coverage import COVERAGE, CoverageDigest
 
+    strips_max = 0 if job.page is None else PARTITIONS_DRAWN_MAX
+    digest = CoverageDigest(SHOWN_MAX, strips_max, ROWS_DRAWN_MAX)
     plan = job.planned(COVERAGE)
-    with session_of(job) as session:
-        found = _found(session, plan, job)
-    of = found.totals
+    made = answered(job, plan, digest)
+    if job.page is not None:
+        _draw(job, plan, made)
+    of = made.digest.totals
     end(
         job,
         {
@@ -119,113 +114,43 @@ def _run(job: Job) -> None:
             "unfinished bytes": of["unfinished"].size,
         },
         columns=COLUMNS,
-        worst=found.worst,
+        worst=[_printed(row) for row in made.digest.worst()],
         found=sum(of[kind].rows for kind in FINDINGS),
-        damaged=found.damaged,
+        damaged=made.damaged,
     )
 
 
-class Found(NamedTuple):
-    """What the job found, as far as it is shown."""
-
-    totals: dict[str, Totals]
-    """By kind."""
-    worst: list[list[object]]
-    damaged: list[DamagedLog]
-
-
-def _found(session: SparkSession, plan: TablePlan, job: Job) -> Found:
-    from tierledger.pipeline.tables import Damage
-
-    damage = Damage(session)
-    tasks = len(plan.tasks(session))
-    with kept(plan.made(session, damage)) as frame:
-        if job.out is not None:
-            write_table(session, job, frame, tasks)
-        with shown(session, "coverage: tasks done", tasks):
-            totals = _totals(frame)
-            worst = _worst(frame)
-            if job.page is not None:
-                _draw(job, plan, frame, totals, damage.logs())
-    return Found(totals, worst, damage.logs())
-
-
-def _offsets(frame: DataFrame) -> Any:  # noqa: ANN401 - Spark's columns.
-    """How many offsets a row is about; wider than an offset, which this may exceed."""
-    wide = "decimal(38,0)"
-    return frame["end_offset"].cast(wide) - frame["start_offset"].cast(wide) + 1
-
-
-def _totals(frame: DataFrame) -> dict[str, Totals]:
-    from pyspark.sql import functions as sql
-
-    from tierledger.pipeline.coverage_rules import CoverageKind
-
-    by_kind = frame.groupBy("kind").agg(
-        sql.count(sql.lit(1)),
-        sql.sum(_offsets(frame)),
-        sql.sum(frame["size_in_bytes"].cast("decimal(38,0)")),
-    )
-    found = {kind: Totals(*map(int, numbers)) for kind, *numbers in by_kind.collect()}
-    return {kind: found.get(kind, Totals()) for kind in map(str, CoverageKind)}
-
-
-def _worst(frame: DataFrame) -> list[list[object]]:
-    """Findings to print: holes before orphans, the longest first."""
-    from pyspark.sql import functions as sql
-
-    from tierledger.pipeline.coverage_rules import FINDINGS
-
-    findings = frame.where(frame["kind"].isin([str(kind) for kind in FINDINGS]))
-    some = findings.orderBy(
-        sql.col("kind"),
-        _offsets(frame).desc(),
-        "topic",
-        "topic_id",
-        "partition",
-        "start_offset",
-    ).limit(SHOWN_MAX)
+def _printed(row: PlainRow) -> list[object]:
     return [
-        [
-            f"{row.topic}-{row.partition}",
-            row.kind,
-            row.leader_epoch,
-            row.start_offset,
-            row.end_offset,
-            row.segments,
-            row.size_in_bytes,
-        ]
-        for row in some.collect()
+        f"{row['topic']}-{row['partition']}",
+        row["kind"],
+        row["leader_epoch"],
+        row["start_offset"],
+        row["end_offset"],
+        row["segments"],
+        row["size_in_bytes"],
     ]
 
 
-def _draw(
-    job: Job,
-    plan: TablePlan,
-    frame: DataFrame,
-    totals: dict[str, Totals],
-    damaged: list[DamagedLog],
-) -> None:
-    from pyspark.sql import functions as sql
-
+def _draw(job: Job, plan: TablePlan, made: Answer[CoverageDigest]) -> None:
     from tierledger.cli.spark_page_coverage import coverage_page
 
-    identity = ["topic", "topic_id", "partition"]
-
-    def offsets_of(kind: str) -> Any:  # noqa: ANN401 - Spark's columns.
-        return sql.sum(sql.when(frame["kind"] == kind, _offsets(frame)).otherwise(0))
-
-    ranks = [offsets_of(kind).alias(kind) for kind in ("hole", "orphaned_epoch", "overlap")]
-    order = [sql.desc("hole"), sql.desc("orphaned_epoch"), sql.desc("overlap")]
-    per_partition = frame.groupBy(*identity).agg(*ranks)
-    drawn = per_partition.orderBy(*order, *identity).limit(PARTITIONS_DRAWN_MAX)
-    ranked = [(row.topic, row.topic_id, row.partition) for row in drawn.collect()]
-    partitions = per_partition.count() if len(ranked) == PARTITIONS_DRAWN_MAX else len(ranked)
-    rows = frame.join(sql.broadcast(drawn.select("topic_id", "partition")), identity[1:])
-    some = [row.asDict() for row in rows.orderBy("kind").limit(ROWS_DRAWN_MAX).collect()]
+    digest = made.digest
     facts = {
         "cluster": plan.store.cluster or "",
-        "partitions": f"{len(plan.logs)}, of which {partitions} have segments",
+        "partitions": f"{len(plan.logs)}, of which {digest.partitions} have segments",
+        "engine": made.engine,
     }
     facts |= as_of_fact(job)
-    write_page(job, coverage_page(facts, totals, ranked, some, partitions, damaged))
+    strips = digest.strips()
+    write_page(
+        job,
+        coverage_page(
+            facts,
+            digest.totals,
+            [(one.topic, one.topic_id, one.partition) for one in strips],
+            [row for one in strips for row in one.rows],
+            digest.partitions,
+            made.damaged,
+        ),
+    )

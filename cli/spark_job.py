@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
 
 import typer
 
@@ -33,18 +33,25 @@ from tierledger.events.errors import InvalidArgument
 from tierledger.storage.locate import default_store_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from tierledger.cli.options import AsOf
+    from tierledger.pipeline.digests import Digest
     from tierledger.pipeline.fold import AsOf as Point
+    from tierledger.pipeline.fold import PlannedLog
     from tierledger.pipeline.fold_store import JobStore
     from tierledger.pipeline.fold_task import DamagedLog
     from tierledger.pipeline.table_columns import Table
-    from tierledger.pipeline.tables import TablePlan
+    from tierledger.pipeline.table_plan import TablePlan
+
+OptionalDigest = TypeVar("OptionalDigest", bound="Digest | None")
 
 FORMAT_NAMES = ("parquet", "csv", "json")
+
+AUTO, LOCAL, SPARK = ENGINE_NAMES = ("auto", "local", "spark")
+"""Which engines can be asked for."""
 
 POLL_S = 0.2
 """Seconds between two looks at how far Spark is."""
@@ -77,6 +84,14 @@ PartitionOption = Annotated[
         "--partition", min=0, max=PARTITION_MAX, help="Only partitions of that number."
     ),
 ]
+EngineOption = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar="|".join(ENGINE_NAMES),
+        help="Who makes it: this process, Spark, or what suits the store's size.",
+    ),
+]
 MasterOption = Annotated[
     str | None,
     typer.Option(
@@ -98,6 +113,7 @@ class Job:
     as_of: AsOf | None = None
     topic: str | None = None
     partition: int | None = None
+    engine: str = AUTO
     master: str | None = None
     out: Path | None = None
     format: str = "parquet"
@@ -114,6 +130,13 @@ class Job:
         if self.format not in FORMAT_NAMES:
             expected = ", ".join(FORMAT_NAMES)
             raise InvalidArgument(f"--format: expected one of {expected}; got {self.format!r}")
+        if self.engine not in ENGINE_NAMES:
+            expected = ", ".join(ENGINE_NAMES)
+            raise InvalidArgument(f"--engine: expected one of {expected}; got {self.engine!r}")
+        if self.engine == LOCAL and self.master is not None:
+            raise InvalidArgument(
+                f"--master: expected with Spark only, got {self.master!r} and --engine {LOCAL}"
+            )
         require_file(self.page, overwrite=self.overwrite)
         if self.out is not None:
             from tierledger.pipeline.table_files import require_place
@@ -147,7 +170,7 @@ class Job:
             RemoteResourceNotFound: There is no such cluster, topic or partition.
             StoreRefused: It is no store.
         """
-        from tierledger.pipeline.tables import planned
+        from tierledger.pipeline.table_plan import planned
 
         return asyncio.run(
             planned(
@@ -158,6 +181,94 @@ class Job:
                 partition=self.partition,
             )
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[OptionalDigest]):
+    """What an engine made of a table."""
+
+    engine: str
+    digest: OptionalDigest
+    """What it took of all rows."""
+    rows: int
+    """How many were written."""
+    damaged: list[DamagedLog]
+
+
+def answered(job: Job, plan: TablePlan, digest: OptionalDigest) -> Answer[OptionalDigest]:
+    """Make the planned table with the engine that suits it; written if the job says where.
+
+    Args:
+        job: What was asked.
+        plan: The table.
+        digest: An empty one, which takes the rows; none if they are only written.
+
+    Raises:
+        InvalidArgument: The folder cannot be written; or the engine misses an extra, or Java.
+        RemoteStorageError: The store failed, or Spark.
+    """
+    if _is_local(job, plan):
+        return _answered_here(job, plan, digest)
+    return _answered_by_spark(job, plan, digest)
+
+
+def _is_local(job: Job, plan: TablePlan) -> bool:
+    from tierledger.pipeline.engine import is_small
+
+    if job.engine != AUTO or job.master is not None:
+        return job.engine == LOCAL
+    return asyncio.run(is_small(plan.store, plan.logs))
+
+
+def _answered_here(job: Job, plan: TablePlan, digest: OptionalDigest) -> Answer[OptionalDigest]:
+    from tierledger.pipeline.engine import made_here
+    from tierledger.pipeline.table_files import place
+    from tierledger.pipeline.table_writers import writing
+
+    with ExitStack() as stack:
+        write = None
+        if job.out is not None:
+            folder = stack.enter_context(place(job.out, overwrite=job.overwrite))
+            write = stack.enter_context(writing(plan.table, folder, job.format))
+        logs = stack.enter_context(_counted(plan.logs, f"{job.name}: logs folded"))
+        made = made_here(plan, logs, digest, write)
+    return Answer(LOCAL, made.digest, made.rows, made.damaged)
+
+
+@contextmanager
+def _counted(logs: Sequence[PlannedLog], what: str) -> Iterator[Iterable[PlannedLog]]:
+    """`logs`; shows how many were asked for, if somebody looks."""
+    if not sys.stderr.isatty():
+        yield logs
+        return
+    with progress(what, len(logs)) as on_done:
+
+        def each() -> Iterator[PlannedLog]:
+            for log in logs:
+                yield log
+                on_done(1)
+
+        yield each()
+
+
+def _answered_by_spark(
+    job: Job, plan: TablePlan, digest: OptionalDigest
+) -> Answer[OptionalDigest]:
+    with session_of(job) as session:
+        # Imported here: the other commands, and the local engine, do without Spark.
+        from tierledger.pipeline.spark_files import make
+        from tierledger.pipeline.tables import Damage, Digests, made, tasks_of
+
+        damage = Damage(session)
+        digests = Digests(session, digest)
+        frame = made(plan, session, damage, digests)
+        tasks, rows = len(tasks_of(plan, session)), 0
+        if job.out is not None:
+            rows = write_table(session, job, frame, tasks)
+        else:
+            with shown(session, f"{job.name}: tasks done", tasks):
+                make(frame)
+        return Answer(SPARK, digests.joined(), rows, damage.logs())
 
 
 @contextmanager
@@ -196,7 +307,8 @@ def write_table(session: SparkSession, job: Job, frame: DataFrame, tasks: int | 
     Raises:
         InvalidArgument: The folder cannot be written.
     """
-    from tierledger.pipeline.table_files import place, write
+    from tierledger.pipeline.spark_files import write
+    from tierledger.pipeline.table_files import place
 
     assert job.out is not None, "asked to write nowhere"
     with (

@@ -28,10 +28,10 @@ from tierledger.cli.spark_page import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tierledger.cli.spark_coverage_command import Totals
     from tierledger.pipeline.fold_task import DamagedLog
+    from tierledger.pipeline.job_coverage import Totals
 
-# Rows of Spark are plain dictionaries of whatever the columns hold.
+# Rows are plain dictionaries of whatever the columns hold.
 Row = dict[str, Any]
 
 LOOKS = {

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierledger.pipeline.fold_task import DamagedLog
+    from tierledger.pipeline.job_retention import RetentionDigest
     from tierledger.pipeline.job_retention_plan import Question
 
-# Rows of Spark are plain dictionaries of whatever the columns hold.
+# Rows are plain dictionaries of whatever the columns hold.
 Row = dict[str, Any]
 
 TOPICS_DRAWN = 60
@@ -45,7 +46,7 @@ REASONS = {
 def retention_page(
     facts: Mapping[str, object],
     question: Question,
-    found: Mapping[str, Sequence[Row]],
+    digest: RetentionDigest,
     damaged: Sequence[DamagedLog],
 ) -> str:
     """The page as HTML.
@@ -53,10 +54,10 @@ def retention_page(
     Args:
         facts: What stands at the top.
         question: What was asked.
-        found: Rows by `topics`, `reasons` and `times`.
+        digest: What goes.
         damaged: Logs that were left out.
     """
-    topics, times = found["topics"], found["times"]
+    topics, times = digest.topics(), digest.times()
     before = sum(row["bytes_before"] for row in topics)
     after = sum(row["bytes_after"] for row in topics)
     gone = sum(row["segments_before"] - row["segments_after"] for row in topics)
@@ -72,7 +73,7 @@ def retention_page(
         sections += [
             Section("By topic", looks + bars(_topic_bars(topics)), _left_out(topics)),
             Section("When", bars(_time_bars(times, question)), _about(times, question)),
-            Section("Why", _reasons(found["reasons"])),
+            Section("Why", _reasons(digest.reasons())),
         ]
     else:
         sections.append(Section("What goes", note("Nothing.")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,7 @@ from tierledger.cli.options import (
 )
 from tierledger.cli.output import shortened, time_text
 from tierledger.cli.spark_job import (
+    EngineOption,
     FormatOption,
     Job,
     MasterOption,
@@ -24,12 +25,9 @@ from tierledger.cli.spark_job import (
     PageOption,
     PartitionOption,
     TopicOption,
+    answered,
     end,
-    kept,
-    session_of,
-    shown,
     write_page,
-    write_table,
 )
 from tierledger.cli.spark_time import NOW_HELP, clock_ms, stated_time_ms
 from tierledger.events.errors import InvalidArgument
@@ -37,9 +35,7 @@ from tierledger.events.errors import InvalidArgument
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
-
-    from tierledger.pipeline.job_retention_plan import Question
+    from tierledger.pipeline.job_retention import RetentionDigest
 
 SETTINGS = ("retention.ms", "retention.bytes")
 """What a what-if is about; one that is not given keeps everything."""
@@ -85,6 +81,7 @@ def retention(
     page: PageOption = None,
     topic: TopicOption = None,
     partition: PartitionOption = None,
+    engine: EngineOption = "auto",
     master: MasterOption = None,
     overwrite: OverwriteOption = False,
     store: StoreOption = None,
@@ -110,6 +107,7 @@ def retention(
         cluster=cluster,
         topic=topic,
         partition=partition,
+        engine=engine,
         master=master,
         out=out,
         format=format,
@@ -142,25 +140,21 @@ def parse_what_if(given: Sequence[str]) -> dict[str, int]:
 
 
 def _run(job: Job, values: dict[str, int], times: tuple[int, int], local: Path | None) -> None:
-    # Spark is imported only here: the other commands start without it.
-    from tierledger.pipeline.job_retention import read_local, retention_table, with_topic_ids
+    from tierledger.pipeline.job_retention import (
+        RetentionDigest,
+        read_local,
+        retention_table,
+        with_topic_ids,
+    )
     from tierledger.pipeline.job_retention_plan import Question
-    from tierledger.pipeline.tables import Damage
 
     question = Question(values["retention.ms"], values["retention.bytes"], *times)
     facts = None
     if local is not None:
         facts = asyncio.run(with_topic_ids(job.job_store(), read_local(local)))
     plan = job.planned(retention_table(question, facts))
-    with session_of(job) as session:
-        damage = Damage(session)
-        tasks = len(plan.tasks(session))
-        with kept(plan.made(session, damage)) as frame:
-            with shown(session, "retention: tasks done", tasks):
-                found = _found(frame, question)
-            if job.out is not None:
-                write_table(session, job, frame, tasks)
-        damaged = damage.logs()
+    made = answered(job, plan, RetentionDigest(question))
+    digest = made.digest
     asked = {name: value for name, value in values.items() if value >= 0}
     head = {"cluster": plan.store.cluster or "", "now": time_text(question.now_ms)}
     if question.until_ms > question.now_ms:
@@ -168,10 +162,11 @@ def _run(job: Job, values: dict[str, int], times: tuple[int, int], local: Path |
     if job.page is not None:
         from tierledger.cli.spark_page_retention import retention_page
 
-        write_page(job, retention_page({**head, **asked}, question, found, damaged))
+        shown = {**head, **asked, "engine": made.engine}
+        write_page(job, retention_page(shown, question, digest, made.damaged))
     end(
         job,
-        {**head, **asked, "partitions": len(plan.logs), **_totals(found)},
+        {**head, **asked, "partitions": len(plan.logs), **_totals(digest)},
         columns=COLUMNS,
         worst=[
             [
@@ -182,33 +177,20 @@ def _run(job: Job, values: dict[str, int], times: tuple[int, int], local: Path |
                 row["segments_after"],
                 row["bytes_after"],
             ]
-            for row in found["topics"]
+            for row in digest.topics()
         ],
-        damaged=damaged,
+        damaged=made.damaged,
     )
 
 
-def _found(frame: DataFrame, question: Question) -> dict[str, list[dict[str, Any]]]:
-    """What is shown of the table: by topic, by reason and by time."""
-    from tierledger.pipeline.job_retention import by_reason, by_time, by_topic
+def _totals(digest: RetentionDigest) -> dict[str, object]:
+    from tierledger.pipeline.job_retention import SUMS
 
-    made = {
-        "topics": by_topic(frame),
-        "reasons": by_reason(frame),
-        "times": by_time(frame, question),
-    }
-    return {name: [row.asDict() for row in one.collect()] for name, one in made.items()}
-
-
-def _totals(found: dict[str, list[dict[str, Any]]]) -> dict[str, object]:
-    topics = found["topics"]
-    sums = {
-        name: sum(row[name] for row in topics)
-        for name in ("segments_before", "segments_after", "bytes_before", "bytes_after")
-    }
+    topics = digest.topics()
+    sums = {name: sum(row[name] for row in topics) for name in SUMS}
     return {
         **{name.replace("_", " "): value for name, value in sums.items()},
         "segments deleted": sums["segments_before"] - sums["segments_after"],
         "bytes deleted": sums["bytes_before"] - sums["bytes_after"],
-        **{f"deleted for {row['reason']}": row["segments"] for row in found["reasons"]},
+        **{f"deleted for {row['reason']}": row["segments"] for row in digest.reasons()},
     }

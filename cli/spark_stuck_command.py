@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,7 @@ from tierledger.cli.options import (
 from tierledger.cli.output import time_text
 from tierledger.cli.report_text import span_text
 from tierledger.cli.spark_job import (
+    EngineOption,
     FormatOption,
     Job,
     MasterOption,
@@ -23,12 +24,9 @@ from tierledger.cli.spark_job import (
     PageOption,
     PartitionOption,
     TopicOption,
+    answered,
     end,
-    kept,
-    session_of,
-    shown,
     write_page,
-    write_table,
 )
 from tierledger.cli.spark_time import NOW_HELP, clock_ms, duration_ms, stated_time_ms
 from tierledger.events.errors import InvalidArgument
@@ -36,10 +34,7 @@ from tierledger.events.errors import InvalidArgument
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import SparkSession
-
-    from tierledger.pipeline.fold_task import DamagedLog
-    from tierledger.pipeline.tables import TablePlan
+    from tierledger.pipeline.table_columns import PlainRow
 
 STATE_NAMES = (
     "COPY_SEGMENT_STARTED",
@@ -78,6 +73,7 @@ def stuck(
     page: PageOption = None,
     topic: TopicOption = None,
     partition: PartitionOption = None,
+    engine: EngineOption = "auto",
     master: MasterOption = None,
     overwrite: OverwriteOption = False,
     store: StoreOption = None,
@@ -98,6 +94,7 @@ def stuck(
         as_of=None if then_ms is None else AsOf(time_ms=then_ms),
         topic=topic,
         partition=partition,
+        engine=engine,
         master=master,
         out=out,
         format=format,
@@ -135,62 +132,36 @@ def limits(given: Sequence[str]) -> dict[str, int]:
     return found
 
 
-class Found(NamedTuple):
-    """What the job found, as far as it is shown."""
-
-    totals: dict[str, tuple[int, int]]
-    """Of each state, how many there are and their bytes."""
-    oldest: list[dict[str, Any]]
-    damaged: list[DamagedLog]
-
-
 def _run(job: Job, now_ms: int, limits_ms: dict[str, int]) -> None:
-    # Spark is imported only here: the other commands start without it.
     from tierledger.cli.spark_page_stuck import stuck_page
-    from tierledger.pipeline.job_stuck import stuck_table
+    from tierledger.pipeline.job_stuck import StuckDigest, stuck_table
 
     plan = job.planned(stuck_table(now_ms, limits_ms))
-    with session_of(job) as session:
-        found = _found(session, plan, job)
+    made = answered(job, plan, StuckDigest(ROWS_MAX))
+    totals, oldest = made.digest.totals, made.digest.oldest()
     if job.page is not None:
-        facts = {"cluster": plan.store.cluster or "", "now": time_text(now_ms)}
-        page = stuck_page(facts, found.totals, limits_ms, found.oldest, found.damaged)
-        write_page(job, page)
+        facts = {
+            "cluster": plan.store.cluster or "",
+            "now": time_text(now_ms),
+            "engine": made.engine,
+        }
+        write_page(job, stuck_page(facts, totals, limits_ms, oldest, made.damaged))
     end(
         job,
         {
             "now": time_text(now_ms),
             "partitions": len(plan.logs),
-            **{state: found.totals.get(state, (0, 0))[0] for state in STATE_NAMES},
-            "bytes": sum(size for _, size in found.totals.values()),
+            **{state: totals.get(state, (0, 0))[0] for state in STATE_NAMES},
+            "bytes": sum(size for _, size in totals.values()),
         },
         columns=COLUMNS,
-        worst=[_printed(row) for row in found.oldest],
-        found=sum(count for count, _ in found.totals.values()),
-        damaged=found.damaged,
+        worst=[_printed(row) for row in oldest],
+        found=sum(count for count, _ in totals.values()),
+        damaged=made.damaged,
     )
 
 
-def _found(session: SparkSession, plan: TablePlan, job: Job) -> Found:
-    from pyspark.sql import functions as sql
-
-    from tierledger.pipeline.tables import Damage
-
-    damage = Damage(session)
-    tasks = len(plan.tasks(session))
-    with kept(plan.made(session, damage)) as frame:
-        if job.out is not None:
-            write_table(session, job, frame, tasks)
-        with shown(session, "stuck: tasks done", tasks):
-            size = sql.sum(frame["size_in_bytes"].cast("decimal(38,0)"))
-            by_state = frame.groupBy("state").agg(sql.count(sql.lit(1)), size).collect()
-            order = (sql.desc("age_ms"), "topic", "partition", "segment_id")
-            oldest = frame.orderBy(*order).limit(ROWS_MAX).collect()
-    totals = {state: (int(count), int(size)) for state, count, size in by_state}
-    return Found(totals, [row.asDict() for row in oldest], damage.logs())
-
-
-def _printed(row: dict[str, Any]) -> list[object]:
+def _printed(row: PlainRow) -> list[object]:
     return [
         f"{row['topic']}-{row['partition']}",
         row["state"],

@@ -30,6 +30,7 @@ from tierledger.events.errors import CorruptLog
 from tierledger.events.event_codec import TYPES
 from tierledger.events.identifiers import UUID_BYTES
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierledger.pipeline.plan import BOUNDARY_NUMBER, CORRUPT_NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,9 +43,6 @@ CORRUPT = "corrupt"
 BOUNDARY = "boundary"
 """The type of a row that stands for events that were forgotten; `stored` is the checkpoint's
 partition value that the log goes on from."""
-
-CORRUPT_NUMBER, BOUNDARY_NUMBER = 0, -1
-"""Where an event has the number of its type."""
 
 EVENT_SCHEMA = StructType(
     [

@@ -1,6 +1,6 @@
-"""What a Spark task does for a table: fold its logs one after another, and give Arrow batches.
+"""Folds logs one after another, and gives the rows of a table.
 
-It is a callable for `mapInArrow`; its input only says by numbers which logs it has.
+It is what a Spark task does with its logs, and what the local engine does with all of them.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from tierledger.pipeline.worker import page_loop, without_cycles
 from tierledger.storage.event_log import BATCHES_PER_READ
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
+    from tierledger.pipeline.digests import Digest
     from tierledger.pipeline.fold import AsOf, PlannedLog
     from tierledger.pipeline.fold_store import JobStore
-    from tierledger.pipeline.table_columns import RecordBatch, Table
+    from tierledger.pipeline.table_columns import Chunk, Identity, Table
     from tierledger.storage.catalog import Catalog
     from tierledger.storage.event_log import StoredBatch
     from tierledger.storage.partition_reader import LoadedPartition, PartitionReader
 
-# What Spark's accumulator takes is not typed; `Any` stops at this line.
-Report: TypeAlias = "Callable[[Any], None]"
+Report: TypeAlias = "Callable[[list[DamagedLog]], None]"
 
 
 class DamagedLog(NamedTuple):
@@ -44,30 +44,25 @@ class DamagedLog(NamedTuple):
 
 
 class FoldTask:
-    """Folds the logs of the tasks that Spark hands it by their numbers."""
+    """Makes a table's rows of logs, folded one after another; for either engine."""
 
     def __init__(
-        self,
-        store: JobStore,
-        table: Table,
-        tasks: Sequence[Sequence[PlannedLog]],
-        as_of: AsOf,
-        report: Report | None,
+        self, store: JobStore, table: Table, as_of: AsOf, report: Report | None
     ) -> None:
         """Damaged logs go to `report`; without one, the first ends the job."""
         self._store = store
         self._table = table
-        self._tasks = tasks
         self._as_of = as_of
         self._report = report
 
-    def __call__(self, numbers: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                yield from self.run(self._tasks[number])
+    def run(self, logs: Iterable[PlannedLog], digest: Digest | None = None) -> Iterator[Chunk]:
+        """The rows of `logs`, which `digest` takes, too.
 
-    def run(self, logs: Sequence[PlannedLog]) -> Iterator[RecordBatch]:
-        """The rows of `logs`."""
+        Raises:
+            DataError: A log is damaged, and nobody is told of such.
+            StorageUnavailable: The store is away.
+            StoreRefused: It is no store any more.
+        """
         with ExitStack() as stack:
             stack.enter_context(without_cycles())
             run = stack.enter_context(page_loop()).run_until_complete
@@ -75,15 +70,19 @@ class FoldTask:
             catalog = run(opened.__aenter__())
             stack.callback(lambda: run(opened.__aexit__(None, None, None)))
             for log in logs:
-                yield from self._rows_of(_Pages(run, catalog, log), catalog.cluster_id)
+                for chunk in self._rows_of(_Pages(run, catalog, log), catalog.cluster_id):
+                    if digest is not None:
+                        for row in chunk.rows():
+                            digest.take(row)
+                    yield chunk
 
-    def _rows_of(self, pages: _Pages, cluster: str) -> Iterator[RecordBatch]:
+    def _rows_of(self, pages: _Pages, cluster: str) -> Iterator[Chunk]:
         table, rows, log = self._table, self._table.make(), pages.log
         fold: LogFold | None = None
         try:
             fold = LogFold(pages.start().state, pages.reader.serde, self._as_of, rows.watch)
             for _ in fold.run(pages):
-                yield from table.batches(_identity(cluster, fold.topic, log), rows.taken())
+                yield from table.chunks(_identity(cluster, fold.topic, log), rows.taken())
         except DataError as error:
             topic = fold.topic if fold is not None else ""
             identity = _identity(cluster, topic or pages.topic_by_checkpoint(), log)
@@ -94,13 +93,13 @@ class FoldTask:
                 raise type(error)(f"{found.name}: {error}") from error
             self._report([found])
             left = [*rows.taken(), *rows.damaged(found.position, found.message)]
-            yield from table.batches(identity, left)
+            yield from table.chunks(identity, left)
             return
         if fold.events:
-            yield from table.batches(_identity(cluster, fold.topic, log), rows.rows(fold.state))
+            yield from table.chunks(_identity(cluster, fold.topic, log), rows.rows(fold.state))
 
 
-def _identity(cluster: str, topic: str, log: PlannedLog) -> tuple[str, str, str, int]:
+def _identity(cluster: str, topic: str, log: PlannedLog) -> Identity:
     return cluster, topic, str(log.topic_id), log.partition
 
 

@@ -22,7 +22,7 @@ from tierledger.pipeline.job_audit_kinds import (
     verdicts,
 )
 from tierledger.pipeline.job_audit_segments import DAMAGED, SEGMENT, LogKey
-from tierledger.pipeline.table_columns import ROWS_PER_BATCH
+from tierledger.pipeline.table_columns import ROWS_PER_CHUNK
 from tierledger.tiering.listed_objects import ExpectedObject
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ class JudgeTask:
             rows: list[_Row] = []
             for row in batch.to_pylist():
                 rows += self._judged(row)
-            for at in range(0, len(rows), ROWS_PER_BATCH):
-                yield pa.RecordBatch.from_pylist(rows[at : at + ROWS_PER_BATCH], FOUND)
+            for at in range(0, len(rows), ROWS_PER_CHUNK):
+                yield pa.RecordBatch.from_pylist(rows[at : at + ROWS_PER_CHUNK], FOUND)
 
     def _judged(self, row: _Row) -> Iterator[_Row]:
         key = LogKey(row["topic_id"], row["partition"])

@@ -15,7 +15,8 @@ from pyspark import StorageLevel
 from tierledger.pipeline.job_audit import audited, parsed_names, standings_of
 from tierledger.pipeline.job_audit_segments import Settled, ends_of, segments_table
 from tierledger.pipeline.listing import totals
-from tierledger.pipeline.tables import Damage, planned
+from tierledger.pipeline.table_plan import planned
+from tierledger.pipeline.tables import Damage, made
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -84,7 +85,7 @@ def audit(
         settled = Settled(ends) if found.before_ms is None else Settled({}, found.before_ms)
         second = _run(planned(segments_table(names, settled), first.store))
         damage = Damage(spark)
-        segments = second.made(spark, damage).persist(StorageLevel.DISK_ONLY)
+        segments = made(second, spark, damage).persist(StorageLevel.DISK_ONLY)
         try:
             standings = standings_of(second.logs, segments)
             cluster = second.store.cluster or ""

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
 from typing_extensions import override
 
 from tierledger.events.answers import Snapshot, list_all, metadata_of_fields
@@ -17,6 +16,10 @@ from tierledger.events.log_events import PartitionDeleteUpdated, SegmentUpdated,
 from tierledger.events.segment_rows import FINISHED_AT, id_of_row, unpack_row
 from tierledger.pipeline.plan import LogPlanner
 from tierledger.pipeline.table_columns import (
+    BIGINT,
+    BOOLEAN,
+    OBJECTS,
+    STRING,
     Column,
     Row,
     Table,
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from tierledger.events.log_events import Event
     from tierledger.events.partition_state import PartitionState
     from tierledger.pipeline.fold import Watcher
-    from tierledger.pipeline.tables import TablePlan
+    from tierledger.pipeline.table_plan import TablePlan
     from tierledger.tiering.listed_objects import LayoutNames
 
 SEGMENT, DAMAGED = "segment", "damaged"
@@ -157,29 +160,18 @@ async def ends_of(plan: TablePlan) -> dict[LogKey, int]:
     return ends
 
 
-_OTHER = pa.struct(
-    [
-        pa.field("role", pa.string()),
-        pa.field("least", pa.int64()),
-        pa.field("step", pa.int64()),
-        pa.field("most", pa.int64()),
-        pa.field("is_required", pa.bool_()),
-    ]
-)
-"""Of `ExpectedObject`."""
-
 _COLUMNS = (
-    Column("what", pa.string(), "what the row is about"),
-    Column("segment_id", pa.string(), "id, 22 characters", False, id_texts),
-    Column("state", pa.string(), "Kafka's name of it", True, state_names),
-    Column("is_settled", pa.bool_(), "whether it was so before the list was begun"),
-    Column("place", pa.string(), "what names of its objects begin with", True),
-    Column("part_bytes", pa.int64(), "of each object that holds its log but the last", True),
-    Column("log_bytes", pa.int64(), "of all of those", True),
-    Column("others", pa.list_(_OTHER), "the others", True),
-    Column("indexes", pa.string(), "the one that nobody can do without", True),
-    Column("weight", pa.int64(), "bytes of all of them", True),
-    Column("is_below_prefix", pa.bool_(), "whether they lie below the tier's prefix", True),
-    Column("finished_at", pa.int64(), "where its copy finished; -1: it never did", True),
-    Column("trouble", pa.string(), "why nothing can be expected", True),
+    Column("what", STRING, "what the row is about"),
+    Column("segment_id", STRING, "id, 22 characters", False, id_texts),
+    Column("state", STRING, "Kafka's name of it", True, state_names),
+    Column("is_settled", BOOLEAN, "whether it was so before the list was begun"),
+    Column("place", STRING, "what names of its objects begin with", True),
+    Column("part_bytes", BIGINT, "of each object that holds its log but the last", True),
+    Column("log_bytes", BIGINT, "of all of those", True),
+    Column("others", OBJECTS, "the others", True),
+    Column("indexes", STRING, "the one that nobody can do without", True),
+    Column("weight", BIGINT, "bytes of all of them", True),
+    Column("is_below_prefix", BOOLEAN, "whether they lie below the tier's prefix", True),
+    Column("finished_at", BIGINT, "where its copy finished; -1: it never did", True),
+    Column("trouble", STRING, "why nothing can be expected", True),
 )

@@ -8,16 +8,19 @@ from __future__ import annotations
 import csv
 import re
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from operator import add
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-import pyarrow as pa
-from pyspark.sql import functions as sql
 from typing_extensions import override
 
 from tierledger.events.answers import summary
 from tierledger.events.errors import InvalidArgument
+from tierledger.pipeline.digests import Digest
 from tierledger.pipeline.job_retention_plan import UNKNOWN, LocalFacts, PartitionPlan
 from tierledger.pipeline.table_columns import (
+    BIGINT,
+    INT,
+    STRING,
     Column,
     Row,
     Table,
@@ -30,11 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from pyspark.sql import DataFrame
-
     from tierledger.events.partition_state import PartitionState
     from tierledger.pipeline.fold_store import JobStore
     from tierledger.pipeline.job_retention_plan import Deletion, Question
+    from tierledger.pipeline.table_columns import PlainRow
 
 PARTITION, SEGMENT = "partition", "segment"
 """What a row is about."""
@@ -205,59 +207,98 @@ def _line(path: Path, number: int, line: dict[str, str | None]) -> tuple[LocalKe
     return LocalKey(line.get("topic") or "", partition), facts
 
 
-def by_topic(frame: DataFrame) -> DataFrame:
-    """One row for each topic: segments and bytes before and after, most freed first."""
-    rows = frame.where(sql.col("what") == PARTITION)
-    freed = (sql.col("bytes_before") - sql.col("bytes_after")).alias("bytes_deleted")
-    sums = [
-        sql.sum(name).alias(name)
-        for name in ("segments_before", "segments_after", "bytes_before", "bytes_after")
-    ]
-    grouped = rows.groupBy("topic", "topic_id").agg(
-        sql.count(sql.lit(1)).alias("partitions"), *sums
-    )
-    return grouped.select("*", freed).orderBy(sql.desc("bytes_deleted"), "topic", "topic_id")
+SUMS = ("segments_before", "segments_after", "bytes_before", "bytes_after")
+"""Of partitions, what is summed by topic."""
 
 
-def by_reason(frame: DataFrame) -> DataFrame:
-    """Segments and bytes that go, for each reason."""
-    rows = frame.where(sql.col("what") == SEGMENT)
-    return (
-        rows.groupBy("reason")
-        .agg(sql.count(sql.lit(1)).alias("segments"), sql.sum("size_in_bytes").alias("bytes"))
-        .orderBy(sql.desc("bytes"), "reason")
-    )
+class RetentionDigest(Digest):
+    """What goes, by topic, by reason and by time; the numbers of all rows."""
+
+    def __init__(self, question: Question) -> None:
+        self._now_ms = question.now_ms
+        self._step_ms = max(1, -(-(question.until_ms - question.now_ms + 1) // BUCKETS_MAX))
+        self._topics: dict[tuple[str, str], tuple[int, ...]] = {}
+        """By name and id: partitions, and `SUMS`."""
+        self._reasons: dict[str, tuple[int, ...]] = {}
+        """Segments and bytes."""
+        self._times: dict[int, tuple[int, ...]] = {}
+        """Segments and bytes, by the number of the step."""
+
+    @override
+    def take(self, row: PlainRow) -> None:
+        if row["what"] == PARTITION:
+            sums = (row[name] for name in SUMS)
+            _add(self._topics, (row["topic"], row["topic_id"]), (1, *sums))
+        else:
+            gone = (1, row["size_in_bytes"])
+            _add(self._reasons, row["reason"], gone)
+            _add(self._times, (row["at_ms"] - self._now_ms) // self._step_ms, gone)
+
+    @override
+    def join(self, other: RetentionDigest) -> None:
+        for topic, more in other._topics.items():
+            _add(self._topics, topic, more)
+        for reason, more in other._reasons.items():
+            _add(self._reasons, reason, more)
+        for step, more in other._times.items():
+            _add(self._times, step, more)
+
+    def topics(self) -> list[PlainRow]:
+        """A row for each topic, with what there is before and after; most freed first."""
+        rows = [
+            {"topic": topic, "topic_id": topic_id, "partitions": partitions}
+            | (sums := dict(zip(SUMS, numbers, strict=True)))
+            | {"bytes_deleted": sums["bytes_before"] - sums["bytes_after"]}
+            for (topic, topic_id), (partitions, *numbers) in self._topics.items()
+        ]
+        return sorted(
+            rows, key=lambda row: (-row["bytes_deleted"], row["topic"], row["topic_id"])
+        )
+
+    def reasons(self) -> list[PlainRow]:
+        """A row for each reason: segments and bytes that go for it; most bytes first."""
+        rows = [
+            {"reason": reason, "segments": segments, "bytes": size}
+            for reason, (segments, size) in self._reasons.items()
+        ]
+        return sorted(rows, key=lambda row: (-row["bytes"], row["reason"]))
+
+    def times(self) -> list[PlainRow]:
+        """A row for each step of time with what goes: from `since_ms` on."""
+        return [
+            {
+                "since_ms": self._now_ms + step * self._step_ms,
+                "segments": segments,
+                "bytes": size,
+            }
+            for step, (segments, size) in sorted(self._times.items())
+        ]
 
 
-def by_time(frame: DataFrame, question: Question) -> DataFrame:
-    """Segments and bytes that go from `since_ms` on, in steps of equal length."""
-    step = max(1, -(-(question.until_ms - question.now_ms + 1) // BUCKETS_MAX))
-    number = sql.floor((sql.col("at_ms") - question.now_ms) / step)
-    since = (sql.lit(question.now_ms) + number * step).cast("bigint").alias("since_ms")
-    rows = frame.where(sql.col("what") == SEGMENT)
-    return (
-        rows.groupBy(since)
-        .agg(sql.count(sql.lit(1)).alias("segments"), sql.sum("size_in_bytes").alias("bytes"))
-        .orderBy("since_ms")
-    )
+Key = TypeVar("Key")
+
+
+def _add(sums: dict[Key, tuple[int, ...]], key: Key, more: tuple[int, ...]) -> None:
+    known = sums.get(key)
+    sums[key] = more if known is None else tuple(map(add, known, more))
 
 
 COLUMNS = (
-    Column("what", pa.string(), f"what the row is about: `{PARTITION}` or `{SEGMENT}`"),
-    Column("ordinal", pa.int64(), "place in the partition's deletions, from 0", True),
-    Column("segment_id", pa.string(), "id, 22 characters", True, id_texts),
-    Column("reason", pa.string(), "why it goes, see above", True),
-    Column("run", pa.int32(), "which of the broker's runs deletes it, from 1", True),
-    Column("at_ms", pa.int64(), "when that run is, ms since 1970", True),
-    Column("due_ms", pa.int64(), "when retention.ms lets it go, if it is limited", True),
-    Column("state", pa.string(), "Kafka's name of it", True, state_names),
-    Column("start_offset", pa.int64(), "first offset", True),
-    Column("end_offset", pa.int64(), "last offset, inclusive", True),
-    Column("size_in_bytes", pa.int64(), "of the segment's log", True),
-    Column("max_timestamp_ms", pa.int64(), "of its records, ms since 1970", True),
-    Column("segments_before", pa.int64(), "segments of the partition, in any state", True),
-    Column("bytes_before", pa.int64(), "of those", True),
-    Column("segments_after", pa.int64(), "those that stay", True),
-    Column("bytes_after", pa.int64(), "of those", True),
-    Column("log_start_offset", pa.int64(), "where the log begins then", True),
+    Column("what", STRING, f"what the row is about: `{PARTITION}` or `{SEGMENT}`"),
+    Column("ordinal", BIGINT, "place in the partition's deletions, from 0", True),
+    Column("segment_id", STRING, "id, 22 characters", True, id_texts),
+    Column("reason", STRING, "why it goes, see above", True),
+    Column("run", INT, "which of the broker's runs deletes it, from 1", True),
+    Column("at_ms", BIGINT, "when that run is, ms since 1970", True),
+    Column("due_ms", BIGINT, "when retention.ms lets it go, if it is limited", True),
+    Column("state", STRING, "Kafka's name of it", True, state_names),
+    Column("start_offset", BIGINT, "first offset", True),
+    Column("end_offset", BIGINT, "last offset, inclusive", True),
+    Column("size_in_bytes", BIGINT, "of the segment's log", True),
+    Column("max_timestamp_ms", BIGINT, "of its records, ms since 1970", True),
+    Column("segments_before", BIGINT, "segments of the partition, in any state", True),
+    Column("bytes_before", BIGINT, "of those", True),
+    Column("segments_after", BIGINT, "those that stay", True),
+    Column("bytes_after", BIGINT, "of those", True),
+    Column("log_start_offset", BIGINT, "where the log begins then", True),
 )

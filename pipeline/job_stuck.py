@@ -9,13 +9,22 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
 from typing_extensions import override
 
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.events.log_events import PartitionDeleteUpdated, SegmentAdded, SegmentUpdated
 from tierledger.events.segment_rows import BROKER, END, SIZE, START, STATE, unpack_row
-from tierledger.pipeline.table_columns import Column, Row, Table, TableRows, id_texts
+from tierledger.pipeline.digests import Digest, Least
+from tierledger.pipeline.table_columns import (
+    BIGINT,
+    INT,
+    STRING,
+    Column,
+    Row,
+    Table,
+    TableRows,
+    id_texts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
     from tierledger.events.log_events import Event
     from tierledger.events.partition_state import PartitionState
     from tierledger.pipeline.fold import Watcher
+    from tierledger.pipeline.table_columns import PlainRow
 
 _COPYING = int(RemoteLogSegmentState.COPY_SEGMENT_STARTED)
 _DELETING = int(RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
@@ -138,16 +148,47 @@ def stuck_table(now_ms: int, limits_ms: Mapping[str, int]) -> Table:
 
 
 COLUMNS = (
-    Column("state", pa.string(), "the segment's, or that of the partition's deletion"),
-    Column("segment_id", pa.string(), "id, 22 characters; null: the partition", True, id_texts),
-    Column(
-        "since_ms", pa.int64(), "log time of the event that brought it there, ms since 1970"
-    ),
-    Column("age_ms", pa.int64(), "from then until now"),
-    Column("limit_ms", pa.int64(), "how long it may last"),
-    Column("broker_id", pa.int32(), "who changed it last"),
-    Column("start_offset", pa.int64(), "first offset", is_nullable=True),
-    Column("end_offset", pa.int64(), "last offset, inclusive", is_nullable=True),
-    Column("size_in_bytes", pa.int64(), "of the segment, or of all that the partition has"),
-    Column("advice", pa.string(), "what to do about it"),
+    Column("state", STRING, "the segment's, or that of the partition's deletion"),
+    Column("segment_id", STRING, "id, 22 characters; null: the partition", True, id_texts),
+    Column("since_ms", BIGINT, "log time of the event that brought it there, ms since 1970"),
+    Column("age_ms", BIGINT, "from then until now"),
+    Column("limit_ms", BIGINT, "how long it may last"),
+    Column("broker_id", INT, "who changed it last"),
+    Column("start_offset", BIGINT, "first offset", is_nullable=True),
+    Column("end_offset", BIGINT, "last offset, inclusive", is_nullable=True),
+    Column("size_in_bytes", BIGINT, "of the segment, or of all that the partition has"),
+    Column("advice", STRING, "what to do about it"),
 )
+
+
+class StuckDigest(Digest):
+    """How much there is in each state, and what lasts longest."""
+
+    def __init__(self, oldest_max: int) -> None:
+        self.totals: dict[str, tuple[int, int]] = {}
+        """Of each state, how many there are and their bytes."""
+        self._oldest: Least[PlainRow] = Least(oldest_max, _youth)
+
+    @override
+    def take(self, row: PlainRow) -> None:
+        self._count(row["state"], 1, row["size_in_bytes"])
+        self._oldest.add(row)
+
+    @override
+    def join(self, other: StuckDigest) -> None:
+        for state, more in other.totals.items():
+            self._count(state, *more)
+        self._oldest.add(*other.oldest())
+
+    def oldest(self) -> list[PlainRow]:
+        """What lasts longest, that first."""
+        return self._oldest.ascending()
+
+    def _count(self, state: str, more: int, more_bytes: int) -> None:
+        count, size = self.totals.get(state, (0, 0))
+        self.totals[state] = (count + more, size + more_bytes)
+
+
+def _youth(row: PlainRow) -> tuple[object, ...]:
+    segment_id = row["segment_id"] or ""  # The partition itself comes first.
+    return (-row["age_ms"], row["topic"], row["partition"], segment_id, row["topic_id"])

@@ -14,7 +14,6 @@ import msgpack
 
 from tierledger.events.errors import CorruptLog, DataError
 from tierledger.events.event_codec import chain
-from tierledger.pipeline.columns import BOUNDARY_NUMBER, CORRUPT_NUMBER
 from tierledger.storage.event_log import stored_events
 from tierledger.storage.partition_reader import planned_ends
 
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
 
     from tierledger.events.identifiers import TopicIdPartition
     from tierledger.storage.partition_reader import PartitionReader
+
+CORRUPT_NUMBER, BOUNDARY_NUMBER = 0, -1
+"""Where an event has the number of its type."""
 
 ROWS_PER_TASK = 200_000
 """About half a second of one core, and some tasks for each of two with a million events."""

@@ -16,8 +16,8 @@ import msgpack
 
 from tierledger.events.errors import CorruptLog, DataError
 from tierledger.events.event_codec import HASH_BYTES, TYPES, decode_events
-from tierledger.pipeline.columns import CORRUPT_NUMBER, Rows, Run
-from tierledger.pipeline.plan import LogPlace, Notice, corrupt
+from tierledger.pipeline.columns import Rows, Run
+from tierledger.pipeline.plan import CORRUPT_NUMBER, LogPlace, Notice, corrupt
 from tierledger.pipeline.worker import page_loop, without_cycles
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.connector import load_connector, load_serde

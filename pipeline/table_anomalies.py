@@ -9,7 +9,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from typing_extensions import override
 
 from tierledger.events.lifecycle import RemoteLogSegmentState
@@ -21,7 +20,16 @@ from tierledger.events.log_events import (
     SessionDisputed,
 )
 from tierledger.events.segment_rows import EVENT_TIMESTAMP, FINISHED_AT, STATE, unpack_row
-from tierledger.pipeline.table_columns import Column, Row, Table, TableRows, id_texts
+from tierledger.pipeline.table_columns import (
+    BIGINT,
+    INT,
+    STRING,
+    Column,
+    Row,
+    Table,
+    TableRows,
+    id_texts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -142,17 +150,17 @@ ANOMALIES = Table(
     "anomalies",
     "what was odd in the logs",
     (
-        Column("kind", pa.string(), "see below"),
+        Column("kind", STRING, "see below"),
         Column(
             "position",
-            pa.int64(),
+            BIGINT,
             "of the event; of a lost segment, where its copy finished",
             is_nullable=True,
         ),
-        Column("log_time_ms", pa.int64(), "of the event, ms since 1970", is_nullable=True),
-        Column("segment_id", pa.string(), "id, 22 characters", True, id_texts),
-        Column("leader_epoch", pa.int32(), "whose tables lost the segment", is_nullable=True),
-        Column("detail", pa.string(), "in words"),
+        Column("log_time_ms", BIGINT, "of the event, ms since 1970", is_nullable=True),
+        Column("segment_id", STRING, "id, 22 characters", True, id_texts),
+        Column("leader_epoch", INT, "whose tables lost the segment", is_nullable=True),
+        Column("detail", STRING, "in words"),
     ),
     _Anomalies,
 )

@@ -1,7 +1,8 @@
-"""What a table's rows are made of, and how rows become Arrow batches.
+"""What a table's rows are made of, whichever engine makes them.
 
-A row is a tuple of plain values, ids as their 16 bytes, states as their numbers; whole columns
-of them are turned into text at once, which costs a fifth of doing it row by row.
+A row is folded as a tuple: ids as their 16 bytes, states as their numbers. What users get are
+plain values, ids and states as text; whole columns are turned into these at once, which costs
+a fifth of doing it row by row.
 """
 
 from __future__ import annotations
@@ -11,8 +12,6 @@ from abc import ABC, abstractmethod
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-import pyarrow as pa
-
 from tierledger.events.lifecycle import RemoteLogSegmentState
 
 if TYPE_CHECKING:
@@ -21,73 +20,74 @@ if TYPE_CHECKING:
     from tierledger.events.partition_state import PartitionState
     from tierledger.pipeline.fold import Watcher
 
-# Arrow's types are not annotated; `Any` stops at these lines.
-Array: TypeAlias = Any
-ArrowType: TypeAlias = Any
-RecordBatch: TypeAlias = Any
-
+# Columns hold whatever their types say; `Any` stops at these lines.
 Row: TypeAlias = tuple[Any, ...]
+PlainRow: TypeAlias = dict[str, Any]
+Values: TypeAlias = "Sequence[Any]"
 
-ROWS_PER_BATCH = 8_192
-"""Rows in an Arrow batch: 1 to 2 MB."""
+ROWS_PER_CHUNK = 8_192
+"""Rows that are made together: 1 to 2 MB."""
+
+STRING, INT, BIGINT, BOOLEAN, BINARY = "string", "int", "bigint", "boolean", "binary"
+EPOCH_MAP = "map<int,bigint>"
+STRINGS = "array<string>"
+OBJECTS = "array<struct<role:string,least:bigint,step:bigint,most:bigint,is_required:boolean>>"
+"""Types of columns, as Spark writes them; `table_arrow` says what they are in Arrow."""
 
 PADDED_ID = 18
 """Bytes at which an id and its padding are whole groups of base64."""
 
 
+def _as_they_are(values: Values) -> Values:
+    return values
+
+
 class Column(NamedTuple):
-    """One column: its name, what it holds, and how values become it."""
+    """One column: its name, what it holds, and how folded values become plain ones."""
 
     name: str
-    type: ArrowType
+    type: str
     about: str
     is_nullable: bool = False
-    array: Callable[[Sequence[Any], ArrowType], Array] = pa.array
+    plain: Callable[[Values], Values] = _as_they_are
 
 
-def id_texts(ids: Sequence[bytes | None], _: ArrowType) -> Array:
+def id_texts(ids: Sequence[bytes | None]) -> list[str | None]:
     """Ids as Kafka writes them: 22 characters of base64."""
+    if not ids:
+        return []
     padded = b"\0\0".join([one or bytes(16) for one in ids]) + b"\0\0"
     text = base64.urlsafe_b64encode(padded).decode("ascii")
     width = PADDED_ID * 4 // 3
-    return pa.array(
-        [
-            None if one is None else text[at : at + 22]
-            for one, at in zip(ids, range(0, len(text), width), strict=True)
-        ],
-        pa.string(),
-    )
+    return [
+        None if one is None else text[at : at + 22]
+        for one, at in zip(ids, range(0, len(text), width), strict=True)
+    ]
 
 
-_STATE_NAMES = pa.array([state.name for state in RemoteLogSegmentState])
+_STATE_NAMES = [state.name for state in RemoteLogSegmentState]
 
 
-def state_names(states: Sequence[int | None], _: ArrowType) -> Array:
+def state_names(states: Sequence[int | None]) -> list[str | None]:
     """States by their names in Kafka."""
-    return _STATE_NAMES.take(pa.array(states, pa.int8()))
+    return [None if one is None else _STATE_NAMES[one] for one in states]
 
 
-def epoch_maps(flat: Sequence[Sequence[int]], type_: ArrowType) -> Array:
+def epoch_maps(flat: Sequence[Sequence[int]]) -> list[dict[int, int]]:
     """Maps from leader epoch to offset, of rows' flat lists: epoch, offset, placement."""
-    offsets, keys, values = [0], list[int](), list[int]()
-    for one in flat:
-        keys += one[::3]
-        values += one[1::3]
-        offsets.append(len(keys))
-    return pa.MapArray.from_arrays(
-        pa.array(offsets, pa.int32()),
-        pa.array(keys, type_.key_type),
-        pa.array(values, type_.item_type),
-    )
+    return [dict(zip(one[::3], one[1::3], strict=True)) for one in flat]
 
 
 IDENTITY = (
-    Column("cluster", pa.string(), "the Kafka cluster's id"),
-    Column("topic", pa.string(), "name; empty if the log does not say"),
-    Column("topic_id", pa.string(), "id, 22 characters"),
-    Column("partition", pa.int32(), "number"),
+    Column("cluster", STRING, "the Kafka cluster's id"),
+    Column("topic", STRING, "name; empty if the log does not say"),
+    Column("topic_id", STRING, "id, 22 characters"),
+    Column("partition", INT, "number"),
 )
 """What every table's rows begin with."""
+
+Identity: TypeAlias = tuple[str, str, str, int]
+"""Values of these."""
 
 
 class TableRows(ABC):
@@ -111,6 +111,26 @@ class TableRows(ABC):
         return ()
 
 
+class Chunk(NamedTuple):
+    """Some rows of one partition, column by column, in plain values."""
+
+    table: Table
+    identity: Identity
+    columns: list[Values]
+    """Of the table's own; the identity is the same in each row."""
+
+    @property
+    def row_count(self) -> int:
+        return len(self.columns[0])
+
+    def rows(self) -> Iterator[PlainRow]:
+        """Each row, by column name."""
+        shared = {one.name: value for one, value in zip(IDENTITY, self.identity, strict=True)}
+        names = [one.name for one in self.table.columns]
+        for values in zip(*self.columns, strict=True):
+            yield shared | dict(zip(names, values, strict=True))
+
+
 class Table(NamedTuple):
     """One of the tables: what it is called, its columns, and what makes its rows."""
 
@@ -120,28 +140,9 @@ class Table(NamedTuple):
     """Those behind `IDENTITY`."""
     make: Callable[[], TableRows]
 
-    @property
-    def schema(self) -> Any:  # noqa: ANN401 - Arrow's.
-        return pa.schema(
-            [
-                pa.field(one.name, one.type, nullable=one.is_nullable)
-                for one in (*IDENTITY, *self.columns)
-            ]
-        )
-
-    def batches(
-        self, identity: tuple[str, str, str, int], rows: Iterable[Row]
-    ) -> Iterator[RecordBatch]:
-        """`rows` of the partition `identity`, as Arrow batches of `schema`."""
-        schema = self.schema
+    def chunks(self, identity: Identity, rows: Iterable[Row]) -> Iterator[Chunk]:
+        """`rows` of the partition `identity`."""
         left = iter(rows)
-        while some := list(islice(left, ROWS_PER_BATCH)):
-            arrays = [
-                pa.repeat(pa.scalar(value, one.type), len(some))
-                for value, one in zip(identity, IDENTITY, strict=True)
-            ]
-            arrays += [
-                one.array(values, one.type)
-                for values, one in zip(zip(*some, strict=True), self.columns, strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        while some := list(islice(left, ROWS_PER_CHUNK)):
+            columns = zip(self.columns, zip(*some, strict=True), strict=True)
+            yield Chunk(self, identity, [one.plain(values) for one, values in columns])

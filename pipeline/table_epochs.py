@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
 from typing_extensions import override
 
 from tierledger.events.answers import (
@@ -19,7 +18,17 @@ from tierledger.events.answers import (
 )
 from tierledger.events.epoch_tables import OFFSET_BIAS
 from tierledger.events.segment_rows import END, START, end_in_epoch, id_of_row, unpack_row
-from tierledger.pipeline.table_columns import Column, Row, Table, TableRows, id_texts
+from tierledger.pipeline.table_columns import (
+    BIGINT,
+    BOOLEAN,
+    INT,
+    STRING,
+    Column,
+    Row,
+    Table,
+    TableRows,
+    id_texts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,19 +112,17 @@ EPOCHS = Table(
     "epochs",
     "what the leaders answer about each leader epoch",
     (
-        Column("leader_epoch", pa.int32(), "Kafka's leader epoch"),
-        Column("answer", pa.string(), f"what the row answers: `{EPOCH}`, `{LOOKUP}`, `{LIST}`"),
-        Column("ordinal", pa.int64(), "place among the epoch's answers of that kind", True),
-        Column("segment_id", pa.string(), "id, 22 characters", True, id_texts),
-        Column("start_offset", pa.int64(), "first offset of the range or segment", True),
-        Column("end_offset", pa.int64(), "last offset, inclusive", True),
+        Column("leader_epoch", INT, "Kafka's leader epoch"),
+        Column("answer", STRING, f"what the row answers: `{EPOCH}`, `{LOOKUP}`, `{LIST}`"),
+        Column("ordinal", BIGINT, "place among the epoch's answers of that kind", True),
+        Column("segment_id", STRING, "id, 22 characters", True, id_texts),
+        Column("start_offset", BIGINT, "first offset of the range or segment", True),
+        Column("end_offset", BIGINT, "last offset, inclusive", True),
+        Column("highest_offset", BIGINT, "that ever finished in the epoch; none: null", True),
         Column(
-            "highest_offset", pa.int64(), "that ever finished in the epoch; none: null", True
+            "size_in_bytes", BIGINT, "over the epoch's list; a segment counts in each", True
         ),
-        Column(
-            "size_in_bytes", pa.int64(), "over the epoch's list; a segment counts in each", True
-        ),
-        Column("is_recovered", pa.bool_(), "Kafka's own manager has lost it", True),
+        Column("is_recovered", BOOLEAN, "Kafka's own manager has lost it", True),
     ),
     _Epochs,
 )

@@ -10,25 +10,15 @@ import shutil
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
-
-from pyspark.sql import Observation
-from pyspark.sql import functions as sql
-from pyspark.sql.types import BinaryType, MapType
+from typing import TYPE_CHECKING
 
 from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import DataFrame
-
-FORMATS: dict[str, dict[str, str]] = {
-    "parquet": {},
-    "csv": {"header": "true", "escape": '"'},
-    "json": {"ignoreNullFields": "false"},
-}
-"""What a table can be written as, and how Spark is told to."""
+FORMATS = ("parquet", "csv", "json")
+"""What a table can be written as."""
 
 OF_SPARK = ("part-", "_SUCCESS", "_temporary", ".part-", "._SUCCESS", "._temporary")
 """How names begin that Spark gives to files of a table."""
@@ -82,36 +72,6 @@ def require_place(out: Path, *, overwrite: bool = False) -> None:
         raise InvalidArgument(
             f"cannot write {out}: it is there already (--overwrite replaces it)"
         )
-
-
-def write(frame: DataFrame, folder: Path, kind: str) -> int:
-    """Write `frame` into a folder that is not there yet; how many rows those were.
-
-    Args:
-        frame: The table.
-        folder: On this machine, and on those that the tasks run on the same one.
-        kind: One of `FORMATS`; in `csv`, maps are JSON and bytes base64.
-    """
-    counted = Observation()
-    observed = frame.observe(counted, sql.count(sql.lit(1)).alias("rows"))
-    if kind == "csv":
-        observed = _flat(observed)
-    observed.write.format(kind).options(**FORMATS[kind]).save(f"file:{folder.absolute()}")
-    found: dict[str, Any] = counted.get
-    return int(found["rows"])
-
-
-def _flat(frame: DataFrame) -> DataFrame:
-    """`frame` with columns that have a text in each field."""
-    columns = []
-    for field in frame.schema.fields:
-        column = frame[field.name]
-        if isinstance(field.dataType, MapType):
-            column = sql.to_json(column).alias(field.name)
-        elif isinstance(field.dataType, BinaryType):
-            column = sql.base64(column).alias(field.name)
-        columns.append(column)
-    return frame.select(columns)
 
 
 def _foreign(folder: Path) -> Path | None:

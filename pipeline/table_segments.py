@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from typing_extensions import override
 
 from tierledger.events.answers import Snapshot, list_all
 from tierledger.events.segment_rows import NOT_FINISHED, unpack_row
 from tierledger.pipeline.table_columns import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    EPOCH_MAP,
+    INT,
+    STRING,
     Column,
     Row,
     Table,
@@ -42,29 +47,29 @@ SEGMENTS = Table(
     "segments",
     "every segment that the metadata knows, in no order",
     (
-        Column("segment_id", pa.string(), "id, 22 characters", array=id_texts),
-        Column("state", pa.string(), "Kafka's name of it", array=state_names),
-        Column("start_offset", pa.int64(), "first offset"),
-        Column("end_offset", pa.int64(), "last offset, inclusive"),
+        Column("segment_id", STRING, "id, 22 characters", plain=id_texts),
+        Column("state", STRING, "Kafka's name of it", plain=state_names),
+        Column("start_offset", BIGINT, "first offset"),
+        Column("end_offset", BIGINT, "last offset, inclusive"),
         Column(
             "leader_epochs",
-            pa.map_(pa.int32(), pa.int64()),
+            EPOCH_MAP,
             "leader epoch to its first offset in the segment",
-            array=epoch_maps,
+            plain=epoch_maps,
         ),
-        Column("size_in_bytes", pa.int64(), "of the segment's log"),
-        Column("max_timestamp_ms", pa.int64(), "of its records, ms since 1970"),
-        Column("broker_id", pa.int32(), "who changed it last"),
-        Column("event_timestamp_ms", pa.int64(), "when, by that broker's clock"),
-        Column("custom_metadata", pa.binary(), "of the storage plugin", is_nullable=True),
-        Column("txn_index_empty", pa.bool_(), "surely no aborted transactions"),
+        Column("size_in_bytes", BIGINT, "of the segment's log"),
+        Column("max_timestamp_ms", BIGINT, "of its records, ms since 1970"),
+        Column("broker_id", INT, "who changed it last"),
+        Column("event_timestamp_ms", BIGINT, "when, by that broker's clock"),
+        Column("custom_metadata", BINARY, "of the storage plugin", is_nullable=True),
+        Column("txn_index_empty", BOOLEAN, "surely no aborted transactions"),
         Column(
             "finished_at_position",
-            pa.int64(),
+            BIGINT,
             "where the log says that the copy finished; null if it never did",
             is_nullable=True,
         ),
-        Column("position", pa.int64(), "of the log, up to which this is known"),
+        Column("position", BIGINT, "of the log, up to which this is known"),
     ),
     _Segments,
 )

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from typing_extensions import override
 
 from tierledger.events.answers import Snapshot, list_epoch
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.segment_rows import END, SIZE, STATE, unpack_row
-from tierledger.pipeline.table_columns import Column, Row, Table, TableRows, state_names
+from tierledger.pipeline.table_columns import (
+    BIGINT,
+    INT,
+    STRING,
+    Column,
+    Row,
+    Table,
+    TableRows,
+    state_names,
+)
 from tierledger.pipeline.table_lineage import epochs_of, lineage_of
 
 if TYPE_CHECKING:
@@ -73,19 +81,19 @@ SIZES = Table(
     (
         Column(
             "leader_epoch",
-            pa.int32(),
+            INT,
             "null: the whole partition, each segment once",
             is_nullable=True,
         ),
-        Column("state", pa.string(), "Kafka's name of it", array=state_names),
-        Column("segments", pa.int64(), "how many; a segment counts in each of its epochs"),
-        Column("size_in_bytes", pa.int64(), "of those"),
+        Column("state", STRING, "Kafka's name of it", plain=state_names),
+        Column("segments", BIGINT, "how many; a segment counts in each of its epochs"),
+        Column("size_in_bytes", BIGINT, "of those"),
         Column(
             "lineage_segments",
-            pa.int64(),
+            BIGINT,
             "finished, of the newest leader's log, each once: in its newest epoch",
         ),
-        Column("lineage_size_in_bytes", pa.int64(), "of those: what retention.bytes is about"),
+        Column("lineage_size_in_bytes", BIGINT, "of those: what retention.bytes is about"),
     ),
     _Sizes,
 )

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
 from typing_extensions import override
 
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.events.log_events import PartitionDeleteUpdated, SegmentAdded, SegmentUpdated
 from tierledger.pipeline.table_columns import (
+    BIGINT,
+    INT,
+    STRING,
     Column,
     Row,
     Table,
@@ -100,21 +102,21 @@ TRANSITIONS = Table(
     "transitions",
     "how long segments stay in each state",
     (
-        Column("segment_id", pa.string(), "id, 22 characters", array=id_texts),
-        Column("state", pa.string(), "the state it was in", array=state_names),
-        Column("since_position", pa.int64(), "of the event that brought it there"),
-        Column("since_ms", pa.int64(), "log time of that event, ms since 1970"),
-        Column("broker_id", pa.int32(), "who sent it"),
-        Column("repeats", pa.int64(), "how often the same was said again meanwhile"),
+        Column("segment_id", STRING, "id, 22 characters", plain=id_texts),
+        Column("state", STRING, "the state it was in", plain=state_names),
+        Column("since_position", BIGINT, "of the event that brought it there"),
+        Column("since_ms", BIGINT, "log time of that event, ms since 1970"),
+        Column("broker_id", INT, "who sent it"),
+        Column("repeats", BIGINT, "how often the same was said again meanwhile"),
         Column(
             "next_state",
-            pa.string(),
+            STRING,
             "the state that followed, or DELETE_PARTITION_FINISHED; null while it lasts",
             is_nullable=True,
         ),
-        Column("until_position", pa.int64(), "of the event that ended it", is_nullable=True),
-        Column("until_ms", pa.int64(), "log time of that event", is_nullable=True),
-        Column("duration_ms", pa.int64(), "from the one to the other", is_nullable=True),
+        Column("until_position", BIGINT, "of the event that ended it", is_nullable=True),
+        Column("until_ms", BIGINT, "log time of that event", is_nullable=True),
+        Column("duration_ms", BIGINT, "from the one to the other", is_nullable=True),
     ),
     _Transitions,
 )

@@ -8,53 +8,46 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
+from copy import deepcopy
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, Unpack
 
 from pyspark.accumulators import AccumulatorParam
 from pyspark.sql.pandas.types import from_arrow_schema
 from typing_extensions import override
 
-from tierledger.events.errors import InvalidArgument
-from tierledger.pipeline.fold import NOW, point
-from tierledger.pipeline.fold_plan import divided, planned_logs
-from tierledger.pipeline.fold_store import JobStore, require_cluster
-from tierledger.pipeline.fold_task import DamagedLog, FoldTask
-from tierledger.pipeline.table_anomalies import ANOMALIES
-from tierledger.pipeline.table_epochs import EPOCHS
-from tierledger.pipeline.table_segments import SEGMENTS
-from tierledger.pipeline.table_sizes import SIZES
-from tierledger.pipeline.table_transitions import TRANSITIONS
+from tierledger.pipeline.digests import OptionalDigest
+from tierledger.pipeline.fold import point
+from tierledger.pipeline.fold_plan import divided
+from tierledger.pipeline.fold_store import JobStore
+from tierledger.pipeline.table_arrow import record_batch, schema_of
+from tierledger.pipeline.table_plan import TablePlan, planned
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tierledger.pipeline.fold import AsOf, PlannedLog
+    from tierledger.pipeline.digests import Digest
+    from tierledger.pipeline.fold import PlannedLog
+    from tierledger.pipeline.fold_task import DamagedLog, FoldTask
+    from tierledger.pipeline.table_arrow import RecordBatch
     from tierledger.pipeline.table_columns import Table
-
-TABLES: dict[str, Table] = {
-    table.name: table for table in (SEGMENTS, EPOCHS, SIZES, TRANSITIONS, ANOMALIES)
-}
-"""Every table that is folded, by name; `source.events` gives the logs as they are."""
 
 Store: TypeAlias = "str | Mapping[str, object]"
 """A store's URL, or its settings."""
 
 
-class _Listed(AccumulatorParam["list[DamagedLog]"]):
+class _Listed(AccumulatorParam["list[Any]"]):
     """A list to which every task adds."""
 
     @override
-    def zero(self, value: list[DamagedLog]) -> list[DamagedLog]:
+    def zero(self, value: list[Any]) -> list[Any]:
         return []
 
     @override
-    def addInPlace(
-        self, value1: list[DamagedLog], value2: list[DamagedLog]
-    ) -> list[DamagedLog]:
+    def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:
         value1 += value2
         return value1
 
@@ -76,55 +69,70 @@ class Damage:
         return [by_log[key] for key in sorted(by_log)]
 
 
-@dataclass(frozen=True, slots=True)
-class TablePlan:
-    """A table that is going to be made: of which logs, and how far each."""
+class Digests(Generic[OptionalDigest]):
+    """Collects what tasks took of their rows; complete once an action has made all of them."""
 
-    table: Table
-    store: JobStore
-    logs: tuple[PlannedLog, ...]
-    as_of: AsOf
+    def __init__(self, spark: SparkSession, empty: OptionalDigest) -> None:
+        """Collect for one job of this session; `empty` is what each task begins with."""
+        self.empty = empty
+        self._listed = spark.sparkContext.accumulator([], _Listed())
 
-    def tasks(self, spark: SparkSession) -> list[list[PlannedLog]]:
-        """Which logs each task folds, for the cores that this session has."""
-        return divided(self.logs, spark.sparkContext.defaultParallelism)
+    def report(self, number: int, digest: Digest) -> None:
+        """Called by tasks."""
+        self._listed.add([(number, digest)])
 
-    def made(self, spark: SparkSession, damage: Damage | None = None) -> DataFrame:
-        """The table; nothing is read before it is asked for rows."""
-        tasks = self.tasks(spark)
-        report = None if damage is None else damage.report
-        fold = FoldTask(self.store, self.table, tasks, self.as_of, report)
-        numbers = spark.range(0, len(tasks), 1, len(tasks))
-        return numbers.mapInArrow(fold, from_arrow_schema(self.table.schema))
+    def joined(self) -> OptionalDigest:
+        """That of all rows, each task's once, however often Spark ran it."""
+        found = deepcopy(self.empty)
+        if found is not None:
+            for _, digest in sorted(dict(self._listed.value).items(), key=itemgetter(0)):
+                found.join(digest)
+        return found
 
 
-async def planned(
-    name: str | Table,
-    store: JobStore,
-    *,
-    as_of: AsOf = NOW,
-    topic: str | None = None,
-    partition: int | None = None,
-) -> TablePlan:
-    """The table `name` of a store, or a job's own; needs no Spark yet.
+class _Tasks:
+    """What Spark calls: folds the logs of the tasks that it is handed by their numbers."""
 
-    Raises:
-        InvalidArgument: There is no such table, or a position was given for several logs.
-        RemoteResourceNotFound: There is no such cluster, topic or partition.
-        StoreRefused: It is no store.
-    """
-    table = TABLES.get(name) if isinstance(name, str) else name
-    if table is None:
-        raise InvalidArgument(f"expected one of {', '.join(TABLES)}, got {name!r}")
-    store = await require_cluster(store)
-    async with store.opened() as catalog:
-        logs = await planned_logs(catalog, topic, partition)
-    if as_of.position is not None and len(logs) != 1:
-        raise InvalidArgument(
-            f"a position is one partition's, but {len(logs)} are meant: give a time, or a "
-            "topic and partition"
-        )
-    return TablePlan(table, store, tuple(logs), as_of)
+    def __init__(
+        self,
+        fold: FoldTask,
+        table: Table,
+        tasks: list[list[PlannedLog]],
+        digests: Digests[Any] | None,
+    ) -> None:
+        self._fold = fold
+        self._table = table
+        self._tasks = tasks
+        self._digests = digests
+
+    def __call__(self, numbers: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        schema = schema_of(self._table)
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                digest = None if self._digests is None else deepcopy(self._digests.empty)
+                for chunk in self._fold.run(self._tasks[number], digest):
+                    yield record_batch(chunk, schema)
+                if self._digests is not None and digest is not None:
+                    self._digests.report(number, digest)
+
+
+def tasks_of(plan: TablePlan, spark: SparkSession) -> list[list[PlannedLog]]:
+    """Which logs each task folds, for the cores that this session has."""
+    return divided(plan.logs, spark.sparkContext.defaultParallelism)
+
+
+def made(
+    plan: TablePlan,
+    spark: SparkSession,
+    damage: Damage | None = None,
+    digests: Digests[Any] | None = None,
+) -> DataFrame:
+    """The table; nothing is read before it is asked for rows."""
+    tasks = tasks_of(plan, spark)
+    fold = plan.fold(None if damage is None else damage.report)
+    numbers = spark.range(0, len(tasks), 1, len(tasks))
+    schema = from_arrow_schema(schema_of(plan.table))
+    return numbers.mapInArrow(_Tasks(fold, plan.table, tasks, digests), schema)
 
 
 class Selection(TypedDict, total=False):
@@ -225,4 +233,4 @@ def _table(
     # A notebook has a loop of its own in this thread.
     with ThreadPoolExecutor(1) as thread:
         plan = thread.submit(asyncio.run, coming).result()
-    return plan.made(spark, of.get("damage"))
+    return made(plan, spark, of.get("damage"))

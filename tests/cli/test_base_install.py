@@ -75,7 +75,7 @@ def test_watching_the_status_needs_no_extra_where_no_service_runs(store: str) ->
         ("cat orders 1 --tier dir:.", "tier"),
         ("scrub --tier dir:.", "tier"),
         ("spark segments --out table", "spark"),
-        ("spark stuck --older-than 2h", "spark"),
+        ("spark stuck --engine spark", "spark"),
         (f"spark import {TRACE}", "spark"),
     ],
 )

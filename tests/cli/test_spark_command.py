@@ -11,7 +11,7 @@ from tests.models.command_line import orders, run, write
 from tierledger.cli import spark_command, spark_job
 from tierledger.cli.main import app
 from tierledger.pipeline.table_files import FORMATS
-from tierledger.pipeline.tables import TABLES
+from tierledger.pipeline.table_plan import TABLES
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_a_store_in_memory_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_machine_without_java_is_told_so(store: Path, tmp_path: Path) -> None:
-    result = run(store, "spark", "segments", "--out", tmp_path / "x")
+    result = run(store, "spark", "segments", "--out", tmp_path / "x", "--engine", "spark")
 
     assert result.exit_code == 2
     assert "Java" in result.stderr

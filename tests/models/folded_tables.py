@@ -8,12 +8,12 @@ from typing import Any
 from tests.models.stored_partitions import TRACES, StoredPartition, import_trace
 from tierledger.pipeline.fold import NOW, AsOf
 from tierledger.pipeline.fold_store import JobStore
-from tierledger.pipeline.fold_task import DamagedLog, FoldTask
+from tierledger.pipeline.fold_task import DamagedLog
 from tierledger.pipeline.table_columns import Table
-from tierledger.pipeline.tables import TablePlan, planned
+from tierledger.pipeline.table_plan import TablePlan, planned
 from tierledger.storage.sqlite import SqliteBackend
 
-# Arrow's rows are plain dictionaries of whatever the columns hold.
+# Rows are plain dictionaries of whatever the columns hold.
 TableRow = dict[str, Any]
 
 REAL_TRACES = (
@@ -67,8 +67,7 @@ def plan(
 def rows_of(made: TablePlan, damaged: list[DamagedLog] | None = None) -> list[TableRow]:
     """The rows of a planned table, all in one task."""
     report = None if damaged is None else damaged.extend
-    task = FoldTask(made.store, made.table, [made.logs], made.as_of, report)
-    return [row for batch in task.run(made.logs) for row in batch.to_pylist()]
+    return [row for chunk in made.fold(report).run(made.logs) for row in chunk.rows()]
 
 
 def folded(name: str, store: JobStore, as_of: AsOf = NOW) -> list[TableRow]:

@@ -41,7 +41,7 @@ from tierledger.pipeline.listing import (
     write_listing,
     written_listing,
 )
-from tierledger.pipeline.tables import planned
+from tierledger.pipeline.table_plan import planned
 from tierledger.storage.backend import Put, Remove
 from tierledger.tiering.ledger_layout_format import LedgerCustomMetadata
 from tierledger.tiering.listed_objects import names_of

@@ -47,9 +47,7 @@ def found_in(partition: StoredPartition) -> list[Range]:
     """What the job finds in a folded state."""
     rows = COVERAGE.make().rows(partition.state)
     identity = ("cluster", "topic", "id", 0)
-    return ranges(
-        row for batch in COVERAGE.batches(identity, rows) for row in batch.to_pylist()
-    )
+    return ranges(row for chunk in COVERAGE.chunks(identity, rows) for row in chunk.rows())
 
 
 def findings(partition: StoredPartition) -> list[Range]:

@@ -49,8 +49,8 @@ def found(
         pages = [await reader.log.read(0, 100)]
         assert sum(fold.run(pages)) == len(bodies) + 1
         rows = maker.rows(fold.state)
-        batches = table.batches(("cluster", "orders", "id", 3), rows)
-        return [row for batch in batches for row in batch.to_pylist()]
+        chunks = table.chunks(("cluster", "orders", "id", 3), rows)
+        return [row for chunk in chunks for row in chunk.rows()]
 
     return asyncio.run(run())
 

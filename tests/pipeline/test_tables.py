@@ -20,8 +20,11 @@ from tests.models.stored_partitions import TIP, TRACES, StoredPartition, finishe
 from tierledger.pipeline import tables
 from tierledger.pipeline.fold import AsOf
 from tierledger.pipeline.fold_store import JobStore
+from tierledger.pipeline.spark_files import OPTIONS
+from tierledger.pipeline.spark_files import write as write_files
+from tierledger.pipeline.table_arrow import schema_of
 from tierledger.pipeline.table_files import FORMATS, place
-from tierledger.pipeline.table_files import write as write_files
+from tierledger.pipeline.table_plan import TABLES
 from tierledger.storage.connector import load_connector
 from tierledger.storage.keys import DefaultMetadataKeyFactory
 from tierledger.storage.sqlite import SqliteBackend
@@ -50,7 +53,7 @@ def churn(tmp_path_factory: pytest.TempPathFactory) -> JobStore:
     return imported(tmp_path_factory.mktemp("churn") / "s", "three-brokers-churn")[0]
 
 
-@pytest.mark.parametrize("name", tables.TABLES)
+@pytest.mark.parametrize("name", TABLES)
 def test_a_table_is_what_its_tasks_fold(
     spark: SparkSession, churn: JobStore, name: str
 ) -> None:
@@ -58,7 +61,7 @@ def test_a_table_is_what_its_tasks_fold(
 
     frame = make(spark, churn.config)
 
-    assert frame.schema == from_arrow_schema(tables.TABLES[name].schema)
+    assert frame.schema == from_arrow_schema(schema_of(TABLES[name]))
     assert plain(frame) == expected(folded(name, churn))
 
 
@@ -159,7 +162,7 @@ def test_what_is_written_is_read_back(
         rows = write_files(frame, folder, kind)
 
     assert not list(tmp_path.glob("*.unfinished"))
-    read = spark.read.format(kind).options(**FORMATS[kind]).load(str(tmp_path / "out"))
+    read = spark.read.format(kind).options(**OPTIONS[kind]).load(str(tmp_path / "out"))
     assert sorted(read.columns) == sorted(frame.columns)
     assert rows == read.count() == frame.count()
     chosen = ("segment_id", "start_offset", "state", "custom_metadata")

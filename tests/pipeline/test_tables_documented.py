@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pytest
-from pyspark.sql.pandas.types import from_arrow_type
 
 from tierledger.pipeline.table_anomalies import AnomalyKind
 from tierledger.pipeline.table_columns import IDENTITY, Column
-from tierledger.pipeline.tables import TABLES
+from tierledger.pipeline.table_plan import TABLES
 
 TEXT = (Path(__file__).parents[2] / "docs" / "tables.md").read_text(encoding="utf-8")
 TOGETHER = "What every row begins with"
@@ -21,9 +20,8 @@ def listed(heading: str) -> list[str]:
 
 
 def line_of(column: Column) -> str:
-    kind = from_arrow_type(column.type).simpleString()
     null = "yes" if column.is_nullable else "no"
-    return f"| `{column.name}` | `{kind}` | {null} | {column.about} |"
+    return f"| `{column.name}` | `{column.type}` | {null} | {column.about} |"
 
 
 @pytest.mark.parametrize("name", TABLES)

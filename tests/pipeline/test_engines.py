@@ -1,0 +1,279 @@
+"""Both engines make the same rows, files, numbers, pages and statuses, of every trace."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import Result
+
+from tests.models.base_install import run_in_base
+from tests.models.command_line import HOSTILE, Write, orders, others, run, write
+from tests.models.folded_tables import REAL_TRACES, imported, plan
+from tests.models.planted_coverage import Segment, bodies
+from tests.models.stored_partitions import TRACES, StoredPartition, added, import_trace
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.pipeline import engine
+from tierledger.pipeline.engine import EVENTS_PER_LOG, is_small
+from tierledger.pipeline.fold_store import JobStore
+from tierledger.pipeline.job_coverage import CoverageDigest
+from tierledger.pipeline.table_files import FORMATS
+from tierledger.pipeline.table_plan import TABLES
+from tierledger.storage.sqlite import SqliteBackend
+
+NOW = "2033-05-18T03:33:20Z"
+JOBS: dict[str, list[str]] = {
+    "coverage": [],
+    "stuck": ["--now", NOW],
+    "retention": ["--what-if", "retention.ms=1000000,retention.bytes=30000", "--now", NOW],
+}
+TRACE_NAMES = sorted(
+    {*REAL_TRACES, *(f"histories/{one.name}" for one in (TRACES / "histories").iterdir())}
+)
+
+
+async def damaged(backend: SqliteBackend) -> None:
+    """Holes and orphans of a hostile name, and a log that ends in damage."""
+    hostile = StoredPartition(backend, TopicIdPartition(Uuid(b"h" * 16), 7, HOSTILE + ',"'))
+    await hostile.open()
+    log = [Segment(2, 29, {0: 20}), Segment(3, 49, {0: 25, 2: 40}), Segment(4, 49, {1: 40})]
+    await hostile.append([*bodies([Segment(0, 9, {0: 0}), *log]), added(9, 50, 59)])
+    tip = TopicIdPartition(Uuid(b"d" * 16), 3, "damaged")
+    partition = StoredPartition(backend, tip)
+    await partition.open()
+    await partition.append(bodies([Segment(0, 9, {0: 0})]))
+    await partition.append(bodies([Segment(1, 19, {0: 10})]))
+    key = partition.keys.log_batch(tip, 2)
+    value = bytearray(await backend.get(key) or b"")
+    value[-1] ^= 1
+    await backend.update(key, bytes(value))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every trace in one store, and what no trace has."""
+    path = tmp_path_factory.mktemp("engines") / "store"
+
+    async def traces(backend: SqliteBackend) -> None:
+        for trace in TRACE_NAMES:
+            await import_trace(backend, TRACES / trace)
+
+    write(path, traces, damaged, others)
+    return path
+
+
+def asked(
+    store: Path, folder: Path, name: str, engine_name: str, *more: object
+) -> tuple[Result, Path]:
+    out = folder / engine_name
+    words = ["spark", name, "--out", out, "--engine", engine_name, "--json", *more]
+    return run(store, *words), out
+
+
+def told(result: Result) -> dict[str, Any]:
+    """What a command printed, without its paths."""
+    found: dict[str, Any] = json.loads(result.stdout)
+    return {name: one for name, one in found.items() if name not in {"out", "page"}}
+
+
+def plain(values: object) -> object:
+    """Without the order of maps, which Java has of its own."""
+    if isinstance(values, bytearray):
+        return bytes(values)
+    return sorted(values.items()) if isinstance(values, dict) else values
+
+
+def rows_in(spark: SparkSession, out: Path, kind: str) -> list[str]:
+    """The rows of a folder as text, without their order; as they are in files of text."""
+    if kind == "parquet":
+        rows = [row.asDict() for row in spark.read.parquet(str(out)).collect()]
+    else:
+        files = [one.read_bytes().decode() for one in out.glob("part-*")]
+        lines = [line for one in files for line in one.split("\n")[:-1]]
+        if kind == "csv":  # Each file has a heading.
+            return [lines[0], *sorted(line for line in lines if line != lines[0])]
+        rows = list(map(json.loads, lines))
+    return sorted(str([(name, plain(one)) for name, one in row.items()]) for row in rows)
+
+
+@pytest.mark.parametrize("name", [*TABLES, *JOBS])
+def test_both_engines_make_the_same_rows_and_say_the_same(
+    spark: SparkSession, store: Path, tmp_path: Path, name: str
+) -> None:
+    (here, out), (there, theirs) = (
+        asked(store, tmp_path, name, engine_name, *JOBS.get(name, ()))
+        for engine_name in ("local", "spark")
+    )
+
+    assert here.exit_code == there.exit_code == 3, here.output + there.output
+    assert told(here) == told(there)
+    assert here.stderr == there.stderr
+    assert spark.read.parquet(str(out)).schema == spark.read.parquet(str(theirs)).schema
+    rows = rows_in(spark, out, "parquet")
+    assert len(rows) > 10
+    assert rows == rows_in(spark, theirs, "parquet")
+
+
+@pytest.mark.parametrize("kind", sorted({*FORMATS} - {"parquet"}))
+@pytest.mark.parametrize("name", ["segments", "anomalies", "coverage"])
+def test_both_engines_write_the_same_text(
+    spark: SparkSession, store: Path, tmp_path: Path, name: str, kind: str
+) -> None:
+    outs = [
+        asked(store, tmp_path, name, engine_name, "--format", kind)[1]
+        for engine_name in ("local", "spark")
+    ]
+
+    here, there = (rows_in(spark, one, kind) for one in outs)
+
+    assert here == there
+
+
+@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.usefixtures("spark")
+def test_both_engines_draw_the_same_page_but_for_their_names(
+    store: Path, tmp_path: Path, name: str
+) -> None:
+    pages = []
+    for engine_name in ("local", "spark"):
+        page = tmp_path / f"{engine_name}.html"
+        asked(store, tmp_path, name, engine_name, "--page", page, *JOBS[name])
+        pages.append(page.read_text("utf-8"))
+
+    here, there = pages
+    assert ">local<" in here
+    assert here.replace(">local<", ">spark<") == there
+
+
+def test_a_digest_is_the_same_whichever_task_had_which_partition(tmp_path: Path) -> None:
+    """As several tasks of Spark give it, and with fewer rows kept than there are."""
+    store, _ = imported(tmp_path / "s", "three-brokers-churn")
+    rows = [
+        row
+        for chunk in plan(TABLES["segments"], store)
+        .fold(None)
+        .run(plan("segments", store).logs)
+        for row in chunk.rows()
+    ]
+    assert len(rows) > 10
+    ranges = [
+        row
+        | {
+            "kind": ("covered", "hole", "orphaned_epoch", "overlap")[at % 4],
+            "leader_epoch": 0,
+            "segments": 1,
+        }
+        for at, row in enumerate(rows)
+    ]
+
+    whole = CoverageDigest(5, 2, 7)
+    parts = [CoverageDigest(5, 2, 7) for _ in range(3)]
+    joined = CoverageDigest(5, 2, 7)
+    for row in ranges:
+        whole.take(row)
+        parts[row["partition"] % 3].take(row)
+    for part in parts:
+        joined.join(part)
+
+    assert (whole.totals, whole.partitions) == (joined.totals, joined.partitions)
+    assert whole.worst() == joined.worst()
+    assert whole.strips() == joined.strips()
+    assert sum(len(one.rows) for one in whole.strips()) == 7
+
+
+@pytest.fixture
+def limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "LOCAL_EVENTS_MAX", 41 + EVENTS_PER_LOG)
+
+
+async def forty(backend: SqliteBackend) -> None:
+    """A log of 41 events in two batches."""
+    await _opened_with(backend, 40)
+
+
+async def one_more(backend: SqliteBackend) -> None:
+    await _opened_with(backend, 41)
+
+
+async def _opened_with(backend: SqliteBackend, count: int) -> None:
+    partition = StoredPartition(backend)
+    await partition.open()
+    await partition.append([added(number, number, number) for number in range(count)])
+
+
+@pytest.mark.usefixtures("limit")
+@pytest.mark.parametrize(("events", "is_so"), [(forty, True), (one_more, False)])
+def test_a_store_is_small_up_to_the_limit(tmp_path: Path, events: Write, is_so: bool) -> None:
+    write(tmp_path / "s", events)
+    made = plan("segments", JobStore.of(f"sqlite:{tmp_path / 's'}"))
+
+    assert asyncio.run(is_small(made.store, made.logs)) == is_so
+
+
+@pytest.mark.usefixtures("limit", "spark")
+@pytest.mark.parametrize(("events", "expected"), [(forty, "local"), (one_more, "spark")])
+def test_the_stores_size_chooses_the_engine(
+    tmp_path: Path, events: Write, expected: str
+) -> None:
+    write(tmp_path / "s", events)
+    page = tmp_path / "page.html"
+
+    run(tmp_path / "s", "spark", "coverage", "--page", page)
+
+    assert f">{expected}<" in page.read_text("utf-8")
+
+
+def test_a_small_store_needs_no_extra_but_for_parquet(tmp_path: Path) -> None:
+    write(tmp_path / "s", orders)
+    program = "from tierledger.cli.main import main\nmain()"
+    words = ["spark", "segments", "--store", f"sqlite:{tmp_path / 's'}"]
+
+    text = run_in_base(program, *words, "--out", str(tmp_path / "text"), "--format", "csv")
+    parquet = run_in_base(program, *words, "--out", str(tmp_path / "parquet"))
+
+    assert (text.returncode, text.stderr) == (0, "")
+    assert parquet.returncode == 2
+    assert "this needs pyarrow" in parquet.stderr
+    assert "tierledger[spark]" in parquet.stderr
+    assert not (tmp_path / "parquet").exists()
+
+
+def test_a_small_store_is_answered_without_loading_what_spark_needs(tmp_path: Path) -> None:
+    write(tmp_path / "s", orders)
+    heavy = ("pyspark", "py4j", "pandas", "numpy", "pyarrow", "obstore", "ray")
+    program = (
+        "import atexit, sys\n"
+        f"atexit.register(lambda: print(*[one for one in {heavy} if one in sys.modules]))\n"
+        "from tierledger.cli.main import main\nmain()"
+    )
+    for name, more in JOBS.items():
+        words = ["spark", name, *more, "--store", f"sqlite:{tmp_path / 's'}"]
+        done = run_in_base(program, *words)
+        assert done.stdout.splitlines()[-1] == "", name
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["coverage", "--engine", "java"], "--engine: expected one of auto, local, spark"),
+        (
+            ["coverage", "--engine", "local", "--master", "local[1]"],
+            "--master: expected with Spark only, got 'local[1]' and --engine local",
+        ),
+        (
+            ["events", "--engine", "local", "--out", "x"],
+            "--engine: expected auto or spark for events, got local",
+        ),
+    ],
+)
+def test_an_engine_that_cannot_be_is_refused(
+    tmp_path: Path, words: list[str], said: str
+) -> None:
+    write(tmp_path / "s", orders)
+
+    result = run(tmp_path / "s", "spark", *words)
+
+    assert result.exit_code == 2
+    assert said in result.stderr
