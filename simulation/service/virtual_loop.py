@@ -34,6 +34,8 @@ class Process:
         self.name = name
         self.is_dead = False
         self.is_paused = False
+        self.is_frozen = False
+        """Paused for good: it does not go on when all heals."""
         self.is_cut_off = False
         """Believed dead by everybody: no call reaches it, but its own go out."""
         self.steps = 0
@@ -109,7 +111,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no u
     def call_soon(  # type: ignore[override]  # A handle of our own, lighter than asyncio's.
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> Step:
-        step = Step(self._now, callback, args, context or copy_context())
+        step = Step(self._now, callback, args, _own(context))
         if not self._is_closed:
             self._ready.append(step)
         return step
@@ -122,7 +124,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no u
         *args: Any,
         context: Context | None = None,
     ) -> Step:
-        step = Step(when, callback, args, context or copy_context())
+        step = Step(when, callback, args, _own(context))
         if not self._is_closed:
             self._count += 1
             heapq.heappush(self._timers, (when, self._count, step))
@@ -289,6 +291,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no u
 def _is_open(task: asyncio.Task[Any]) -> bool:
     work = task.get_coro()
     return inspect.iscoroutine(work) and inspect.getcoroutinestate(work) != "CORO_CLOSED"
+
+
+def _own(context: Context | None) -> Context:
+    # An empty one counts as well, though it is false: it is nobody's.
+    return copy_context() if context is None else context
 
 
 def current_process() -> Process | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextvars import Context
 
 import pytest
 
@@ -148,3 +149,20 @@ def test_what_is_left_suspended_is_closed_with_a_loop_and_without_a_word(
 
     assert all(task.get_coro().cr_frame is None for task in tasks)  # type: ignore[union-attr]
     assert not cleaned
+
+
+def test_a_step_of_nobody_is_nobodys_whoever_has_scheduled_it(loop: VirtualLoop) -> None:
+    nobody = Context()
+    owners: list[Process | None] = []
+
+    async def schedule() -> None:
+        loop.call_later(1.0, lambda: owners.append(current_process()), context=nobody)
+        loop.call_soon(lambda: owners.append(current_process()), context=nobody)
+
+    process = Process("one")
+    loop.spawn(process, schedule())
+    loop.run(until=0.5)
+    loop.kill(process)
+    loop.run(until=2.0)
+
+    assert owners == [None, None]
