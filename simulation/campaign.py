@@ -21,6 +21,7 @@ from tierledger.simulation.machines import scenario as machines_plan
 from tierledger.simulation.machines import verdict as machines
 from tierledger.simulation.machines.world import World
 from tierledger.simulation.mutants import MUTANTS, planted
+from tierledger.simulation.mutants_door import DOOR_MUTANTS
 from tierledger.simulation.service import plan as service_plan
 from tierledger.simulation.service import verdict as service
 from tierledger.simulation.slips import SLIPS
@@ -203,10 +204,10 @@ def mutant_named(name: str) -> Mutant:
     Raises:
         InvalidArgument: There is none; the message lists those there are.
     """
-    for mutant in (*MUTANTS, *SLIPS):
+    for mutant in (*MUTANTS, *DOOR_MUTANTS, *SLIPS):
         if name in {mutant.name, mutant.name.partition(" ")[0]}:
             return mutant
-    known = ", ".join(mutant.name for mutant in MUTANTS)
+    known = ", ".join(mutant.name for mutant in (*MUTANTS, *DOOR_MUTANTS))
     raise InvalidArgument(f"no mutant {name!r}; there are {known}")
 
 

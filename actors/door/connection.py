@@ -10,7 +10,7 @@ from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.addresses import TLS_SCHEME, doors_in
 from tierledger.actors.door.limits import SOFTWARE, VERSION_MAX, VERSION_MIN
 from tierledger.actors.door.security import ClientSecurity
-from tierledger.actors.door.streams import NO_SECURITY, Streams
+from tierledger.actors.door.streams import NO_SECURITY, Opened, Stream, Streams
 from tierledger.actors.door.wire import coordination
 from tierledger.actors.door.wire.answers import result_of
 from tierledger.actors.door.wire.calls import put_call
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tierledger.actors.calls import Call, PartitionKey
     from tierledger.actors.coordinator_events import Announcement, Registered, Route
     from tierledger.actors.deadline import Attempt
-    from tierledger.actors.door.streams import Stream
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.events.commands import Claim
 
@@ -46,8 +45,10 @@ def greeting_of(cluster_id: str, broker_id: int | None = None) -> pb.ClientGreet
     )
 
 
-def connect_at(url: str) -> Callable[[ServiceSettings], Awaitable[DoorConnection]]:
-    """How a manager finds the service whose doors `url` names.
+def connect_at(
+    url: str, opened: Opened | None = None
+) -> Callable[[ServiceSettings], Awaitable[DoorConnection]]:
+    """How a manager finds the service whose doors `url` names; `opened`: see `Streams`.
 
     Raises:
         InvalidArgument: It is no `tierledger://HOST:PORT,…`, nor with `tierledgers`.
@@ -57,7 +58,7 @@ def connect_at(url: str) -> Callable[[ServiceSettings], Awaitable[DoorConnection
     async def connect(settings: ServiceSettings) -> DoorConnection:
         security = ClientSecurity.of(settings.storage, tls=url.startswith(TLS_SCHEME))
         greeting = greeting_of(settings.cluster_id, broker_in(settings))
-        connection = DoorConnection(doors, greeting, security)
+        connection = DoorConnection(doors, greeting, security, opened)
         try:
             await connection.any()
         except BaseException:
@@ -84,11 +85,12 @@ class DoorConnection:
         doors: Sequence[str],
         greeting: pb.ClientGreeting,
         security: ClientSecurity = NO_SECURITY,
+        opened: Opened | None = None,
     ) -> None:
         """`doors`: where hosts of the service listen, one or more of them."""
         self.coordinator = DoorCoordinator(self)
         self._bootstraps = list(doors)
-        self._streams = Streams(greeting, security)
+        self._streams = Streams(greeting, security, opened)
         self._doors: dict[str, str] = {}
         """Where hosts listen, by their addresses, as it was heard last."""
 
@@ -123,7 +125,7 @@ class DoorConnection:
         """
         error: RemoteStorageError = NotReady("no door is known")
         known = dict.fromkeys((*self._streams.doors, *self._bootstraps, *self._doors.values()))
-        for door in known:
+        for door in sorted(known, key=self._streams.is_silent):
             try:
                 return await self._streams.to(door)
             except RemoteStorageError as closed:

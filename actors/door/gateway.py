@@ -10,6 +10,7 @@ import grpc.aio
 import structlog
 
 from tierledger.actors.door import door_pb2 as pb
+from tierledger.actors.door import without_fork_handlers  # noqa: F401 - Before gRPC's first use.
 from tierledger.actors.door.addresses import DoorAddress
 from tierledger.actors.door.admission import Admission, Guest
 from tierledger.actors.door.conversation import Conversation, next_frame
@@ -89,7 +90,7 @@ class Gateway:
             )
         )
         methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-            METHOD: grpc.stream_stream_rpc_method_handler(self._converse),
+            METHOD: grpc.stream_stream_rpc_method_handler(self.converse),
             FEED_METHOD: grpc.stream_stream_rpc_method_handler(self._feed),
         }
         handlers = grpc.method_handlers_generic_handler(SERVICE, methods)
@@ -109,7 +110,7 @@ class Gateway:
         self._server = server
         return listen._replace(port=port)
 
-    async def _converse(self, _: object, context: Context) -> None:
+    async def converse(self, _: object, context: Context) -> None:
         await self._stream(Conversation, context)
 
     async def _feed(self, _: object, context: Context) -> None:
@@ -155,6 +156,8 @@ class Gateway:
             return None
         if not frame.HasField("greeting"):
             raise InvalidArgument("expected a greeting in the first frame")
+        if frame.calls or frame.cancelled:
+            raise InvalidArgument("expected nothing beside the greeting in the first frame")
         return frame.greeting
 
     async def _talk(self, guest: Guest, context: Context, conversation: Conversation) -> None:

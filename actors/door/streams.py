@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
 from tierledger.actors.door import door_pb2 as pb
+from tierledger.actors.door import without_fork_handlers  # noqa: F401 - Before gRPC's first use.
 from tierledger.actors.door.limits import (
     FRAME_BYTES,
     FRAME_ITEMS,
@@ -34,12 +35,17 @@ from tierledger.events.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
     from typing import Self
 
     from tierledger.actors.deadline import Attempt
 
 OPEN_S = 3.0
 """How long a host may take to greet: a frozen one still accepts connections."""
+
+SILENT_S = 3.0
+"""After so long without a word a host that was asked something is asked last. gRPC's own signs
+of life tell nothing of a loop that hangs, and a proxy gives them for whoever is behind it."""
 
 REOPEN_PAUSE_S = 0.1
 """For so long after a door was closed it is not knocked at again."""
@@ -84,6 +90,8 @@ class Stream:
         self._waiting: deque[tuple[int, bytes, Attempt | None]] = deque()
         self._answers: dict[int, asyncio.Future[pb.Answer]] = {}
         self._cancelled: list[int] = []
+        self._silent_since: float | None = None
+        """When it was asked something, if nothing was heard since."""
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -106,14 +114,34 @@ class Stream:
             channel = grpc.aio.secure_channel(door, credentials, options=OPTIONS)
         converse: grpc.aio.StreamStreamMultiCallable[bytes, bytes]
         converse = channel.stream_stream(f"/{SERVICE}/{cls.method}")
-        stream = cls(door, channel, converse(metadata=metadata))
+        try:
+            return await cls.greeted(door, greeting, channel, converse(metadata=metadata))
+        except NotReady as error:
+            is_farewell = error.__cause__ is None  # It says itself why.
+            if not is_farewell and (trouble := await trouble_with(door, security)) is not None:
+                raise NotAuthorized(f"{door}: {trouble}") from error
+            raise
+
+    @classmethod
+    async def greeted(
+        cls,
+        door: str,
+        greeting: pb.ClientGreeting,
+        channel: Any,  # noqa: ANN401 - As gRPC types neither of the two.
+        call: Any,  # noqa: ANN401
+    ) -> Self:
+        """A stream over `call`, closed with its `channel`: gRPC's, or what does as they do.
+
+        Raises:
+            NotReady: Nobody answers there as a host does; nothing was asked.
+            RemoteStorageError: The host's farewell.
+        """
+        stream = cls(door, channel, call)
         try:
             async with asyncio.timeout(OPEN_S):
                 await stream._greet(greeting)
         except (*BROKEN, TimeoutError) as error:
             await stream.close()
-            if (trouble := await trouble_with(door, security)) is not None:
-                raise NotAuthorized(f"{door}: {trouble}") from error
             raise NotReady(f"{door}: {_reason(error)}") from error
         except BaseException:
             await stream.close()
@@ -164,7 +192,10 @@ class Stream:
                 f"expected a call of at most {self.greeting.frame_bytes_max - 16} bytes, "
                 f"got one of {len(packed)}"
             )
-        future: asyncio.Future[pb.Answer] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        if self._silent_since is None:
+            self._silent_since = loop.time()
+        future: asyncio.Future[pb.Answer] = loop.create_future()
         self._answers[number] = future
         self._waiting.append((number, packed, attempt))
         self._wake.set()
@@ -175,6 +206,12 @@ class Stream:
                 self._cancelled.append(number)
                 self._wake.set()
             raise
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the host was asked something long ago, and has said nothing since."""
+        since = self._silent_since
+        return since is not None and asyncio.get_running_loop().time() - since > SILENT_S
 
     async def _write(self) -> None:
         try:
@@ -213,6 +250,7 @@ class Stream:
         try:
             while True:
                 frame = frame_in(await self._call.read())
+                self._silent_since = None
                 for answer in frame.answers:
                     future = self._answers.pop(answer.id, None)
                     if future is not None and not future.done():
@@ -275,15 +313,28 @@ def _reason(error: BaseException) -> str:
     return str(error)
 
 
+Opened: TypeAlias = (
+    "Callable[[str, pb.ClientGreeting, ClientSecurity], Coroutine[Any, Any, Stream]]"
+)
+"""`Stream.opened`, or what takes its place."""
+
+
 class Streams:
     """The streams of one client, each opened when it is needed."""
 
     kind: type[Stream] = Stream
 
     def __init__(
-        self, greeting: pb.ClientGreeting, security: ClientSecurity = NO_SECURITY
+        self,
+        greeting: pb.ClientGreeting,
+        security: ClientSecurity = NO_SECURITY,
+        opened: Opened | None = None,
     ) -> None:
-        """`security`: how the client and the hosts prove to each other who they are."""
+        """`security`: how the client and the hosts prove to each other who they are.
+
+        `opened`: makes a stream, by gRPC unless told otherwise.
+        """
+        self._opened_by = opened
         self._greeting = greeting
         self._security = security
         self._refusals: dict[str, int] = {}
@@ -317,7 +368,7 @@ class Streams:
         if error is not None and loop.time() < until:
             raise error
         task = self._open[door] = loop.create_task(
-            self.kind.opened(door, self._greeting, self._security)
+            (self._opened_by or self.kind.opened)(door, self._greeting, self._security)
         )
         task.add_done_callback(lambda _: self._opened(door, task))
         return task
@@ -353,6 +404,10 @@ class Streams:
             for door, task in self._open.items()
             if task.done() and not task.cancelled() and task.result().ended is None
         ]
+
+    def is_silent(self, door: str) -> bool:
+        """Whether a stream to a door is open, and the host says nothing."""
+        return door in self.doors and self._open[door].result().is_silent
 
     async def close(self) -> None:
         """End all streams."""

@@ -8,15 +8,22 @@ calls, and now and then believes that somebody is dead who is not.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.calls import LEADER
 from tierledger.actors.coordinator_placement import WRITER
 from tierledger.actors.coordinator_service import CoordinatorService
+from tierledger.actors.door.addresses import url_of
+from tierledger.actors.door.connection import connect_at, greeting_of
+from tierledger.actors.door.desk import Desk
+from tierledger.actors.door.gateway import Gateway
+from tierledger.actors.door.streams import Streams
 from tierledger.actors.host import Host
 from tierledger.actors.hosted_backend import HostedBackend
-from tierledger.events.errors import NotReady, OutcomeUnknown
+from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
+from tierledger.simulation.service.streams import PORT
 from tierledger.simulation.service.virtual_loop import Process
 
 if TYPE_CHECKING:
@@ -26,11 +33,12 @@ if TYPE_CHECKING:
     from tierledger.actors.calls import Call, CloseCall, PartitionKey, Placement
     from tierledger.actors.coordinator_events import Announcement, Registered, Route
     from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.actors.ports import LeaderOracle
+    from tierledger.actors.ports import LeaderOracle, ServiceConnection
     from tierledger.events.commands import Claim
     from tierledger.simulation.service.lying_store import LyingStore
     from tierledger.simulation.service.network import Network
     from tierledger.simulation.service.plan import WorldPlan
+    from tierledger.simulation.service.streams import StreamNetwork
     from tierledger.simulation.service.trace import Trace
     from tierledger.simulation.service.virtual_loop import VirtualLoop
     from tierledger.storage.backend import MetadataStorageBackend
@@ -184,6 +192,10 @@ class Connection:
         """The service goes on."""
 
 
+RESTART_S = 0.2
+"""How often it is made sure that a coordinator runs, where clients do not start it."""
+
+
 class Cluster:
     """Who runs under which name. Also the launcher that coordinators use."""
 
@@ -199,8 +211,11 @@ class Cluster:
         random: Random,
         trace: Trace,
         oracle: LeaderOracle,
+        streams: StreamNetwork | None,
     ) -> None:
+        """`streams`: between clients and the doors of hosts; none: they have no doors."""
         self.network = network
+        self._streams = streams
         self.coordinator: CoordinatorProcess | None = None
         self.hosts: dict[str, HostProcess] = {}
         """By address; also those that are gone."""
@@ -223,9 +238,22 @@ class Cluster:
         spread = int(self._plan.clock_spread_s * 1000)
         return SkewedClock(self._loop, self._random.randint(-spread, spread))
 
-    async def connect(self, _settings: ServiceSettings) -> Connection:
+    async def connect(self, settings: ServiceSettings) -> ServiceConnection:
         """The way to the service, as clients want it."""
-        return Connection(self)
+        if self._streams is None:
+            return Connection(self)
+        names = [f"host-{number}" for number in range(self._plan.hosts)]
+        url = url_of([f"{name}:{PORT + more}" for name in names for more in (0, 1)], tls=False)
+        return await connect_at(url, self._streams.opened)(settings)
+
+    def _open_door(self, address: str, process: HostProcess) -> None:
+        host, streams = process.host, self._streams
+        if host is None or streams is None:
+            return
+        peers = Streams(greeting_of(host.cluster_id), opened=streams.opened)
+        desk = Desk(address, host, CoordinatorWay(self), peers)
+        gateway = Gateway(desk, host.cluster_id, streams.plan.limits)
+        host.report.door = streams.listen(process.serves_as, process, gateway)
 
     # Coordinators.
 
@@ -267,6 +295,13 @@ class Cluster:
         if not process.is_started:
             await self.network.call(process, start, "start")
 
+    async def keep_coordinator(self) -> None:
+        """Restart it whenever it has ended, as Ray does."""
+        while True:
+            with suppress(RemoteStorageError):
+                await self.start_coordinator(self.coordinator_process())
+            await asyncio.sleep(RESTART_S)
+
     # Hosts, as the coordinator's launcher.
 
     def prepare(self, address: str) -> None:
@@ -293,6 +328,7 @@ class Cluster:
             oracle=self._oracle,
         )
         process.context().run(process.host.start)
+        self._open_door(address, process)
         self.hosts[address] = process
         self._trace.event("launch", process.name)
         return HostWay(self, process)

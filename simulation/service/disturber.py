@@ -12,6 +12,7 @@ from tierledger.simulation.service.plan import stream
 
 if TYPE_CHECKING:
     from tierledger.simulation.service.cluster import HostProcess
+    from tierledger.simulation.service.streams import StreamNetwork
     from tierledger.simulation.service.virtual_loop import Process
     from tierledger.simulation.service.world import World
 
@@ -169,6 +170,51 @@ class Disturber:
         """The store refuses everybody for a while."""
         self._world.store.away_until = self._world.loop.time() + self._random.uniform(0.1, 2.0)
         return True
+
+
+class StreamDisturber:
+    """The same for connections to doors, with random numbers of its own."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random = stream(world.plan.seed, "stream faults")
+
+    def start(self, streams: StreamNetwork) -> None:
+        if streams.plan.freezes:
+            at = self._random.uniform(0.5, self._world.plan.duration_s)
+            self._world.loop.call_later(at, self._freeze, context=NOBODY)
+        if streams.plan.break_every_s:
+            self._next(streams)
+
+    def _next(self, streams: StreamNetwork) -> None:
+        pause = self._random.expovariate(1 / streams.plan.break_every_s)
+        self._world.loop.call_later(pause, self._break, streams, context=NOBODY)
+
+    def _break(self, streams: StreamNetwork) -> None:
+        if self._world.is_healing:
+            return
+        connection = streams.chosen(self._random)
+        if connection is not None:
+            silently = self._random.random() < streams.plan.silent_end_chance
+            connection.break_(silently=silently)
+            self._world.note("connection broken", "world")
+        self._next(streams)
+
+    def _freeze(self) -> None:
+        """A host hangs for good; the system goes on accepting connections for it."""
+        hosts = [
+            one
+            for one in self._world.cluster.hosts.values()
+            if one.is_reachable and not one.is_paused
+        ]
+        # Who has not come up yet is the business of whoever starts processes.
+        has_come_up = bool(self._world.cluster.placed)
+        if hosts and has_come_up and not self._world.is_healing:
+            process = self._random.choice(hosts)
+            process.is_frozen = True
+            self._world.loop.pause(process)
+            self._world.trace.mark("host frozen for good", process.name)
+            self._world.note("host frozen for good", "world")
 
 
 STRIKES = {

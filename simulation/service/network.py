@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Work: TypeAlias = "Callable[[], Coroutine[Any, Any, Any]]"
 
+RESENT_S = 0.2
+"""After which TCP sends again what was lost."""
+
 NOBODY = Context()
 """Of steps that belong to the world, not to a process."""
 
@@ -52,11 +55,23 @@ class Network:
 
     def delay(self) -> float:
         """How long a message travels: short as a rule, now and then very long."""
+        return self._delay(self._draw)
+
+    def travels(self, draw: Callable[[], float]) -> float:
+        """The same for what is sent again until it arrives, by the numbers of `draw`."""
+        again = RESENT_S if draw() < self._plan.loss_chance else 0.0
+        return again + self._delay(draw)
+
+    def _delay(self, draw: Callable[[], float]) -> float:
         plan = self._plan
-        drawn = self._draw()
+        drawn = draw()
         if drawn < plan.straggler_chance:
-            return plan.straggler_s * self._draw()
+            return plan.straggler_s * draw()
         return plan.delay_s * (0.2 + drawn)
+
+    def cut_until(self, source: str, target: str) -> float:
+        """When what `source` sends reaches `target` again; in the past if it does now."""
+        return self._cuts.get((source, target), 0.0)
 
     def is_lost(self, source: str, target: str) -> bool:
         until = self._cuts.get((source, target)) if self._cuts else None

@@ -6,8 +6,10 @@ rest. Separate streams are drawn by name: one more draw in one does not reshuffl
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
+
+from tierledger.actors.door.limits import DoorLimits
 
 
 def stream(seed: int, name: str) -> Random:
@@ -50,6 +52,33 @@ class StorePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class DoorPlan:
+    """How streams between clients' and hosts' doors fare. A chance of 0 is never."""
+
+    limits: DoorLimits = field(default_factory=DoorLimits)
+    window: int = 65_536
+    """Bytes that may lie unread before whoever writes has to wait."""
+    keepalive_s: float = 1.0
+    """How often each end is asked for a sign of life; a connection ends after two without."""
+    is_proxied: bool = False
+    """Something between them answers that, also for a process that is frozen."""
+    silent_end_chance: float = 0.0
+    """Of an end of which the other side hears nothing."""
+    slow_reader_chance: float = 0.0
+    slow_reader_s: float = 0.3
+    """Such a client's pause before each frame that it reads."""
+    break_every_s: float = 0.0
+    """Mean time between two connections that break; 0: none does."""
+    behind_walls: int = 0
+    """Each client reaches one of so many hosts alone, which passes calls on; 0: all."""
+    freezes: bool = False
+    """One host is frozen for good, its connections open."""
+
+    def healed(self) -> DoorPlan:
+        return replace(self, silent_end_chance=0.0, slow_reader_s=0.0)
+
+
+@dataclass(frozen=True, slots=True)
 class WorldPlan:
     """One world. A chance or count of 0 switches its fault off."""
 
@@ -86,7 +115,22 @@ class WorldPlan:
     """Sets the service's constants to values at which rare situations are common."""
     oracle_answers: float
     """Chance that the leader oracle knows."""
+    doors: DoorPlan | None = None
+    """Brokers come in by hosts' doors; none: by calls as Ray carries them."""
 
+
+LANES_SHARE = 0.3
+"""Of worlds whose brokers' calls travel as they do on Ray."""
+
+DOOR_FAULTS = (
+    "connection broken",
+    "connection ended silently",
+    "connection frozen out",
+    "frames wait for a slow reader",
+    "writer waits for a reader",
+    "host frozen for good",
+)
+"""What befalls streams, in worlds whose hosts have doors."""
 
 FAULTS = (
     "kill host",
@@ -110,7 +154,7 @@ def drawn(seed: int, *, calls_max: int = 400) -> WorldPlan:
     random = stream(seed, "plan")
     on = [fault for fault in FAULTS if random.random() < 0.5]
     stormy = random.random()
-    return WorldPlan(
+    plan = WorldPlan(
         seed=seed,
         brokers=random.randint(2, 4),
         hosts=random.randint(1, 4),
@@ -132,9 +176,10 @@ def drawn(seed: int, *, calls_max: int = 400) -> WorldPlan:
         turns_knobs=True,
         oracle_answers=random.choice((0.0, 0.5, 1.0)),
     )
+    return replace(plan, doors=_doors(stream(seed, "doors"), plan.hosts))
 
 
-def calm(seed: int, *, calls_max: int) -> WorldPlan:
+def calm(seed: int, *, calls_max: int, by_doors: bool = False) -> WorldPlan:
     """A world in which nothing fails, for its speed to be measured."""
     return replace(
         drawn(seed, calls_max=calls_max),
@@ -152,6 +197,7 @@ def calm(seed: int, *, calls_max: int) -> WorldPlan:
         change_every_s=1e9,
         crash_after_create=0.0,
         turns_knobs=False,
+        doors=DoorPlan() if by_doors else None,
     )
 
 
@@ -160,6 +206,26 @@ def _network(random: Random, stormy: float) -> NetworkPlan:
         delay_s=random.choice((0.0002, 0.0005, 0.005)),
         straggler_chance=random.choice((0.0, 0.01, 0.05)) * stormy,
         loss_chance=random.choice((0.0, 0.002, 0.02)) * stormy,
+    )
+
+
+def _doors(random: Random, hosts: int) -> DoorPlan | None:
+    if random.random() < LANES_SHARE:
+        return None
+    return DoorPlan(
+        limits=DoorLimits(
+            calls_max=random.choice((4, 64, 4096)),
+            unread_bytes_max=random.choice((2_000, 1_000_000)),
+            reading_s=random.choice((1.0, 30.0)),
+        ),
+        window=random.choice((300, 65_536)),
+        keepalive_s=random.choice((1.0, 7.5)),
+        is_proxied=random.random() < 0.5,
+        silent_end_chance=random.choice((0.0, 0.3)),
+        slow_reader_chance=random.choice((0.0, 0.0, 0.2)),
+        break_every_s=random.choice((0.0, 0.3, 2.0)),
+        behind_walls=random.choice((0, 0, hosts)),
+        freezes=random.random() < 0.3,
     )
 
 

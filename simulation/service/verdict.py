@@ -12,7 +12,7 @@ import structlog
 from tierledger.actors.calls import PartitionKey
 from tierledger.events.errors import DataError
 from tierledger.simulation.checkers import Minimums, check
-from tierledger.simulation.checkers_violation import Violation
+from tierledger.simulation.checkers_violation import Violation, bounded
 from tierledger.simulation.final_log import FinalLog, LoggedBatch, decode_log
 from tierledger.simulation.service.lying_store import completed
 from tierledger.simulation.service.world import CLUSTER_ID, CUSTOM_BYTES_MAX, World
@@ -118,6 +118,7 @@ def _of_the_run(world: World) -> list[Violation]:
         Violation("unforeseen_failure", None, f"{type(error).__name__}: {error}")
         for error in world.loop.failures
     ]
+    found += bounded(world.watch.violations)
     gave_up = world.trace.marks["gave up"]
     if gave_up:
         found.append(Violation("unforeseen_failure", None, f"{gave_up} processes gave up"))

@@ -19,13 +19,16 @@ from tierledger.simulation.history import Recorder
 from tierledger.simulation.service.brokers import Broker
 from tierledger.simulation.service.cluster import Cluster
 from tierledger.simulation.service.controller import Controller, WorldOracle
-from tierledger.simulation.service.disturber import Disturber
+from tierledger.simulation.service.disturber import Disturber, StreamDisturber
 from tierledger.simulation.service.knobs import turned
 from tierledger.simulation.service.lying_store import LyingStore
-from tierledger.simulation.service.network import Network
+from tierledger.simulation.service.network import NOBODY, Network
 from tierledger.simulation.service.plan import stream
+from tierledger.simulation.service.stranger import Stranger
+from tierledger.simulation.service.streams import StreamNetwork
 from tierledger.simulation.service.trace import Trace
 from tierledger.simulation.service.virtual_loop import VirtualLoop
+from tierledger.simulation.service.wire_watch import WireWatch
 from tierledger.storage.keys import DefaultMetadataKeyFactory
 
 if TYPE_CHECKING:
@@ -60,6 +63,11 @@ class World:
             TopicIdPartition(Uuid(bytes(15) + b"\x07"), number, "orders")
             for number in range(plan.partitions)
         ]
+        self.watch = WireWatch(self.loop)
+        self.streams: StreamNetwork | None = None
+        if plan.doors is not None:
+            random = stream(plan.seed, "streams")
+            self.streams = StreamNetwork(self.network, random, plan.doors, self.watch)
         self.cluster = Cluster(
             settings=self.settings,
             keys=self.keys,
@@ -70,10 +78,12 @@ class World:
             random=stream(plan.seed, "cluster"),
             trace=self.trace,
             oracle=WorldOracle(self),
+            streams=self.streams,
         )
         self.brokers: dict[int, Broker] = {}
         self.controller = Controller(self)
         self.disturber = Disturber(self)
+        self.stream_disturber = StreamDisturber(self)
         self.calls = 0
         self.is_healing = False
         self.is_well = False
@@ -124,6 +134,10 @@ class World:
                 self.start_broker(broker_id)
             self.controller.start()
             self.disturber.start()
+            if self.streams is not None:
+                self.loop.create_task(self.cluster.keep_coordinator(), context=NOBODY.copy())
+                self.stream_disturber.start(self.streams)
+                Stranger(self, self.streams).start()
             self.loop.run(until=self.plan.duration_s)
             deadline = self.loop.time() + HEALING_S
             self._heal()
@@ -137,8 +151,10 @@ class World:
         self.disturber.stop()
         self.network.heal()
         self.store.heal()
+        if self.streams is not None:
+            self.streams.heal()
         for process in self.cluster.processes:
-            if process.is_paused and not process.is_dead:
+            if process.is_paused and not (process.is_dead or process.is_frozen):
                 self.trace.mark("resumed at the end", process.name)
                 self.loop.resume(process)
             process.fuse = None

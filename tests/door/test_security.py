@@ -294,10 +294,9 @@ async def test_a_client_that_was_refused_does_not_hammer(
         raise NotAuthorized("no")
 
     loop = asyncio.get_running_loop()
-    monkeypatch.setattr(Stream, "opened", refused)
     now_s = [0.0]
     monkeypatch.setattr(loop, "time", lambda: now_s[0])
-    streams = Streams(greeting_of(CLUSTER))
+    streams = Streams(greeting_of(CLUSTER), opened=refused)
     for tick in range(3000):
         now_s[0] = tick / 100
         with pytest.raises(NotAuthorized):

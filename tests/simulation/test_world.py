@@ -12,10 +12,10 @@ import pytest
 
 from tierledger.simulation.campaign import SERVICE, verdicts
 from tierledger.simulation.history import FAIL, OK
-from tierledger.simulation.service.plan import FAULTS, calm, drawn
+from tierledger.simulation.service.plan import DOOR_FAULTS, FAULTS, calm, drawn
 from tierledger.simulation.service.verdict import judge, ran, verdict_of
 
-SEEDS = 200
+SEEDS = 100
 SEEDS_PER_TEST = 100
 CORES = 2
 
@@ -28,6 +28,7 @@ STORE_FAULTS = (
 )
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
 def test_whatever_fails_nothing_is_lost_and_all_comes_back(first: int) -> None:
     seen: Counter[str] = Counter()
@@ -42,13 +43,14 @@ def test_whatever_fails_nothing_is_lost_and_all_comes_back(first: int) -> None:
 
     # A run in which nothing happened would prove nothing.
     rare = {"crash after durable, before acknowledged", "host replaced while it lives"}
-    assert not {*FAULTS, *STORE_FAULTS, *rare} - seen.keys()
+    assert not {*FAULTS, *DOOR_FAULTS, *STORE_FAULTS, *rare} - seen.keys()
     assert ok_calls > 100 * SEEDS_PER_TEST
     assert changes > 3 * SEEDS_PER_TEST
 
 
-def test_a_calm_world_serves_every_call() -> None:
-    world = ran(calm(1, calls_max=500))
+@pytest.mark.parametrize("by_doors", [False, True])
+def test_a_calm_world_serves_every_call(*, by_doors: bool) -> None:
+    world = ran(calm(1, calls_max=500, by_doors=by_doors))
     operations = world.recorder.history().operations
 
     assert not verdict_of(world).violations

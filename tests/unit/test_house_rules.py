@@ -108,7 +108,8 @@ def test_ray_is_imported_only_by_its_shells(path: Path) -> None:
 ENVIRONMENT_READERS = {
     "cli/settings.py",
     "actors/ray_cluster.py",  # Ray takes some of its settings from there and nowhere else.
-    "pipeline/session.py",  # So does Spark.
+    "actors/door/without_fork_handlers.py",  # So does gRPC.
+    "pipeline/session.py",  # And Spark.
 }
 
 

@@ -1,0 +1,100 @@
+"""A client that no one here wrote: it asks for what nobody has, and withdraws it or forgets it.
+
+Its questions are for positions that no log reaches, with short deadlines, which it leaves to
+the host to keep. Nobody judges what it is told; what hosts make of it, the frames show.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import grpc.aio
+
+from tierledger.actors.door import door_pb2 as pb
+from tierledger.actors.door.connection import greeting_of
+from tierledger.actors.door.streams import OPEN_S
+from tierledger.actors.door.wire.segments import partition_message
+from tierledger.simulation.service.plan import stream
+from tierledger.simulation.service.streams import PORT
+from tierledger.simulation.service.virtual_loop import Process
+
+if TYPE_CHECKING:
+    from tierledger.simulation.service.streams import End, StreamNetwork
+    from tierledger.simulation.service.world import World
+
+BEYOND = 1 << 40
+"""A position that no log of a world reaches."""
+
+PAUSE_S = 0.05
+"""Mean time between two of its questions."""
+
+HOSTS = 0.3
+"""Share of them that only the coordinator can answer."""
+
+WITHDRAWN = 0.5
+"""Share of them that it withdraws when it asks the next."""
+
+
+class Stranger:
+    """One stream after the other, each to a door that is drawn."""
+
+    def __init__(self, world: World, streams: StreamNetwork) -> None:
+        self.process = Process("stranger")
+        self._world = world
+        self._streams = streams
+        self._random = stream(world.plan.seed, "stranger")
+        self._asked = 0
+
+    def start(self) -> None:
+        self._world.loop.spawn(self.process, self._come_and_go())
+
+    async def _come_and_go(self) -> None:
+        while True:
+            door = f"host-{self._random.randrange(self._world.plan.hosts)}:{PORT}"
+            end = self._streams.connected(door).client
+            end.is_slow = False
+            try:
+                async with asyncio.timeout(OPEN_S):
+                    greeting = greeting_of(self._world.cluster_id)
+                    await end.write(pb.ClientFrame(greeting=greeting).SerializeToString())
+                    await end.read()
+                await self._ask(end)
+            except (grpc.aio.AioRpcError, TimeoutError):
+                pass
+            end.cancel()
+            await asyncio.sleep(PAUSE_S)
+
+    async def _ask(self, end: End) -> None:
+        listening = asyncio.get_running_loop().create_task(self._listen(end))
+        number = 0
+        while not listening.done():
+            await asyncio.sleep(2 * PAUSE_S * self._random.random())
+            frame = pb.ClientFrame()
+            if number and self._random.random() < WITHDRAWN:
+                frame.cancelled.append(number)
+            number += 1
+            frame.calls.append(self._question(number))
+            await end.write(frame.SerializeToString())
+
+    def _question(self, number: int) -> pb.Call:
+        self._asked += 1
+        deadline_ms = self._random.choice((50, 300))
+        if self._random.random() < HOSTS:
+            return pb.Call(id=number, deadline_ms=deadline_ms, hosts=pb.HostsQuestion())
+        question = pb.Question(
+            partition=partition_message(self._random.choice(self._world.tips)),
+            role=pb.FOLLOWER,
+            kind=pb.LOOKUP,
+            offset=self._asked,  # No two are alike.
+            position_min=BEYOND,
+        )
+        return pb.Call(id=number, deadline_ms=deadline_ms, question=question)
+
+    @staticmethod
+    async def _listen(end: End) -> None:
+        try:
+            while await end.read() is not grpc.aio.EOF:
+                pass
+        except grpc.aio.AioRpcError:
+            pass

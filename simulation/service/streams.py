@@ -1,0 +1,359 @@
+"""Streams between simulated processes, as TCP and gRPC carry them between real ones.
+
+Frames arrive whole, once and in their order, or not, and then nothing behind them does either.
+The two ends of a connection that has ended may learn of it at different times, and one of them
+not at all, until it asks for a sign of life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import grpc
+import grpc.aio
+
+from tierledger.actors.door.streams import Stream
+from tierledger.simulation.service.network import NOBODY, RESENT_S
+from tierledger.simulation.service.virtual_loop import current_process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from tierledger.actors.door import door_pb2 as pb
+    from tierledger.actors.door.gateway import Gateway
+    from tierledger.actors.door.security import ClientSecurity
+    from tierledger.simulation.service.network import Network
+    from tierledger.simulation.service.plan import DoorPlan
+    from tierledger.simulation.service.virtual_loop import Process
+    from tierledger.simulation.service.wire_watch import WireWatch
+
+SIGNS_MISSED = 2
+"""Signs of life in a row; a connection ends when so many did not come."""
+
+PORT = 4711
+"""Of each host's first process; one that begins while the former lives takes the next."""
+
+
+class StreamNetwork:
+    """Which process listens where, and the connections between them."""
+
+    def __init__(
+        self, network: Network, random: Random, plan: DoorPlan, watch: WireWatch
+    ) -> None:
+        """`network` says how long messages travel, and which paths are cut."""
+        self.network = network
+        self.loop = network.loop
+        self.trace = network.trace
+        self.plan = plan
+        self.watch = watch
+        self.connections: dict[int, Connection] = {}
+        """Those of which an end is open."""
+        watch.start(self.connections)
+        self._draw = random.random
+        self._listening: dict[str, tuple[Process, Gateway]] = {}
+        self._count = 0
+
+    def heal(self) -> None:
+        """From here on ends are heard of, and everybody reads at once."""
+        self.plan = self.plan.healed()
+
+    def listen(self, name: str, process: Process, gateway: Gateway) -> str:
+        """Let `gateway` have the first port of the host `name` that no living process has."""
+        port = PORT
+        while (found := self._listening.get(f"{name}:{port}")) and not found[0].is_dead:
+            port += 1
+        self._listening[f"{name}:{port}"] = process, gateway
+        return f"{name}:{port}"
+
+    def listener(self, door: str, client: str) -> tuple[Process, Gateway] | None:
+        """Who has a door; none if nobody lives there, or a wall is between."""
+        found = self._listening.get(door)
+        if found is None or found[0].is_dead or self._is_walled_off(door, client):
+            return None
+        return found
+
+    def _is_walled_off(self, door: str, client: str) -> bool:
+        if not self.plan.behind_walls or client.startswith("host"):
+            return False
+        reached = crc32(client.partition("/")[0].encode()) % self.plan.behind_walls
+        return not door.startswith(f"host-{reached}:")
+
+    async def opened(
+        self, door: str, greeting: pb.ClientGreeting, _security: ClientSecurity
+    ) -> Stream:
+        """A stream from the process that asks to a door; see `Stream.opened`."""
+        connection = self.connected(door)
+        return await Stream.greeted(door, greeting, connection, connection.client)
+
+    def connected(self, door: str) -> Connection:
+        """A connection from the process that asks; frames may be sent at once."""
+        process = current_process()
+        assert process is not None, "the world itself opens none"
+        self._count += 1
+        return Connection(self, self._count, process, door)
+
+    def happens(self, chance: float) -> bool:
+        return self._draw() < chance
+
+    def chosen(self, random: Random) -> Connection | None:
+        """One that is open, if any is."""
+        open_ = list(self.connections.values())
+        return random.choice(open_) if open_ else None
+
+    def arrival(self, source: str, target: str) -> float:
+        """When what is sent now gets there: what is lost or cut off is sent again."""
+        at = self.loop.time() + self.network.travels(self._draw)
+        until = self.network.cut_until(source, target)
+        if until > at:
+            self.trace.mark("message cut off")
+            return until + RESENT_S
+        return at
+
+
+class Connection:
+    """One stream: two ends. To its client it is also gRPC's channel."""
+
+    def __init__(
+        self, streams: StreamNetwork, number: int, process: Process, door: str
+    ) -> None:
+        self.streams = streams
+        self.number = number
+        self.door = door
+        self.client = End(self, process, process.name)
+        self.server = End(self, None, door)
+        self.client.other, self.server.other = self.server, self.client
+        self._serving: asyncio.Task[None] | None = None
+        streams.connections[number] = self
+        if streams.happens(streams.plan.slow_reader_chance):
+            self.client.is_slow = True
+        self._when_killed(self.client)
+        self.client.send(self._accept)
+        self._look_later()
+
+    @property
+    def is_between_hosts(self) -> bool:
+        """Whether its client is a host that passes calls on."""
+        return self.client.name.startswith("host")
+
+    async def close(self) -> None:
+        """The channel goes with its stream."""
+
+    def _accept(self) -> None:
+        """It arrives. The system accepts it for a process that is frozen, too."""
+        found = self.streams.listener(self.door, self.client.name)
+        if found is None:
+            self.server.error = "nobody listens"
+            self.server.send(self.client.broken, f"{self.door}: connection refused")
+            return
+        process, gateway = found
+        self.streams.trace.event("connected", self.client.name, process.name)
+        self.server.owner, self.server.name = process, process.name
+        self._when_killed(self.server)
+        self._serving = self.streams.loop.spawn(process, self._serve(gateway))
+
+    async def _serve(self, gateway: Gateway) -> None:
+        await gateway.converse(None, self.server)  # type: ignore[arg-type]
+        if self.server.error is None:
+            self.server.error = "ended by the host"
+            self.server.send(self.client.ended_by_peer)
+
+    def stop_serving(self) -> None:
+        """As gRPC does: whoever serves a connection that has ended is cancelled."""
+        if self._serving is not None:
+            self._serving.cancel()
+
+    # Its end.
+
+    def break_(self, *, silently: bool) -> None:
+        """Neither end sends any more; one of them hears of it, or both."""
+        trace = self.streams.trace
+        trace.mark("connection ended silently" if silently else "connection broken")
+        ends = [self.client, self.server]
+        if self.streams.happens(0.5):
+            ends.reverse()
+        ends[0].broken("connection reset")
+        ends[1].is_deaf = silently
+        if not silently:
+            ends[1].broken("connection reset")
+
+    def _when_killed(self, end: End) -> None:
+        """The system ends what a process leaves open, unless it is the machine that is gone."""
+        owner, number = end.owner, -2 * self.number - (end is self.client)
+        assert owner is not None, "asked for once it has one"
+
+        def ended() -> None:
+            if not owner.is_dead:
+                owner.when_killed[number] = ended  # It was only believed dead.
+            elif end.error is None:
+                end.error = "killed"
+                if self.streams.happens(self.streams.plan.silent_end_chance):
+                    self.streams.trace.mark("connection ended silently")
+                else:
+                    end.send(end.other.broken, f"{end.name} died")
+
+        owner.when_killed[number] = ended
+
+    def _look_later(self) -> None:
+        pause = self.streams.plan.keepalive_s
+        self.streams.loop.call_later(pause, self._look, context=NOBODY)
+
+    def _look(self) -> None:
+        """Each end asks the other for a sign of life."""
+        for end in (self.client, self.server):
+            end.look()
+        if self.client.error is not None and self.server.error is not None:
+            self.streams.connections.pop(self.number, None)
+        else:
+            self._look_later()
+
+
+class End:
+    """One side's end: gRPC's call to the client, the servicer's context to the host."""
+
+    def __init__(self, connection: Connection, owner: Process | None, name: str) -> None:
+        self.other: End
+        self.connection = connection
+        self.owner = owner
+        self.name = name
+        self.error: str | None = None
+        """Why nothing can be sent any more."""
+        self.unread: deque[bytes] = deque()
+        self.is_slow = False
+        self.is_deaf = False
+        """Nothing reaches it, and it does not know."""
+        self._streams = connection.streams
+        self._sent_bytes = 0
+        """Of what the peer has not read."""
+        self._has_ended = False
+        self._last_arrival = 0.0
+        self._missed = 0
+        self._reading: asyncio.Future[None] | None = None
+        self._writing: asyncio.Future[None] | None = None
+
+    # As gRPC has it.
+
+    async def read(self) -> object:
+        """The next frame; `EOF` where the peer has ended the stream."""
+        plan = self._streams.plan
+        if self.is_slow and plan.slow_reader_s:
+            self._streams.trace.mark("frames wait for a slow reader")
+            await asyncio.sleep(plan.slow_reader_s)
+        while not self.unread:
+            if self._has_ended:
+                return grpc.aio.EOF
+            self._raise_if_over()
+            self._reading = self._streams.loop.create_future()
+            await self._reading
+        frame = self.unread.popleft()
+        self.other.was_read(len(frame))
+        self._streams.watch.read(self, frame)
+        return frame
+
+    async def write(self, frame: bytes) -> None:
+        """Send; returns once enough of what was sent has been read."""
+        self._raise_if_over()
+        self._sent_bytes += len(frame)
+        self._streams.watch.written(self, frame)
+        self.send(self.other.arrived, frame)
+        while self._sent_bytes > self._streams.plan.window:
+            self._streams.trace.mark("writer waits for a reader")
+            self._writing = self._streams.loop.create_future()
+            await self._writing
+            self._raise_if_over()
+
+    def cancel(self) -> None:
+        """The client gives the stream up."""
+        if self.error is None:
+            self.error = "cancelled"
+            self.send(self.other.broken, "cancelled by the client")
+
+    def peer(self) -> str:
+        """Who is at the other end."""
+        return self.other.name
+
+    def invocation_metadata(self) -> tuple[()]:
+        return ()
+
+    # The way between them.
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether its owner waits for the peer to read."""
+        return self._writing is not None and not self._writing.done()
+
+    def send(self, then: Callable[..., None], *given: object) -> None:
+        """Let something happen at the peer behind all that was sent before."""
+        arrival = self._streams.arrival(self.name, self.other.name)
+        self._last_arrival = max(arrival, self._last_arrival)
+        self._streams.loop.call_at(self._last_arrival, then, *given, context=NOBODY)
+
+    def arrived(self, frame: bytes) -> None:
+        if self.error is None and not self.is_deaf:
+            self._streams.trace.event("frame", self.other.name, self.name, len(frame))
+            self.unread.append(frame)
+            _wake(self._reading)
+
+    def was_read(self, size: int) -> None:
+        self._sent_bytes -= size
+        _wake(self._writing)
+
+    def ended_by_peer(self) -> None:
+        """It has said all that it had to say."""
+        if self.error is None and not self.is_deaf:
+            self.error = "ended by the host"
+            self._has_ended = True
+            _wake(self._reading)
+            _wake(self._writing)
+
+    def broken(self, why: str) -> None:
+        """Nothing comes and goes any more."""
+        if self.error is None and not self.is_deaf:
+            self.error = why
+            self.unread.clear()
+            _wake(self._reading)
+            _wake(self._writing)
+            if self is self.connection.server:
+                self.connection.stop_serving()
+
+    def look(self) -> None:
+        """End the connection if there was no sign of life for too long."""
+        owner = self.owner
+        if self.error is not None or owner is None or owner.is_paused or owner.is_dead:
+            return
+        self._missed = 0 if self._hears() else self._missed + 1
+        if self._missed >= SIGNS_MISSED:
+            self._streams.trace.mark("connection frozen out")
+            self.is_deaf = False
+            self.broken("no sign of life")
+
+    def _hears(self) -> bool:
+        peer = self.other
+        if self.is_deaf or peer.error is not None or (peer.owner and peer.owner.is_dead):
+            return False
+        if self._streams.plan.is_proxied:
+            return True
+        now, network = self._streams.loop.time(), self._streams.network
+        is_cut = (
+            max(
+                network.cut_until(self.name, peer.name), network.cut_until(peer.name, self.name)
+            )
+            > now
+        )
+        return not is_cut and peer.owner is not None and not peer.owner.is_paused
+
+    def _raise_if_over(self) -> None:
+        if self.error is None:
+            return
+        if self is self.connection.server:
+            raise asyncio.InvalidStateError(self.error)
+        nothing = grpc.aio.Metadata()
+        raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing, self.error)
+
+
+def _wake(waiting: asyncio.Future[None] | None) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)

@@ -1,0 +1,141 @@
+"""What the door promises of every stream, held against the frames themselves.
+
+It looks on at both ends of each stream, and knows nothing of how they are made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierledger.actors.door import door_pb2 as pb
+from tierledger.actors.door.wire.calls import DEADLINE_MS
+from tierledger.simulation.checkers_violation import Violation
+from tierledger.simulation.service.network import NOBODY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tierledger.simulation.service.streams import Connection, End
+    from tierledger.simulation.service.virtual_loop import VirtualLoop
+
+LATE_S = 0.5
+"""How much later than its deadline a call may be without an answer, while its host runs."""
+
+LOOK_S = 0.25
+"""How often it is looked after what waits. A host that runs and has room for calls does not
+leave frames unread from one look to the next."""
+
+
+class _Conversation:
+    """What a host has read and written on one stream."""
+
+    def __init__(self) -> None:
+        self.due: dict[int, float] = {}
+        """By call without an answer: when it is late."""
+        self.withdrawn: set[int] = set()
+        self.has_unread = False
+        """Frames lay there at the last look, without a reason; none was read since."""
+
+
+class WireWatch:
+    """Sees every frame when it is written and when it is read."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self.violations: list[Violation] = []
+        self._loop = loop
+        self._conversations: dict[int, _Conversation] = {}
+        self._passed_to: dict[str, set[bytes]] = {}
+        """By host's process: what another host has passed on to it."""
+        self._sent_to: dict[str, set[bytes]] = {}
+        """The same of clients; they ask the same more than once."""
+
+    def _found(self, checker: str, message: str) -> None:
+        self.violations.append(
+            Violation(checker, None, f"{self._loop.time():.3f} s: {message}")
+        )
+
+    def read(self, end: End, frame: bytes) -> None:
+        """`end` takes a frame that has arrived."""
+        connection = end.connection
+        if end is connection.client:
+            return
+        now = self._loop.time()
+        seen = self._conversations.setdefault(connection.number, _Conversation())
+        seen.has_unread = False
+        said = pb.ClientFrame.FromString(frame)
+        known = self._passed_to if connection.is_between_hosts else self._sent_to
+        asked = known.setdefault(end.name, set())
+        for call in said.calls:
+            seen.due[call.id] = now + (call.deadline_ms or DEADLINE_MS) / 1000 + LATE_S
+            asked.add(_asked_by(call))
+        for number in said.cancelled:
+            if seen.due.pop(number, None) is not None:
+                seen.withdrawn.add(number)
+
+    def written(self, end: End, frame: bytes) -> None:
+        """`end` sends a frame."""
+        connection = end.connection
+        if end is connection.server:
+            self._answered(connection, pb.HostFrame.FromString(frame))
+        elif connection.is_between_hosts:
+            self._passed_on(end.name, pb.ClientFrame.FromString(frame))
+
+    def _answered(self, connection: Connection, said: pb.HostFrame) -> None:
+        seen = self._conversations[connection.number]
+        for answer in said.answers:
+            if answer.id in seen.withdrawn:
+                seen.withdrawn.discard(answer.id)  # They crossed.
+            elif seen.due.pop(answer.id, None) is None:
+                name = connection.server.name
+                self._found(
+                    "misanswered", f"{name} answers {answer.id}, which has no answer due"
+                )
+
+    def _passed_on(self, name: str, said: pb.ClientFrame) -> None:
+        passed, sent = self._passed_to.get(name, set()), self._sent_to.get(name, set())
+        for call in said.calls:
+            asked = _asked_by(call)
+            if asked in passed and asked not in sent:
+                self._found("passed_twice", f"{name} passes on what was passed to it")
+
+    def look(self, connections: Iterable[Connection]) -> None:
+        """What has waited for too long."""
+        now = self._loop.time()
+        for connection in connections:
+            seen = self._conversations.get(connection.number)
+            end = connection.server
+            if seen is None or end.error is not None or end.owner is None:
+                continue
+            is_full = len(seen.due) >= connection.streams.plan.limits.calls_max
+            if end.owner.is_paused or end.is_blocked or is_full:
+                seen.has_unread = False
+                seen.due = {one: max(due, now + LATE_S) for one, due in seen.due.items()}
+            else:
+                if seen.has_unread:
+                    calls = len(seen.due)
+                    self._found("unread", f"{end.name} reads no further, with {calls} calls")
+                seen.has_unread = bool(end.unread)
+            for number, due in list(seen.due.items()):
+                if due < now:
+                    del seen.due[number]
+                    self._found("overdue", f"{end.name} says nothing of call {number} in time")
+
+    def start(self, connections: dict[int, Connection]) -> None:
+        """Look now and then, from here on."""
+
+        def again() -> None:
+            self.look(list(connections.values()))
+            self._loop.call_later(LOOK_S, again, context=NOBODY)
+
+        again()
+
+
+def _asked_by(call: pb.Call) -> bytes:
+    """What a call wants, whichever stream it comes on, and in whichever role it is asked."""
+    asked = pb.Call()
+    asked.CopyFrom(call)
+    for name in ("id", "deadline_ms", "host"):
+        asked.ClearField(name)
+    if asked.HasField("question"):
+        asked.question.ClearField("role")
+    return asked.SerializeToString(deterministic=True)
