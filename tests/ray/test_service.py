@@ -140,7 +140,9 @@ async def test_a_second_service_on_the_same_store_is_refused_by_name(
 ) -> None:
     record = await read_record(service.settings)
     assert record is not None
-    assert record == service.record
+    assert service.record is not None
+    # Its hosts may have been replaced since.
+    assert record == service.record._replace(doors=record.doors)
 
     with pytest.raises(StoreRefused, match=f"pid {record.pid}, at {record.address}"):
         await RayService(service.settings).start()
