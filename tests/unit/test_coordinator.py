@@ -35,6 +35,13 @@ def test_each_registration_is_a_new_incarnation() -> None:
     assert one.state.incarnations == {7: 3, 8: 1}
 
 
+def test_a_registration_that_comes_late_fences_nobody() -> None:
+    one = Coordinated("a")
+    one.register(1)
+
+    assert rules.register(one.state, 1, b"sent before", 0) == []
+
+
 def test_an_announcement_from_before_the_newest_registration_is_refused() -> None:
     one = Coordinated("a")
     one.announce(1, leads=[0])

@@ -158,6 +158,20 @@ def test_what_the_oracle_said_of_one_session_says_nothing_of_the_next(
     assert [one.claim for one in harness.questions] == [OTHER]  # Once more.
 
 
+def test_an_older_announcement_behind_the_newer_one_of_its_batch_is_refused(
+    store: SlotStore,
+) -> None:
+    newer = OTHER._replace(announcement=2)
+    harness = leading(store)
+    harness.write(added(1))
+    harness.assign(2, newer)
+    caller = harness.assign(3, OTHER)
+    harness.settle()
+
+    assert machine(harness).holds(newer)
+    assert isinstance(harness.error_for(caller), Fenced)
+
+
 def test_of_one_broker_the_newest_claim_waits_and_a_late_answer_finds_nobody(
     store: SlotStore,
 ) -> None:
