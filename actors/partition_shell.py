@@ -185,7 +185,8 @@ class PartitionShell:
     # Answers.
 
     def _answer(self, effect: msg.Answer) -> None:
-        query, work = effect.query, None
+        query = effect.query
+        work: Callable[[], Awaitable[Answered]] | None = None
         try:
             state = self.machine.state
             assert state is not None, "a machine answers from a state"
@@ -193,9 +194,10 @@ class PartitionShell:
             if answered is None:
                 snapshot = snapshot_for(state, query)
                 if query.kind == "next_txn":
-                    work = walk(snapshot, query)
+                    work = partial(walk, snapshot, query)
                 else:
-                    work = self.host.lists.first_page(snapshot, query, self.unanswered)
+                    lists = self.host.lists
+                    work = partial(lists.first_page, snapshot, query, self.unanswered)
         except Exception as error:  # noqa: BLE001 - A failure of one partition is its own.
             self.host.reply(effect.reply_to, self.unanswered(error))
         else:
@@ -204,9 +206,11 @@ class PartitionShell:
             else:
                 self.host.spawn(self._answer_when_done(effect.reply_to, work))
 
-    async def _answer_when_done(self, reply_to: msg.ReplyTo, work: Awaitable[Answered]) -> None:
+    async def _answer_when_done(
+        self, reply_to: msg.ReplyTo, work: Callable[[], Awaitable[Answered]]
+    ) -> None:
         try:
-            self.host.reply(reply_to, await work)
+            self.host.reply(reply_to, await work())
         except Exception as error:  # noqa: BLE001 - As above.
             self.host.reply(reply_to, self.unanswered(error))
 
