@@ -172,6 +172,17 @@ def test_an_older_announcement_behind_the_newer_one_of_its_batch_is_refused(
     assert isinstance(harness.error_for(caller), Fenced)
 
 
+def test_a_closed_session_holds_nothing_against_a_claim_that_is_refused(
+    store: SlotStore,
+) -> None:
+    harness = leading(store)
+    harness.command(cmd.CloseSession(CLAIM, "it leads no more"))
+    harness.assign(2, CLAIM)  # Who gave a claim up has to announce another.
+    harness.settle()
+
+    assert [one.session for one in harness.refused] == [None]
+
+
 def test_of_one_broker_the_newest_claim_waits_and_a_late_answer_finds_nobody(
     store: SlotStore,
 ) -> None:
