@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import tierledger.actors.door  # noqa: F401 - Before any test imports gRPC.
 from tierledger.simulation.campaign import with_mistake
 from tierledger.simulation.live.postgres_server import PostgresServer
 

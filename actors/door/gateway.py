@@ -10,7 +10,6 @@ import grpc.aio
 import structlog
 
 from tierledger.actors.door import door_pb2 as pb
-from tierledger.actors.door import without_fork_handlers  # noqa: F401 - Before gRPC's first use.
 from tierledger.actors.door.addresses import DoorAddress
 from tierledger.actors.door.admission import Admission, Guest
 from tierledger.actors.door.conversation import Conversation, next_frame

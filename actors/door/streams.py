@@ -12,7 +12,6 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from tierledger.actors.door import door_pb2 as pb
-from tierledger.actors.door import without_fork_handlers  # noqa: F401 - Before gRPC's first use.
 from tierledger.actors.door.limits import (
     FRAME_BYTES,
     FRAME_ITEMS,
