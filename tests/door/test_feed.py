@@ -274,7 +274,7 @@ async def test_after_a_cut_a_replica_goes_on_from_where_it_was(world: LocalWorld
         assert (replica.counts.snapshots, replica.counts.dropped) == (1, 0)
 
 
-async def test_a_restart_without_changes_is_gone_over_without_a_snapshot(
+async def test_a_replica_goes_on_over_a_restart_and_drops_nothing(
     world: LocalWorld,
 ) -> None:
     manager = await world.leader(TIP)
