@@ -10,7 +10,6 @@ from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.typed_fields import (
     INT32_MAX,
-    Count,
     Id,
     Int64,
     PartitionNumber,
@@ -77,19 +76,7 @@ class PageCall(NamedTuple):
     cursor: Text
 
 
-class ResumeCall(NamedTuple):
-    """The result of an earlier call that was `Pending`."""
-
-    ticket: Count
-
-
-class Pending(NamedTuple):
-    """Not a result yet: ask the same process for it with a `ResumeCall`."""
-
-    ticket: int
-
-
-Call: TypeAlias = CommandCall | QueryCall | ReadyCall | PageCall | ResumeCall
+Call: TypeAlias = CommandCall | QueryCall | ReadyCall | PageCall
 
 
 def refusal_of(call: object) -> InvalidArgument | None:

@@ -27,8 +27,6 @@ from tierledger.actors.calls import (
     Placement,
     QueryCall,
     ReadyCall,
-    ResumeCall,
-    refusal_of,
 )
 from tierledger.actors.feeds import Feeds
 from tierledger.actors.follower import Follower, Phase
@@ -41,7 +39,6 @@ from tierledger.actors.refusals import Refusal
 from tierledger.actors.released_reads import ReleasedReads
 from tierledger.actors.slices import Slices
 from tierledger.actors.store_queues import Committer, PendingSlot, SlotReader
-from tierledger.actors.submissions import Submissions
 from tierledger.events import commands as cmd
 from tierledger.events.errors import (
     InvalidArgument,
@@ -120,7 +117,6 @@ class Host:
         self._clock = clock
         self._give_up = give_up
         self._slots = SlotReader(backend)
-        self._submissions = Submissions()
         self._shells: dict[tuple[PartitionKey, str], PartitionShell] = {}
         self._replies: dict[int, asyncio.Future[Any]] = {}
         self._reply_ids = itertools.count(1)
@@ -168,16 +164,6 @@ class Host:
 
     # Calls.
 
-    async def submit(self, calls: Sequence[Call]) -> list[Any]:
-        """One result per call, in order: a value, an error as a value, or a `Pending`."""
-        slices = Slices()
-        futures: list[asyncio.Future[Any]] = []
-        for call in calls:
-            refusal = refusal_of(call)  # Behind this nobody asks for types.
-            futures.append(self._settled(refusal) if refusal else self.call(call))
-            await slices.breathe()
-        return await self._submissions.results(calls, futures)
-
     def serves(self, key: PartitionKey, role: str) -> bool:
         """Whether the partition runs here in that role."""
         return (key, role) in self._shells
@@ -196,8 +182,6 @@ class Host:
                 return self._settled(self._is_ready(call))
             case PageCall():
                 return asyncio.ensure_future(self.lists.next_page(call.cursor))
-            case ResumeCall():
-                return self._submissions.resume(call.ticket)
 
     def _command(self, call: CommandCall) -> asyncio.Future[Any]:
         shell = self._shells.get((call.key, LEADER))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from tierledger.actors.calls import refusal_of
 from tierledger.actors.coordinator_service import CoordinatorService
 from tierledger.actors.door.addresses import url_of
 from tierledger.actors.door.host_door import open_door
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
 
     from tierledger.actors.calls import Call, CloseCall, Placement
+    from tierledger.actors.deadline import Attempt
     from tierledger.actors.door.gateway import Gateway
     from tierledger.actors.door.host_door import DoorSettings
     from tierledger.actors.host_settings import ServiceSettings
@@ -35,10 +37,11 @@ class LocalHost:
         """`gateway`: its door, if it listens."""
         self.host = host
         self._gateway = gateway
-        self._is_dead = asyncio.Event()
+        self._death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def die(self) -> None:
-        self._is_dead.set()
+        if not self._death.done():
+            self._death.set_result(None)
 
     async def shut_door(self) -> None:
         """Let no client in any more, and those inside out, as a crash does."""
@@ -60,20 +63,19 @@ class LocalHost:
     async def _call(self, work: Awaitable[Any]) -> Any:  # noqa: ANN401 - Whatever the host says.
         """The result of `work`, unless the host dies first."""
         task = asyncio.ensure_future(work)
-        dead = asyncio.ensure_future(self._is_dead.wait())
         try:
-            await asyncio.wait({task, dead}, return_when=asyncio.FIRST_COMPLETED)
-            if self._is_dead.is_set():
+            await asyncio.wait({task, self._death}, return_when=asyncio.FIRST_COMPLETED)
+            if self._death.done():
                 raise HostGone(f"{self.host.name} died during the call")
             return await task
         finally:
             task.cancel()
-            dead.cancel()
-            await asyncio.gather(task, dead, return_exceptions=True)
+            await asyncio.gather(task, return_exceptions=True)
 
-    async def submit(self, calls: Sequence[Call]) -> list[Any]:
-        results: list[Any] = await self._call(self.host.submit(calls))
-        return results
+    async def call(self, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401 - Whatever it is.
+        attempt.is_sent = True
+        refusal = refusal_of(call)  # Behind this nobody asks for types.
+        return refusal or await self._call(self.host.call(call))
 
     async def place(self, placements: Sequence[Placement]) -> None:
         await self._call(self.host.place(placements))
@@ -97,8 +99,6 @@ class LocalHost:
 
 class LocalConnection:
     """A client's way to a service in the same process."""
-
-    is_direct = False
 
     def __init__(self, service: LocalService) -> None:
         self.coordinator = service.coordinator

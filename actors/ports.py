@@ -51,16 +51,12 @@ class HostFailed(OutcomeUnknown):
     """The process lives, and raised what nobody foresaw: some of what was asked may be done."""
 
 
-class ClientsHost(Protocol):
-    """What clients ask of a process that serves as a host, wherever it runs.
+class ReportingHost(Protocol):
+    """A process that serves as a host, wherever it runs.
 
     Every call may raise `OutcomeUnknown` when it is lost, `HostGone` when it is lost for good,
     and `HostFailed` or whatever the host raised; none of the latter reaches a client.
     """
-
-    async def submit(self, calls: Sequence[Call]) -> list[Any]:
-        """One result per call, in order: a value, or the error as a value."""
-        ...
 
     async def ping(self) -> dict[str, Any]:
         """What the host says of itself; also tells that it lives."""
@@ -71,15 +67,15 @@ class ClientsHost(Protocol):
         ...
 
 
-class DirectHost(ClientsHost, Protocol):
-    """A host that answers each call when it is ready; nothing has to travel together."""
+class ClientsHost(ReportingHost, Protocol):
+    """The same as clients see it; raises like it."""
 
     async def call(self, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401
         """The result of `call`, or the error as a value; `attempt` notes when it is sent."""
         ...
 
 
-class HostHandle(ClientsHost, Protocol):
+class HostHandle(ReportingHost, Protocol):
     """One process that serves as a host, as the coordinator and its own kind see it."""
 
     async def place(self, placements: Sequence[Placement]) -> None:
@@ -169,11 +165,6 @@ class ServiceConnection(Protocol):
     @property
     def coordinator(self) -> CoordinatorHandle:
         """The handle on the coordinator."""
-        ...
-
-    @property
-    def is_direct(self) -> bool:
-        """Whether its hosts are `DirectHost`s; else calls are submitted together, by lanes."""
         ...
 
     def host(self, name: str) -> ClientsHost:

@@ -6,7 +6,6 @@ A call that ends with its actor may or may not have happened: `OutcomeUnknown`, 
 from __future__ import annotations
 
 import asyncio
-import pickle
 from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,7 @@ from tierledger.storage.locate import public_url
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tierledger.actors.calls import Call, CloseCall, PartitionKey, Placement
+    from tierledger.actors.calls import CloseCall, PartitionKey, Placement
     from tierledger.actors.coordinator_events import Announcement, Registered, Route
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.events.commands import Claim
@@ -87,13 +86,6 @@ class RayHost:
 
     async def _call(self, method: str, *arguments: Any) -> Any:
         return await call(self.actor, method, *arguments)
-
-    async def submit(self, calls: Sequence[Call]) -> list[Any]:
-        # Ray's own pickling costs twice as much: it looks for functions to take along.
-        packed = pickle.dumps(list(calls), pickle.HIGHEST_PROTOCOL)
-        answer = await self._call("submit", packed)
-        results: list[Any] = pickle.loads(answer)  # noqa: S301 - Ray unpickles all else.
-        return results
 
     async def place(self, placements: Sequence[Placement]) -> None:
         await self._call("place", list(placements))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pickle
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.collector import keep_pauses_short
@@ -85,11 +84,6 @@ class HostShell:
     def _opened(self) -> Host:
         assert self._host is not None, "the launcher opens a host before anybody knows it"
         return self._host
-
-    async def submit(self, packed: bytes) -> bytes:
-        """`Host.submit` on pickled calls; pickled results."""
-        calls = pickle.loads(packed)  # noqa: S301 - Ray unpickles all else.
-        return pickle.dumps(await self._opened().submit(calls), pickle.HIGHEST_PROTOCOL)
 
     async def place(self, placements: Sequence[Placement]) -> None:
         await self._opened().place(placements)

@@ -63,9 +63,7 @@ _log = structlog.get_logger("tierledger.service")
 
 
 class RayConnection:
-    """A client's way to the service, in the cluster that this process joined."""
-
-    is_direct = False
+    """A service's processes, in the cluster that this process joined: to look and to strike."""
 
     def __init__(self, settings: ServiceSettings, home: str | None = None) -> None:
         """`home`: the Ray node whose machine has the store's file; else this process's."""

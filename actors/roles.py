@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, ReadyCall
 from tierledger.actors.coordinator_events import ITEMS_MAX, Announcement, Registered
+from tierledger.actors.deadline import Attempt, Deadline
 from tierledger.events.errors import OutcomeUnknown, RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from tierledger.actors.coordinator_events import LeaderItem
-    from tierledger.actors.deadline import Deadline
     from tierledger.actors.ports import CoordinatorHandle
     from tierledger.actors.router import Router
     from tierledger.events.commands import Claim
@@ -126,8 +126,7 @@ class Roles:
     async def are_ready(self, keys: Sequence[PartitionKey], deadline: Deadline) -> list[bool]:
         """Of each: whether its announcement is in force, and the replica asked has caught up.
 
-        One question to the coordinator, and one to each host; who does not answer within the
-        deadline is not ready.
+        A host that does not answer within the deadline has nothing that is ready.
         """
         known = {key: self._claims[key] for key in keys if key in self._claims}
         ready: set[PartitionKey] = set()
@@ -140,18 +139,30 @@ class Roles:
                     if address is not None:
                         by_host.setdefault(address, []).append(ReadyCall(key, role, claim))
                 await asyncio.gather(
-                    *(self._ready(address, calls, ready) for address, calls in by_host.items())
+                    *(
+                        self._ready(address, calls, deadline, ready)
+                        for address, calls in by_host.items()
+                    )
                 )
         except (RetryableError, OutcomeUnknown, TimeoutError):
             pass
         return [key in ready for key in keys]
 
     async def _ready(
-        self, address: str, calls: list[ReadyCall], ready: set[PartitionKey]
+        self,
+        address: str,
+        calls: list[ReadyCall],
+        deadline: Deadline,
+        ready: set[PartitionKey],
     ) -> None:
-        with contextlib.suppress(RetryableError, OutcomeUnknown):
-            said = await self._link.host(address).submit(calls)
-            ready.update(call.key for call, one in zip(calls, said, strict=True) if one is True)
+        host = self._link.host(address)
+
+        async def ask(call: ReadyCall) -> None:
+            with contextlib.suppress(RetryableError, OutcomeUnknown):
+                if await host.call(call, Attempt(deadline)) is True:
+                    ready.add(call.key)
+
+        await asyncio.gather(*map(ask, calls))
 
 
 async def _register(

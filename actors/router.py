@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tierledger.actors.calls import LEADER, PageCall, PartitionKey
 from tierledger.actors.deadline import Attempt, Deadline
-from tierledger.actors.lanes import Lane
 from tierledger.actors.routes import Routes
 from tierledger.actors.window import WRITES_MAX, Window
 from tierledger.events.errors import (
@@ -50,9 +49,6 @@ class Router:
         self._deadline_s = deadline_s
         self._routes = Routes(link.coordinator)
         self._hosts: dict[str, LinkedHost] = {}
-        self._lanes: dict[str, Lane] = {}
-        self._left_lanes: list[Lane] = []
-        """On which calls are under way that may never come back."""
         self._windows: dict[PartitionKey, Window] = {}
         self._generation = link.generation
         self._is_closed = False
@@ -122,12 +118,10 @@ class Router:
 
         async def attempt(one: Attempt) -> Any:  # noqa: ANN401
             name, serving = await self._where(key, role)
-            return await self._way(name).call(make(serving), one)
+            return await self._host(name).call(make(serving), one)
 
-        def forget(error: RemoteStorageError) -> None:
+        def forget(_: RemoteStorageError) -> None:
             self._routes.forget(key)
-            if isinstance(error, OutcomeUnknown):
-                self._leave_lanes()
 
         return await self._persist(attempt, forget, deadline, open_refusals)
 
@@ -203,7 +197,8 @@ class Router:
         try:
             async with deadline.bound():
                 name, _ = await self._where(key, role)
-                page: Answered = await self._way(name).call(PageCall(cursor), Attempt(deadline))
+                call, attempt = PageCall(cursor), Attempt(deadline)
+                page: Answered = await self._host(name).call(call, attempt)
         except TimeoutError as error:
             raise NotReady(f"no page within {deadline.seconds:g} s") from error
         except OutcomeUnknown as error:
@@ -216,27 +211,14 @@ class Router:
             # Another connection, perhaps to another service.
             self._generation = self.link.generation
             self._routes.clear()
-            self._leave_lanes()
+            self._hosts.clear()
         return await self._routes.where(key, role)
 
-    def _leave_lanes(self) -> None:
-        """Let what is under way come to its end, and begin all else on new lanes."""
-        left = [*self._left_lanes, *self._lanes.values()]
-        self._left_lanes = [lane for lane in left if not lane.is_idle]
-        self._hosts.clear()
-        self._lanes.clear()
-
-    def _way(self, name: str) -> Lane | LinkedHost:
-        """How calls travel to a host: by themselves, or together with what waits for it."""
-        if self.link.is_direct:
-            found = self._hosts.get(name)
-            if found is None:
-                found = self._hosts[name] = self.link.host(name)
-            return found
-        lane = self._lanes.get(name)
-        if lane is None:
-            lane = self._lanes[name] = Lane(self.link.host(name))
-        return lane
+    def _host(self, name: str) -> LinkedHost:
+        found = self._hosts.get(name)
+        if found is None:
+            found = self._hosts[name] = self.link.host(name)
+        return found
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:
@@ -245,6 +227,4 @@ class Router:
     async def close(self) -> None:
         """Give up on what is under way, and on all that would be tried again."""
         self._is_closed = True
-        for lane in [*self._left_lanes, *self._lanes.values()]:
-            await lane.close()
         await self.link.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tierledger.actors.foreign_errors import documented, documenting, is_cancelled
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tierledger.actors.ports import (
         ClientsHost,
         CoordinatorHandle,
-        DirectHost,
         ServiceConnection,
     )
     from tierledger.events.commands import Claim
@@ -50,8 +49,6 @@ class ServiceLink:
         self.coordinator: CoordinatorHandle = _LinkedCoordinator(self)
         self.generation = 0
         """Counts connections: what was learnt over an earlier one may be of another service."""
-        self.is_direct = False
-        """Whether hosts of the present connection answer each call by itself."""
         self._connect = connect
         self._connection: ServiceConnection | None = None
         self._connecting: asyncio.Task[ServiceConnection] | None = None
@@ -93,7 +90,6 @@ class ServiceLink:
         self._failures += 1  # Until somebody answers.
         with documenting("the service is not found", is_sent=False):
             self._connection = await self._connect()
-        self.is_direct = self._connection.is_direct
         self._silent_since = None
         return self._connection
 
@@ -168,7 +164,7 @@ class ServiceLink:
 
 
 class LinkedHost:
-    """A host over the link's connection, found at the first submission."""
+    """A host over the link's connection, found at the first call."""
 
     def __init__(self, link: ServiceLink, name: str) -> None:
         self._link = link
@@ -176,29 +172,16 @@ class LinkedHost:
         self._handle: tuple[ServiceConnection, ClientsHost] | None = None
 
     async def call(self, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401 - Whatever it is.
-        """The result of a call to a `DirectHost`; `attempt` notes when it is sent.
+        """The result of `call`; `attempt` notes when it is sent.
 
         Raises:
             RemoteStorageError: What the host answered, or `OutcomeUnknown` if it was lost.
         """
         what = self._name
-        result = await self._link.ask(what, self._direct, lambda one: one.call(call, attempt))
+        result = await self._link.ask(what, self._found, lambda one: one.call(call, attempt))
         if isinstance(result, BaseException):
             raise documented(what, result)
         return result
-
-    async def submit(self, calls: Sequence[Call]) -> list[Any]:
-        """One result per call, in order: a value, or one of our errors as a value."""
-        what = self._name
-        results: Any = await self._link.ask(what, self._found, lambda one: one.submit(calls))
-        if not isinstance(results, list) or len(results) != len(calls):
-            raise OutcomeUnknown(f"{what}: expected {len(calls)} results, got {results!r:.99}")
-        return [
-            documented(what, one) if isinstance(one, BaseException) else one for one in results
-        ]
-
-    def _direct(self, connection: ServiceConnection) -> DirectHost:
-        return cast("DirectHost", self._found(connection))
 
     def _found(self, connection: ServiceConnection) -> ClientsHost:
         if self._handle is None or self._handle[0] is not connection:

@@ -1,12 +1,8 @@
-"""What a client gets through a host's door and through Ray, from one service in one run.
-
-And what a host spends on clients that ask nothing.
-"""
+"""What a client gets through a host's door, and what one that asks nothing costs the host."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import statistics
 from pathlib import Path
@@ -35,8 +31,6 @@ if TYPE_CHECKING:
     from tierledger.benchmarks.scale import Bench
     from tierledger.benchmarks.workload import Workload
 
-DOOR, RAY = "door", "through Ray"
-
 MANY = 256
 
 IDLE_S = 2.0
@@ -56,7 +50,6 @@ GOALS = {
     "reads_per_s": Goal(20_000.0, at_least=True),
     "host_us": Goal(60.0),
 }
-"""Of the door."""
 
 NAMES = {
     "p50_ms": ("durable add, one at a time: p50", "ms"),
@@ -73,7 +66,7 @@ WARMING = range(FIRST_COPIED - 200, FIRST_COPIED)
 
 
 class Turn(NamedTuple):
-    """One repetition, one way."""
+    """One repetition."""
 
     p50_ms: float
     p99_ms: float
@@ -85,31 +78,26 @@ class Turn(NamedTuple):
 
 
 async def measure(bench: Bench) -> list[Figure]:
-    """Figures of each kind of store, both ways by turns."""
+    """Figures of each kind of store."""
     figures: list[Figure] = []
     with stores(bench, "door-calls") as urls:
         for kind, url in urls:
             async with on_ray(url) as service:
                 turns = await _turns(bench, kind, service)
                 idle = await _idle(bench, kind, service)
-            for way, taken in turns.items():
-                figures += _figures(kind, way, taken)
-            figures += idle
+            figures += [*_figures(kind, turns), *idle]
     return figures
 
 
-async def _turns(bench: Bench, kind: str, service: OnRay) -> dict[str, list[Turn]]:
-    managers = {DOOR: await service.door_manager(1), RAY: await service.manager(2)}
-    workloads = {}
-    for way, manager in managers.items():
-        await led(manager, new_partitions(way, PARTITIONS))
-        workloads[way] = led_workloads(manager, way, PARTITIONS)
-        await one_at_a_time(manager, workloads[way][0], WARMING)
-    turns: dict[str, list[Turn]] = {way: [] for way in managers}
-    for turn, way in itertools.product(range(bench.scale.repetitions), managers):
-        bench.say(f"{way}, {kind}: {turn + 1} of {bench.scale.repetitions}")
-        taken = await _turn(service, managers[way], workloads[way], turn, bench.scale.ray_calls)
-        turns[way].append(taken)
+async def _turns(bench: Bench, kind: str, service: OnRay) -> list[Turn]:
+    manager = await service.manager(1)
+    await led(manager, new_partitions("door", PARTITIONS))
+    workloads = led_workloads(manager, "door", PARTITIONS)
+    await one_at_a_time(manager, workloads[0], WARMING)  # Routes and connections.
+    turns: list[Turn] = []
+    for turn in range(bench.scale.repetitions):
+        bench.say(f"door, {kind}: {turn + 1} of {bench.scale.repetitions}")
+        turns.append(await _turn(service, manager, workloads, turn, bench.scale.ray_calls))
     return turns
 
 
@@ -157,7 +145,7 @@ async def _idle(bench: Bench, kind: str, service: OnRay) -> list[Figure]:
         more_mb = _resident_mb(pid) - before_mb
     finally:
         await asyncio.gather(*(one.close() for one in clients))
-    name = f"{DOOR}, {kind}: {count:,} idle connections"
+    name = f"door, {kind}: {count:,} idle connections"
     detail = f"{alone * 100:.1f} % without"
     cpu = used * 100
     return [
@@ -190,10 +178,9 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _figures(kind: str, way: str, turns: list[Turn]) -> list[Figure]:
+def _figures(kind: str, turns: list[Turn]) -> list[Figure]:
     middle = Turn(*(statistics.median(values) for values in zip(*turns, strict=True)))
-    goals = GOALS if way == DOOR else {}
     return [
-        Figure(f"{way}, {kind}: {name}", value, unit, goals.get(field))
+        Figure(f"door, {kind}: {name}", value, unit, GOALS.get(field))
         for (field, (name, unit)), value in zip(NAMES.items(), middle, strict=True)
     ]

@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
-from tierledger.actors.door.addresses import url_of
-from tierledger.actors.door.connection import connect_at
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.actors.wall_clock import RandomIds
 from tierledger.benchmarks.scale import POSTGRESQL, SQLITE
 from tierledger.benchmarks.served import new_partition
 from tierledger.benchmarks.workload import CLUSTER, Workload
@@ -21,7 +18,6 @@ from tierledger.simulation.live.postgres_server import PostgresServer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
-    from tierledger.actors.ports import HostHandle
     from tierledger.actors.ray_service import RayConnection
     from tierledger.benchmarks.scale import Bench
     from tierledger.events.identifiers import TopicIdPartition
@@ -41,19 +37,8 @@ class OnRay:
         self.managers: list[AsyncRemoteLogMetadataManager] = []
 
     async def manager(self, broker_id: int) -> AsyncRemoteLogMetadataManager:
-        """A broker's manager, whose calls are Ray tasks."""
-        from tierledger.actors.ray_service import connect  # noqa: PLC0415 - As below.
-
-        manager = AsyncRemoteLogMetadataManager(connect, RandomIds())
-        identity = {"cluster.id": CLUSTER, "broker.id": broker_id}
-        await manager.configure({**self.settings.storage, **identity})
-        self.managers.append(manager)
-        return manager
-
-    async def door_manager(self, broker_id: int) -> AsyncRemoteLogMetadataManager:
-        """A broker's manager, which comes in by the hosts' doors."""
-        url = url_of((await self.connection.coordinator.doors()).values())
-        manager = AsyncRemoteLogMetadataManager(connect_at(url), RandomIds())
+        """A broker's manager, which finds the service through its store."""
+        manager = AsyncRemoteLogMetadataManager()
         identity = {"cluster.id": CLUSTER, "broker.id": broker_id}
         await manager.configure({**self.settings.storage, **identity})
         self.managers.append(manager)
@@ -63,12 +48,6 @@ class OnRay:
         """Of the hosts that lead the partitions."""
         keys = [PartitionKey.of(tip) for tip in tips]
         return [route.leader_host for route in await self.connection.coordinator.route(keys)]
-
-    async def host_of(self, tip: TopicIdPartition) -> HostHandle:
-        """The host that leads a partition."""
-        (address,) = await self.addresses([tip])
-        assert address is not None, "the partition is led"
-        return self.connection.host(address)
 
     async def all_serve(self) -> None:
         """Return once as many hosts serve as should."""
@@ -85,10 +64,6 @@ class OnRay:
             return not any(one["leaders"] or one["followers"] for one in await self.pings())
 
         await _until(are)
-
-    async def commits(self) -> int:
-        """Durable steps of all hosts since they began."""
-        return sum([said["commits"] for said in await self.pings()])
 
     async def pings(self) -> list[dict[str, Any]]:
         """What each host says of itself."""

@@ -16,11 +16,9 @@ from tierledger.actors.calls import (
     LEADER,
     PageCall,
     PartitionKey,
-    Pending,
     Placement,
     QueryCall,
     ReadyCall,
-    ResumeCall,
 )
 from tierledger.actors.collector import keep_pauses_short, look_through_all_again
 from tierledger.actors.coordinator_events import ITEMS_MAX, Announcement
@@ -152,10 +150,7 @@ async def _second_life(
 
 
 async def _result(host: Host, call: Call) -> Any:  # noqa: ANN401 - What the call results in.
-    (result,) = await host.submit([call])
-    while isinstance(result, Pending):
-        (result,) = await host.submit([ResumeCall(result.ticket)])
-    return result
+    return await host.call(call)
 
 
 def _host(backend: MetadataStorageBackend) -> Host:
@@ -179,7 +174,7 @@ async def _led(host: Host, number: int = 1) -> None:
     assignment = Assignment(number, claim, topic=PARTITION.topic)
     await host.place([Placement(KEY, PARTITION.topic, LEADER, assignment)])
     ready = ReadyCall(KEY, LEADER, claim)
-    while await host.submit([ready]) != [True]:  # noqa: ASYNC110 - It has none.
+    while await host.call(ready) is not True:  # noqa: ASYNC110 - It has none.
         await asyncio.sleep(POLL_S)
 
 

@@ -99,7 +99,7 @@ DOOR_MUTANTS = (
         "a write whose connection broke is told as refused, though it was sent",
         "phantom_write",
         _sent_told_as_refused,
-        within=60,
+        within=150,
     ),
     _mutant(
         "D4 passed-on-twice",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -78,8 +77,6 @@ def broker_in(settings: ServiceSettings) -> int | None:
 class DoorConnection:
     """Streams to the hosts of one service, opened when they are needed."""
 
-    is_direct = True
-
     def __init__(
         self,
         doors: Sequence[str],
@@ -154,16 +151,6 @@ class DoorHost:
         message = pb.Call(deadline_ms=attempt.left_ms)
         put_call(call, message)
         return result_of(await self._ask(message, attempt))
-
-    async def submit(self, calls: Sequence[Call]) -> list[Any]:
-        """One result per call, in order, once all of them are there."""
-        stream, name = await self._stream()
-        results = []
-        for call in calls:
-            message = pb.Call(host=name)
-            put_call(call, message)
-            results.append(stream.ask(message))
-        return list(map(result_of, await asyncio.gather(*results)))
 
     async def _ask(self, message: pb.Call, attempt: Attempt | None = None) -> pb.Answer:
         stream, message.host = await self._stream()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from random import Random
 
-    from tierledger.actors.calls import Call, CloseCall, PartitionKey, Placement
+    from tierledger.actors.calls import CloseCall, PartitionKey, Placement
     from tierledger.actors.coordinator_events import Announcement, Registered, Route
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.actors.ports import LeaderOracle, ServiceConnection
@@ -93,10 +93,6 @@ class HostWay:
 
     async def _call(self, work: Callable[[], Coroutine[Any, Any, Any]], what: str) -> Any:  # noqa: ANN401
         return await self._cluster.network.call(self.process, work, what)
-
-    async def submit(self, calls: Sequence[Call]) -> list[Any]:
-        results: list[Any] = await self._call(lambda: self._host().submit(calls), "submit")
-        return results
 
     async def place(self, placements: Sequence[Placement]) -> None:
         self._cluster.placed += [
@@ -176,22 +172,6 @@ class CoordinatorWay:
         return said
 
 
-class Connection:
-    """A client's way to the service."""
-
-    is_direct = False
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.coordinator = CoordinatorWay(cluster)
-        self._cluster = cluster
-
-    def host(self, name: str) -> HostWay:
-        return self._cluster.host(name)
-
-    async def close(self) -> None:
-        """The service goes on."""
-
-
 RESTART_S = 0.2
 """How often it is made sure that a coordinator runs, where clients do not start it."""
 
@@ -211,9 +191,9 @@ class Cluster:
         random: Random,
         trace: Trace,
         oracle: LeaderOracle,
-        streams: StreamNetwork | None,
+        streams: StreamNetwork,
     ) -> None:
-        """`streams`: between clients and the doors of hosts; none: they have no doors."""
+        """`streams`: between clients and the doors of hosts."""
         self.network = network
         self._streams = streams
         self.coordinator: CoordinatorProcess | None = None
@@ -240,15 +220,13 @@ class Cluster:
 
     async def connect(self, settings: ServiceSettings) -> ServiceConnection:
         """The way to the service, as clients want it."""
-        if self._streams is None:
-            return Connection(self)
         names = [f"host-{number}" for number in range(self._plan.hosts)]
         url = url_of([f"{name}:{PORT + more}" for name in names for more in (0, 1)], tls=False)
         return await connect_at(url, self._streams.opened)(settings)
 
     def _open_door(self, address: str, process: HostProcess) -> None:
         host, streams = process.host, self._streams
-        if host is None or streams is None:
+        if host is None:
             return
         peers = Streams(greeting_of(host.cluster_id), opened=streams.opened)
         desk = Desk(address, host, CoordinatorWay(self), peers)

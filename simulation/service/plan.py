@@ -115,12 +115,9 @@ class WorldPlan:
     """Sets the service's constants to values at which rare situations are common."""
     oracle_answers: float
     """Chance that the leader oracle knows."""
-    doors: DoorPlan | None = None
-    """Brokers come in by hosts' doors; none: by calls as Ray carries them."""
+    doors: DoorPlan
+    """How the streams fare by which brokers come in."""
 
-
-LANES_SHARE = 0.3
-"""Of worlds whose brokers' calls travel as they do on Ray."""
 
 DOOR_FAULTS = (
     "connection broken",
@@ -130,7 +127,7 @@ DOOR_FAULTS = (
     "writer waits for a reader",
     "host frozen for good",
 )
-"""What befalls streams, in worlds whose hosts have doors."""
+"""What befalls streams."""
 
 FAULTS = (
     "kill host",
@@ -175,11 +172,12 @@ def drawn(seed: int, *, calls_max: int = 400) -> WorldPlan:
         clock_spread_s=random.choice((0.0, 0.05, 3600.0)),
         turns_knobs=True,
         oracle_answers=random.choice((0.0, 0.5, 1.0)),
+        doors=DoorPlan(),
     )
     return replace(plan, doors=_doors(stream(seed, "doors"), plan.hosts))
 
 
-def calm(seed: int, *, calls_max: int, by_doors: bool = False) -> WorldPlan:
+def calm(seed: int, *, calls_max: int) -> WorldPlan:
     """A world in which nothing fails, for its speed to be measured."""
     return replace(
         drawn(seed, calls_max=calls_max),
@@ -197,7 +195,7 @@ def calm(seed: int, *, calls_max: int, by_doors: bool = False) -> WorldPlan:
         change_every_s=1e9,
         crash_after_create=0.0,
         turns_knobs=False,
-        doors=DoorPlan() if by_doors else None,
+        doors=DoorPlan(),
     )
 
 
@@ -209,9 +207,8 @@ def _network(random: Random, stormy: float) -> NetworkPlan:
     )
 
 
-def _doors(random: Random, hosts: int) -> DoorPlan | None:
-    if random.random() < LANES_SHARE:
-        return None
+def _doors(random: Random, hosts: int) -> DoorPlan:
+    random.random()  # Without it every seed would be another world: it was once of use.
     return DoorPlan(
         limits=DoorLimits(
             calls_max=random.choice((4, 64, 4096)),

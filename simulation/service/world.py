@@ -64,10 +64,9 @@ class World:
             for number in range(plan.partitions)
         ]
         self.watch = WireWatch(self.loop)
-        self.streams: StreamNetwork | None = None
-        if plan.doors is not None:
-            random = stream(plan.seed, "streams")
-            self.streams = StreamNetwork(self.network, random, plan.doors, self.watch)
+        self.streams = StreamNetwork(
+            self.network, stream(plan.seed, "streams"), plan.doors, self.watch
+        )
         self.cluster = Cluster(
             settings=self.settings,
             keys=self.keys,
@@ -134,10 +133,9 @@ class World:
                 self.start_broker(broker_id)
             self.controller.start()
             self.disturber.start()
-            if self.streams is not None:
-                self.loop.create_task(self.cluster.keep_coordinator(), context=NOBODY.copy())
-                self.stream_disturber.start(self.streams)
-                Stranger(self, self.streams).start()
+            self.loop.create_task(self.cluster.keep_coordinator(), context=NOBODY.copy())
+            self.stream_disturber.start(self.streams)
+            Stranger(self, self.streams).start()
             self.loop.run(until=self.plan.duration_s)
             deadline = self.loop.time() + HEALING_S
             self._heal()
@@ -151,8 +149,7 @@ class World:
         self.disturber.stop()
         self.network.heal()
         self.store.heal()
-        if self.streams is not None:
-            self.streams.heal()
+        self.streams.heal()
         for process in self.cluster.processes:
             if process.is_paused and not (process.is_dead or process.is_frozen):
                 self.trace.mark("resumed at the end", process.name)

@@ -21,6 +21,7 @@ from tests.models.local_world import (
     segment,
 )
 from tierledger.actors.calls import LEADER, CommandCall, PartitionKey, QueryCall, ReadyCall
+from tierledger.actors.deadline import Attempt, Deadline
 from tierledger.actors.messages import Query
 from tierledger.events import commands as cmd
 from tierledger.events.errors import InvalidArgument
@@ -165,7 +166,8 @@ async def test_a_malformed_call_is_refused_before_it_reaches_a_partition(
         ReadyCall(key, LEADER, None),  # type: ignore[arg-type]
     ]
 
-    results = await shared.service.host("host-0").submit(wrong)
+    host = shared.service.host("host-0")
+    results = [await host.call(one, Attempt(Deadline(10))) for one in wrong]
 
     assert [type(result) for result in results] == [InvalidArgument] * len(wrong)
     assert "call.command.metadata.segment_leader_epochs[0], got 30.0" in str(results[2])

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from tests.models.local_world import (
 from tierledger.actors import service_link
 from tierledger.actors.calls import Call, PartitionKey
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.deadline import Attempt
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.ports import HostGone
 from tierledger.actors.window import WRITES_MAX
@@ -58,7 +59,7 @@ class Breakable:
         self.broken: BaseException | None = None
         self.breaks_after = False
         self.is_silent = False
-        self.submitted = 0
+        self.asked = 0
 
     async def _call(self, work: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401
         if self.broken is not None and not self.breaks_after:
@@ -74,16 +75,14 @@ class Breakable:
     def coordinator(self) -> "Breakable":
         return self
 
-    is_direct = False
-
     def host(self, name: str) -> "BreakableHost":
         return BreakableHost(self, name)
 
-    async def submit_to(self, name: str, calls: Sequence[Call]) -> list[Any]:
-        self.submitted += 1
+    async def ask(self, name: str, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401
+        self.asked += 1
         host = self._world.service.host(name)
-        found: list[Any] = await self._call(lambda: host.submit(calls))
-        return found
+        attempt.is_sent = True
+        return await self._call(lambda: host.call(call, attempt))
 
     async def register(self, *given: Any) -> Any:  # noqa: ANN401
         return await self._call(lambda: self._world.service.coordinator.register(*given))
@@ -107,8 +106,8 @@ class BreakableHost:
         self._connection = connection
         self._name = name
 
-    async def submit(self, calls: Sequence[Call]) -> list[Any]:
-        return await self._connection.submit_to(self._name, calls)
+    async def call(self, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401
+        return await self._connection.ask(self._name, call, attempt)
 
 
 class Client:

@@ -5,7 +5,7 @@ import inspect
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from tests.models.local_world import CLUSTER, TickingClock, moved, partition, se
 from tierledger.actors.calls import Call
 from tierledger.actors.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.client_history import PartitionHistory
+from tierledger.actors.deadline import Attempt
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.local_service import LocalConnection, LocalService
 from tierledger.actors.sync_client import BlockingPartitionHistory, RemoteLogMetadataManager
@@ -253,7 +254,8 @@ def test_a_write_that_closing_cuts_short_may_have_happened(tmp_path: Path) -> No
         def host(self, name: str) -> "Slow":  # type: ignore[override]
             return self
 
-        async def submit(self, calls: Sequence[Call]) -> list[object]:
+        async def call(self, call: Call, attempt: Attempt) -> object:
+            attempt.is_sent = True
             writing.set()
             raise OutcomeUnknown("lost")
 

@@ -418,7 +418,7 @@ async def served(host: Host, tip: TopicIdPartition, role: str) -> list[Any] | No
     """What a leader or follower answers; none once it says that it cannot."""
     calls = [QueryCall(PartitionKey.of(tip), role, question) for question in QUESTIONS]
     while True:
-        found = await host.submit(calls)
+        found: list[Any] = [await host.call(call) for call in calls]
         if any(isinstance(one, NotReady) for one in found):
             await asyncio.sleep(0)
         elif any(isinstance(one, RemoteStorageError) or one.stale for one in found):

@@ -164,7 +164,8 @@ class LocalWorld:
     async def until_led(self, tip: TopicIdPartition, claim: Claim) -> None:
         """Return once the session that `claim` asked for is open on the first host."""
         call = ReadyCall(PartitionKey.of(tip), LEADER, claim)
-        while await self.service.host("host-0").submit([call]) != [True]:  # noqa: ASYNC110 - It has none.
+        host = self.service.host("host-0").host
+        while await host.call(call) is not True:  # noqa: ASYNC110 - It has none.
             await asyncio.sleep(POLL_S)
 
     async def serves(self) -> int:

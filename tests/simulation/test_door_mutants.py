@@ -9,12 +9,8 @@ from tierledger import simulation
 from tierledger.simulation.campaign import SERVICE, hunt, mutant_named
 from tierledger.simulation.mutants import Mutant, planted
 from tierledger.simulation.mutants_door import DOOR_MUTANTS
-from tierledger.simulation.service.plan import drawn
 
 CORES = 2
-
-PLAIN = 30
-"""Seeds of this world within which both kinds of worlds are."""
 
 
 @pytest.mark.parametrize("mutant", DOOR_MUTANTS, ids=lambda mutant: mutant.name)
@@ -44,7 +40,3 @@ def test_each_law_of_the_wire_has_a_mutant_that_it_alone_has_to_find() -> None:
 
     assert len(laws) == 4
     assert laws <= alone
-
-
-def test_brokers_come_in_by_doors_and_by_lanes() -> None:
-    assert {drawn(seed).doors is None for seed in range(PLAIN)} == {True, False}

@@ -63,7 +63,6 @@ GOALS_OF = {
 }
 
 ON_RAY = [
-    ("ray", (SQLITE, POSTGRESQL), 6),
     ("followers", (POSTGRESQL,), 1),
     ("announce", (SQLITE,), 1),
     ("failover", (POSTGRESQL,), 2),

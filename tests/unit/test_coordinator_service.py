@@ -11,7 +11,7 @@ from typing_extensions import override
 from tests.models.actor_harness import SERDE
 from tests.models.local_world import CLUSTER, KEYS, TickingClock, eventually
 from tierledger.actors import coordinator_service
-from tierledger.actors.calls import Call, CloseCall, PartitionKey, Placement
+from tierledger.actors.calls import CloseCall, PartitionKey, Placement
 from tierledger.actors.coordinator_events import ITEMS_MAX, Announcement, Registered
 from tierledger.actors.coordinator_fleet import patience
 from tierledger.actors.coordinator_log import BATCHES_PER_READ
@@ -44,9 +44,6 @@ class DeafHost:
         if self.deaf:
             self.deaf -= 1
             raise OutcomeUnknown("not heard")
-
-    async def submit(self, calls: Sequence[Call]) -> list[Any]:
-        return [None] * len(calls)
 
     async def place(self, placements: Sequence[Placement]) -> None:
         self._hear()

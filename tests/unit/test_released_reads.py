@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from tests.models.local_world import KEYS, eventually, lone_host
 from tierledger.actors import released_reads
-from tierledger.actors.calls import STORAGE, PartitionKey, Pending, QueryCall, ResumeCall
+from tierledger.actors.calls import STORAGE, PartitionKey, QueryCall
 from tierledger.actors.host import LOADS_AT_ONCE, Host
 from tierledger.actors.messages import Query
 from tierledger.events.errors import NotReady, Overloaded, Quarantined
@@ -61,24 +61,23 @@ def reads(*partitions: int, timeout_ms: int = 10_000) -> list[QueryCall]:
     ]
 
 
-async def answers(host: Host, said: list[Any]) -> list[Any]:
-    """What `said` comes to in the end."""
-    while any(isinstance(one, Pending) for one in said):
-        waiting = [at for at, one in enumerate(said) if isinstance(one, Pending)]
-        found = await host.submit([ResumeCall(said[at].ticket) for at in waiting])
-        for at, one in zip(waiting, found, strict=True):
-            said[at] = one
-    return said
+def asked(host: Host, calls: list[QueryCall]) -> list[asyncio.Future[Any]]:
+    return [host.call(call) for call in calls]
+
+
+async def answers(asked: list[asyncio.Future[Any]]) -> list[Any]:
+    """What was `asked` comes to in the end."""
+    return await asyncio.gather(*asked, return_exceptions=True)
 
 
 async def test_many_reads_of_one_partition_are_one_load_or_the_one_after_it(
     host: Host, store: GatedStore
 ) -> None:
-    first = await host.submit(reads(*[0] * MANY))
+    first = asked(host, reads(*[0] * MANY))
     await eventually(lambda: bool(store.loads))
-    later = await host.submit(reads(*[0] * MANY))
+    later = asked(host, reads(*[0] * MANY))
     store.gate.set()
-    found = await answers(host, first + later)
+    found = await answers(first + later)
 
     assert [one.position for one in found] == [-1] * 2 * MANY
     assert len(store.loads) == 2  # The second began after the later ones had come.
@@ -87,22 +86,22 @@ async def test_many_reads_of_one_partition_are_one_load_or_the_one_after_it(
 async def test_only_some_partitions_load_at_once_and_all_are_answered(
     host: Host, store: GatedStore
 ) -> None:
-    said = await host.submit(reads(*range(MANY)))
+    said = asked(host, reads(*range(MANY)))
     await eventually(lambda: store.reading == LOADS_AT_ONCE)
     assert len(store.loads) == LOADS_AT_ONCE
     store.gate.set()
 
-    assert [one.position for one in await answers(host, said)] == [-1] * MANY
+    assert [one.position for one in await answers(said)] == [-1] * MANY
 
 
 async def test_a_load_that_nobody_waits_for_any_more_is_not_begun(
     host: Host, store: GatedStore
 ) -> None:
-    said = await host.submit(reads(*range(LOADS_AT_ONCE)))
-    late = await answers(host, await host.submit(reads(*range(50, 60), timeout_ms=30)))
+    said = asked(host, reads(*range(LOADS_AT_ONCE)))
+    late = await answers(asked(host, reads(*range(50, 60), timeout_ms=30)))
     store.gate.set()
-    await answers(host, said)
-    await answers(host, await host.submit(reads(70)))
+    await answers(said)
+    await answers(asked(host, reads(70)))
 
     assert {type(one) for one in late} == {NotReady}
     assert len(store.loads) == LOADS_AT_ONCE + 1
@@ -111,24 +110,27 @@ async def test_a_load_that_nobody_waits_for_any_more_is_not_begun(
 async def test_a_store_that_is_away_keeps_no_place_for_reads_that_are_over(
     host: Host, store: GatedStore
 ) -> None:
-    over = await answers(host, await host.submit(reads(*range(LOADS_AT_ONCE), timeout_ms=30)))
+    over = await answers(asked(host, reads(*range(LOADS_AT_ONCE), timeout_ms=30)))
     assert {type(one) for one in over} == {NotReady}
 
-    await host.submit(reads(50))
+    late = asked(host, reads(50))
     await eventually(lambda: len(store.loads) == LOADS_AT_ONCE + 1)
     store.gate.set()
+    await answers(late)
 
 
 async def test_too_many_that_wait_are_refused_at_once(
     host: Host, store: GatedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(released_reads, "READS_MAX", 5)
-    said = await host.submit(reads(*range(8)))
+    said = asked(host, reads(*range(8)))
     store.gate.set()
 
-    assert [type(one) for one in said[5:]] == [Overloaded] * 3
-    assert len(await answers(host, said[:5])) == 5
-    assert [one.position for one in await answers(host, await host.submit(reads(9)))] == [-1]
+    found = await answers(said)
+
+    assert [type(one) for one in found[5:]] == [Overloaded] * 3
+    assert [one.position for one in found[:5]] == [-1] * 5
+    assert [one.position for one in await answers(asked(host, reads(9)))] == [-1]
 
 
 async def test_a_partition_that_cannot_be_read_harms_its_own_readers_only(
@@ -137,7 +139,7 @@ async def test_a_partition_that_cannot_be_read_harms_its_own_readers_only(
     store.gate.set()
     broken = KEYS.partition(PartitionKey(bytes(16), 1).named(""))
     store.failing[broken] = KeyError("odd")
-    bad, good = await answers(host, await host.submit(reads(1, 2)))
+    bad, good = await answers(asked(host, reads(1, 2)))
 
     assert type(bad) is Quarantined
     assert good.position == -1

@@ -7,6 +7,7 @@ import pytest
 
 from tierledger.actors.calls import Call, CommandCall, PartitionKey
 from tierledger.actors.coordinator_events import Route
+from tierledger.actors.deadline import Attempt
 from tierledger.actors.router import Router
 from tierledger.actors.service_link import ServiceLink
 from tierledger.events import commands as cmd
@@ -32,8 +33,6 @@ CALL = CommandCall(KEY, cmd.DropTombstones())
 class ScriptedService:
     """A connection, its coordinator and its host at once; the host says what it was told to."""
 
-    is_direct = False
-
     def __init__(self, *said: object) -> None:
         self.said = list(said)
         self.coordinator = self
@@ -45,11 +44,12 @@ class ScriptedService:
         assert name == "host-0/1"
         return self
 
-    async def submit(self, calls: Sequence[Call]) -> list[Any]:
+    async def call(self, call: Call, attempt: Attempt) -> object:
+        attempt.is_sent = True
         said = self.said.pop(0)
         if isinstance(said, OutcomeUnknown):
             raise said
-        return [said for _ in calls]
+        return said
 
     async def close(self) -> None: ...
 
