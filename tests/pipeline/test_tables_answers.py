@@ -75,7 +75,7 @@ def test_segments_are_those_that_the_leaders_list(recorded: Recorded) -> None:
                 "state": one.state.name,
                 "start_offset": one.start_offset,
                 "end_offset": one.end_offset,
-                "leader_epochs": sorted(one.segment_leader_epochs.items()),
+                "leader_epochs": dict(one.segment_leader_epochs),
                 "size_in_bytes": one.segment_size_in_bytes,
                 "max_timestamp_ms": one.max_timestamp_ms,
                 "broker_id": one.broker_id,
