@@ -93,6 +93,10 @@ def test_a_part_gives_its_figures_and_shows_each(part: str, tmp_path: Path) -> N
     assert all(figure.name in text for figure in figures)
 
 
+NOISY = {"MB more", "% of a core"}
+"""Units of what a few idle connections cost: less than a process varies by."""
+
+
 @pytest.mark.ray
 @pytest.mark.parametrize(("part", "stores", "goals"), ON_RAY)
 def test_a_part_on_ray_gives_figures_of_each_store(
@@ -103,7 +107,7 @@ def test_a_part_on_ray_gives_figures_of_each_store(
     figures = list(measured(Bench(scale, tmp_path, lambda _: None), [part]))
 
     assert sum(figure.goal is not None for figure in figures) == goals
-    assert all(figure.value > 0 for figure in figures)
+    assert all(figure.value > 0 for figure in figures if figure.unit not in NOISY)
     assert {kind for kind in stores for one in figures if kind in one.name} == {*stores}
 
 
