@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tierledger.actors.calls import Answered, Call
     from tierledger.actors.ports import CoordinatorHandle
-    from tierledger.actors.service_link import LinkedHost, ServiceLink
+    from tierledger.actors.service_link import ServiceLink
     from tierledger.events.errors import RemoteStorageError
 
 T = TypeVar("T")
@@ -48,7 +48,6 @@ class Router:
         self.link = link
         self._deadline_s = deadline_s
         self._routes = Routes(link.coordinator)
-        self._hosts: dict[str, LinkedHost] = {}
         self._windows: dict[PartitionKey, Window] = {}
         self._generation = link.generation
         self._is_closed = False
@@ -118,7 +117,7 @@ class Router:
 
         async def attempt(one: Attempt) -> Any:  # noqa: ANN401
             name, serving = await self._where(key, role)
-            return await self._host(name).call(make(serving), one)
+            return await self.link.host(name).call(make(serving), one)
 
         def forget(_: RemoteStorageError) -> None:
             self._routes.forget(key)
@@ -198,7 +197,7 @@ class Router:
             async with deadline.bound():
                 name, _ = await self._where(key, role)
                 call, attempt = PageCall(cursor), Attempt(deadline)
-                page: Answered = await self._host(name).call(call, attempt)
+                page: Answered = await self.link.host(name).call(call, attempt)
         except TimeoutError as error:
             raise NotReady(f"no page within {deadline.seconds:g} s") from error
         except OutcomeUnknown as error:
@@ -211,14 +210,7 @@ class Router:
             # Another connection, perhaps to another service.
             self._generation = self.link.generation
             self._routes.clear()
-            self._hosts.clear()
         return await self._routes.where(key, role)
-
-    def _host(self, name: str) -> LinkedHost:
-        found = self._hosts.get(name)
-        if found is None:
-            found = self._hosts[name] = self.link.host(name)
-        return found
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:

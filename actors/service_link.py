@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tierledger.actors.coordinator_events import Announcement, Registered, Route
     from tierledger.actors.deadline import Attempt
     from tierledger.actors.ports import (
-        ClientsHost,
         CoordinatorHandle,
         ServiceConnection,
     )
@@ -164,12 +163,11 @@ class ServiceLink:
 
 
 class LinkedHost:
-    """A host over the link's connection, found at the first call."""
+    """A host over the link's connection of the moment."""
 
     def __init__(self, link: ServiceLink, name: str) -> None:
         self._link = link
         self._name = name
-        self._handle: tuple[ServiceConnection, ClientsHost] | None = None
 
     async def call(self, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401 - Whatever it is.
         """The result of `call`; `attempt` notes when it is sent.
@@ -178,15 +176,12 @@ class LinkedHost:
             RemoteStorageError: What the host answered, or `OutcomeUnknown` if it was lost.
         """
         what = self._name
-        result = await self._link.ask(what, self._found, lambda one: one.call(call, attempt))
+        result = await self._link.ask(
+            what, lambda one: one.host(what), lambda one: one.call(call, attempt)
+        )
         if isinstance(result, BaseException):
             raise documented(what, result)
         return result
-
-    def _found(self, connection: ServiceConnection) -> ClientsHost:
-        if self._handle is None or self._handle[0] is not connection:
-            self._handle = connection, connection.host(self._name)
-        return self._handle[1]
 
 
 class _LinkedCoordinator:
