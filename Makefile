@@ -5,6 +5,10 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
+# Hundreds of processes are started, each of which would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+# Each worker starts servers of its own, so that more than four gain little.
+PARALLEL := --numprocesses logical --maxprocesses 4 --dist loadfile
 
 .PHONY: help setup postgresql servers demo test test-core test-ray test-long fuzz check format bench bench-tiering bench-spark chaos lock clean
 
@@ -21,27 +25,30 @@ postgresql:
 	@scripts/setup.sh --with-postgresql
 
 servers:
-	@scripts/setup.sh --with-postgresql --with-java
+	@scripts/setup.sh --with-postgresql --with-java --with-browser
 
 test: servers ## every test except the long ones
-	@$(PYTEST) -m "not long" --durations=10
+	@$(PYTEST) $(PARALLEL) -m "not long" --durations=10
 
-test-core: servers ## the tests that need no Ray: unit, contract, property
-	@$(PYTEST) -m "not long and not ray"
+test-core: servers ## what one runs after an edit: no Ray, no Spark, no soak, no processes
+	@$(PYTEST) $(PARALLEL) -m "not long and not ray and not spark" \
+		$(addprefix tests/,house events storage tiering actors)
 
 test-ray: postgresql ## the tests on a local Ray cluster
 	@$(PYTEST) -m "ray and not long"
 
 test-long: servers ## every test, with ten thousand examples of each property
-	@$(PYTEST) --hypothesis-profile=nightly --timeout=7200 --durations=10
+	@$(PYTEST) $(PARALLEL) --hypothesis-profile=nightly --fuzz-seconds 60 \
+		--timeout=7200 --durations=10
 
 fuzz: servers ## wrong calls, damaged stores and odd command lines for MINUTES (60)
 	@$(PYTEST) tests/fuzz -x --timeout=0 --fuzz-seed $(or $(SEED),1000000) \
 		--fuzz-seconds $$(( $(or $(MINUTES),60) * 60 / 4 ))
 
-check: setup ## format, lint, types and imports, in under a minute
+check: setup ## format, lint, scripts, types and imports, in under a minute
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
+	@$(BIN)/oxlint --quiet pages/scripts
 	@$(BIN)/mypy | sed 's#^\.venv/src/tierledger/##'
 	@$(BIN)/lint-imports
 

@@ -37,7 +37,9 @@ class PartitionKey(NamedTuple):
         Raises:
             InvalidArgument: It is none.
         """
-        known = checked(TopicIdPartition, topic_id_partition, "topic_id_partition")
+        known = topic_id_partition
+        if type(known) is not TopicIdPartition:
+            known = checked(TopicIdPartition, topic_id_partition, "topic_id_partition")
         return cls(bytes(known.topic_id), known.partition)
 
     def named(self, topic: str) -> TopicIdPartition:
@@ -80,7 +82,7 @@ Call: TypeAlias = CommandCall | QueryCall | ReadyCall | PageCall
 
 
 def refusal_of(call: object) -> InvalidArgument | None:
-    """Why `call` cannot be carried out, whoever sent it; none if it is well-formed."""
+    """Why `call` cannot be carried out by any host; none if it is well-formed."""
     try:
         checked(Call, call, "call")
     except InvalidArgument as error:

@@ -22,13 +22,13 @@ from tierledger.events.errors import (
     Quarantined,
     RemoteStorageError,
 )
-from tierledger.events.evolve import evolve_all
-from tierledger.storage.event_log import decode_batch
+from tierledger.events.partition.evolve import evolve_all
+from tierledger.storage.partition.event_log import decode_batch
 
 if TYPE_CHECKING:
     from tierledger.events.commands import Claim
-    from tierledger.events.partition_state import PartitionState
-    from tierledger.storage.event_log import DecodedBatch
+    from tierledger.events.partition.state import PartitionState
+    from tierledger.storage.partition.event_log import DecodedBatch
     from tierledger.storage.serde import MetadataSerDe
 
 WAITING_MAX = 1024
@@ -60,6 +60,8 @@ class Follower:
         self._waiting: list[msg.QueryArrived] = []
         self._reading = False
         self._read_again = False
+        self._told = -1
+        """Up to where the log was said to go, while it is read to its end."""
         self._claims: dict[int, Claim] = {}
         self._ready: set[Claim] = set()
         self._awaiting_end: list[Claim] = []
@@ -86,7 +88,7 @@ class Follower:
             case msg.Assigned():
                 return self._assigned(stimulus)
             case msg.HintArrived():
-                return self._read() if stimulus.position > self.position else []
+                return self._hinted(stimulus.position)
             case msg.QueryArrived():
                 return self._query(stimulus)
             case msg.QueryExpired():
@@ -156,6 +158,12 @@ class Follower:
         self._reading = True
         return [msg.ReadLog(self.next_batch)]
 
+    def _hinted(self, position: int) -> list[msg.Effect]:
+        if position <= self.position:
+            return []
+        self._told = max(position, self._told)
+        return self._read()
+
     def _log_read(self, read: msg.LogRead) -> list[msg.Effect]:
         self._reading = False
         state = self.state
@@ -171,8 +179,12 @@ class Follower:
                 return self._quarantine(str(error))
             self.next_batch = batch.number + 1
         effects = self._serve()
-        if (read.batches and not read.is_end) or self._read_again:
+        if read.batches and not read.is_end:
             self._read_again = False
+            return effects + self._read()
+        # What is being read may have been written after it was looked for; or was never.
+        if self._read_again or self._told > self.position:
+            self._read_again, self._told = False, -1
             return effects + self._read()
         self.phase = Phase.FOLLOWING
         return effects + self._look()

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from tierledger.actors.coordinator_placement import HOSTS_MAX, PARTITIONS_PER_HOST
-from tierledger.actors.door.security import DoorSecurity
-from tierledger.events.decide import Limits
+from tierledger.actors.coordinator.placement import HOSTS_MAX, PARTITIONS_PER_HOST
+from tierledger.actors.door.security.settings import DoorSecurity
 from tierledger.events.errors import InvalidArgument
+from tierledger.events.partition.decide import Limits
 from tierledger.events.typed_fields import Int32, Text, checked, shown
 from tierledger.storage.connector import (
     CONNECTOR_SETTING,

@@ -10,10 +10,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.calls import refusal_of
-from tierledger.actors.coordinator_service import CoordinatorService
+from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.door.addresses import url_of
-from tierledger.actors.door.host_door import open_door
-from tierledger.actors.host import Host
+from tierledger.actors.door.server.host_door import open_door
+from tierledger.actors.host.host import Host
 from tierledger.actors.ports import HostGone
 from tierledger.actors.wall_clock import RandomIds
 from tierledger.events.errors import NotReady
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from tierledger.actors.calls import Call, CloseCall, Placement
     from tierledger.actors.deadline import Attempt
-    from tierledger.actors.door.gateway import Gateway
-    from tierledger.actors.door.host_door import DoorSettings
+    from tierledger.actors.door.server.gateway import Gateway
+    from tierledger.actors.door.server.host_door import DoorSettings
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.actors.ports import Clock, LeaderOracle
     from tierledger.storage.backend import MetadataStorageBackend

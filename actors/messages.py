@@ -11,9 +11,9 @@ from typing import NamedTuple, TypeAlias
 
 from tierledger.events.commands import Claim, Command, LeaderVerdict
 from tierledger.events.errors import RemoteStorageError
-from tierledger.events.partition_state import PartitionState, Session
+from tierledger.events.partition.state import PartitionState, Session
 from tierledger.events.typed_fields import Int32, Int64, Text
-from tierledger.storage.event_log import StoredBatch
+from tierledger.storage.partition.event_log import StoredBatch
 
 ReplyTo: TypeAlias = "int | None"
 """A caller; none if nobody waits."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierledger.actors.calls import Call, CloseCall, PartitionKey, Placement
-    from tierledger.actors.coordinator_events import Announcement, Registered, Route
+    from tierledger.actors.coordinator.events import Announcement, Registered, Route
     from tierledger.actors.deadline import Attempt
     from tierledger.events.commands import Claim, LeaderVerdict
     from tierledger.events.identifiers import TopicIdPartition

@@ -65,7 +65,8 @@ class Process(NamedTuple):
         """
         handle = None
         try:
-            # Held first, looked at then: what is held stays this process, whoever gets its pid.
+            # Held first, looked at then: what is held stays this process,
+            # also if its pid is used again.
             handle = _held(self.pid)
             if not self.is_running():
                 return False

@@ -9,7 +9,7 @@ from tierledger.actors.calls import LEADER, STORAGE, PartitionKey
 from tierledger.events.errors import NotReady, RemoteResourceNotFound
 
 if TYPE_CHECKING:
-    from tierledger.actors.coordinator_events import Route
+    from tierledger.actors.coordinator.events import Route
     from tierledger.actors.ports import CoordinatorHandle
 
 
@@ -19,6 +19,14 @@ class Routes:
     def __init__(self, coordinator: CoordinatorHandle) -> None:
         self._coordinator = coordinator
         self._known: dict[PartitionKey, Route] = {}
+
+    def at_hand(self, key: PartitionKey, role: str) -> tuple[str, str] | None:
+        """The same as `where` if nothing has to be asked for it, as a rule; else none."""
+        route = self._known.get(key)
+        if route is None or not route.known:
+            return None
+        host = route.leader_host if role == LEADER else route.follower_host
+        return None if host is None else (host, role)
 
     async def where(self, key: PartitionKey, role: str) -> tuple[str, str]:
         """The address of the host to ask, and the role in which it will answer.

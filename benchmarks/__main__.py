@@ -20,30 +20,30 @@ from tierledger.benchmarks import (
     cli_lookup,
     cold_start,
     commit,
-    door_calls,
-    failover,
-    feed,
     lookup,
     machines,
     neighbour,
-    ray_announce,
-    ray_followers,
     replay,
     service,
-    spark_import,
-    spark_retention,
-    spark_scan,
-    spark_tables,
     steps,
-    tier_index_cache,
-    tier_read,
-    tier_requests,
-    tier_retention,
-    tier_scrub,
     world,
 )
+from tierledger.benchmarks.door import calls as door_calls
+from tierledger.benchmarks.door import feed
+from tierledger.benchmarks.ray import announce as ray_announce
+from tierledger.benchmarks.ray import failover
+from tierledger.benchmarks.ray import followers as ray_followers
 from tierledger.benchmarks.report import json_line, table, verdict
 from tierledger.benchmarks.scale import QUICK, Bench, Scale
+from tierledger.benchmarks.spark import imports as spark_import
+from tierledger.benchmarks.spark import retention as spark_retention
+from tierledger.benchmarks.spark import scan as spark_scan
+from tierledger.benchmarks.spark import tables as spark_tables
+from tierledger.benchmarks.tier import index_cache as tier_index_cache
+from tierledger.benchmarks.tier import read as tier_read
+from tierledger.benchmarks.tier import requests as tier_requests
+from tierledger.benchmarks.tier import retention as tier_retention
+from tierledger.benchmarks.tier import scrub as tier_scrub
 from tierledger.cli.complete_file import complete_file
 from tierledger.cli.log_setup import log_to_stderr
 

@@ -13,16 +13,16 @@ from tierledger.benchmarks.workload import (
     Workload,
 )
 from tierledger.events import commands as cmd
-from tierledger.events.decide import Accepted, Limits, decide
 from tierledger.events.event_codec import genesis
-from tierledger.events.evolve import evolve_all
-from tierledger.events.overlay import Overlay
-from tierledger.events.partition_state import PartitionState
+from tierledger.events.partition.decide import Accepted, Limits, decide
+from tierledger.events.partition.evolve import evolve_all
+from tierledger.events.partition.overlay import Overlay
+from tierledger.events.partition.state import PartitionState
 from tierledger.storage.backend import CreateOutcome
 from tierledger.storage.connector import load_connector
-from tierledger.storage.event_log import encode_batch
 from tierledger.storage.keys import DefaultMetadataKeyFactory
-from tierledger.storage.partition_reader import LogEntry, PartitionReader
+from tierledger.storage.partition.event_log import encode_batch
+from tierledger.storage.partition.reader import LogEntry, PartitionReader
 from tierledger.storage.serde import MsgpackSerDe
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tierledger.events.identifiers import TopicIdPartition
     from tierledger.events.log_events import Event
     from tierledger.storage.backend import MetadataStorageBackend
-    from tierledger.storage.event_log import EncodedBatch
+    from tierledger.storage.partition.event_log import EncodedBatch
 
 LIMITS = Limits()
 CLAIM = cmd.Claim(BROKER, 1, 1)
@@ -142,7 +142,7 @@ async def open_for_writing(path: Path) -> MetadataStorageBackend:
 
 
 async def open_for_reading(path: Path) -> MetadataStorageBackend:
-    """The store at `path`, whoever else has it open."""
+    """The store at `path`, which other processes may have open."""
     return await load_connector(store_settings(path)).backend(read_only=True)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tierledger.benchmarks.report import Figure, Goal, Sided, ratio
 from tierledger.benchmarks.workload import LEADER_EPOCHS, OFFSETS_PER_SEGMENT
-from tierledger.events import answers
+from tierledger.events.partition import answers
 
 if TYPE_CHECKING:
     from tierledger.benchmarks.ledger import Ledger

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tierledger.actors.client import AsyncRemoteLogMetadataManager
+    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
     from tierledger.benchmarks.scale import Bench
     from tierledger.events.identifiers import TopicIdPartition
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.calls import PartitionKey
-from tierledger.actors.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.benchmarks.scale import POSTGRESQL, SQLITE
 from tierledger.benchmarks.served import new_partition
@@ -18,7 +18,7 @@ from tierledger.simulation.live.postgres_server import PostgresServer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
-    from tierledger.actors.ray_service import RayConnection
+    from tierledger.actors.ray.service import RayConnection
     from tierledger.benchmarks.scale import Bench
     from tierledger.events.identifiers import TopicIdPartition
 
@@ -80,8 +80,8 @@ async def _until(is_so: Callable[[], Awaitable[bool]]) -> None:
 @asynccontextmanager
 async def on_ray(store: str, hosts: int = 1) -> AsyncIterator[OnRay]:
     """A service with so many hosts on the store that `store` names; ended on return."""
-    # Ray takes a second to import, and whoever measures something else does without it.
-    from tierledger.actors.ray_service import RayConnection, RayService  # noqa: PLC0415
+    # Ray takes a second to import; other measurements do without it.
+    from tierledger.actors.ray.service import RayConnection, RayService  # noqa: PLC0415
 
     settings = ServiceSettings(CLUSTER, {"metadata.storage.url": store}, hosts=hosts)
     service = RayService(settings)

@@ -11,11 +11,11 @@ from tierledger.benchmarks.ledger import LIMITS
 from tierledger.benchmarks.report import Figure, Goal
 from tierledger.benchmarks.workload import BROKER, CLUSTER, PARTITION, START_MS, Workload
 from tierledger.events import commands as cmd
-from tierledger.events.decide import Accepted, decide
 from tierledger.events.event_codec import chain, decode_events, encode_event, genesis
-from tierledger.events.evolve import evolve_all
-from tierledger.events.overlay import Overlay
-from tierledger.events.partition_state import PartitionState
+from tierledger.events.partition.decide import Accepted, decide
+from tierledger.events.partition.evolve import evolve_all
+from tierledger.events.partition.overlay import Overlay
+from tierledger.events.partition.state import PartitionState
 from tierledger.storage.serde import MsgpackSerDe
 
 if TYPE_CHECKING:

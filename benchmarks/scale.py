@@ -143,7 +143,7 @@ class Bench:
         return self._built[segments]
 
     async def ledger(self, segments: int) -> Ledger:
-        """That store's partition, loaded and open for writing; whoever asks closes it."""
+        """That store's partition, loaded and open for writing; the caller closes it."""
         return await Ledger.open(await self.store(segments), segments)
 
     async def build(self, path: Path, segments: int, tip: TopicIdPartition = PARTITION) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from tierledger.actors.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.local_service import LocalService
 from tierledger.actors.wall_clock import RandomIds, WallClock
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from tierledger.actors.door.host_door import DoorSettings
+    from tierledger.actors.door.server.host_door import DoorSettings
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from tierledger.events.commands import Claim
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Iterator
 
-    from tierledger.actors.client import AsyncRemoteLogMetadataManager
+    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
     from tierledger.benchmarks.scale import Bench
 
 OUTSTANDING = 64

@@ -20,13 +20,14 @@ from tierledger.actors.calls import (
     QueryCall,
     ReadyCall,
 )
-from tierledger.actors.collector import keep_pauses_short, look_through_all_again
-from tierledger.actors.coordinator_events import ITEMS_MAX, Announcement
-from tierledger.actors.coordinator_log import CoordinatorLog
-from tierledger.actors.host import Host
+from tierledger.actors.coordinator.events import ITEMS_MAX, Announcement
+from tierledger.actors.coordinator.fold import Fold
+from tierledger.actors.coordinator.log import read_on
+from tierledger.actors.host.host import Host
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.local_service import LocalService
 from tierledger.actors.messages import Assignment, Query
+from tierledger.actors.ray.collector import keep_pauses_short, look_through_all_again
 from tierledger.actors.slices import Slices
 from tierledger.actors.wall_clock import WallClock
 from tierledger.benchmarks.ledger import Ledger, open_for_writing, store_settings
@@ -35,7 +36,7 @@ from tierledger.benchmarks.scale import COMMANDS_PER_COMMIT
 from tierledger.benchmarks.served import new_partition
 from tierledger.benchmarks.workload import BROKER, CLUSTER, LEADER_EPOCHS, PARTITION
 from tierledger.events.commands import Claim
-from tierledger.events.decide import Limits
+from tierledger.events.partition.decide import Limits
 from tierledger.storage.keys import DefaultMetadataKeyFactory
 from tierledger.storage.serde import MsgpackSerDe
 
@@ -235,9 +236,7 @@ class _Service:
         """What a coordinator does that starts."""
         backend = await self._settings.connector().backend(read_only=True)
         keys = DefaultMetadataKeyFactory(CLUSTER)
-        await CoordinatorLog(
-            CLUSTER, keys, MsgpackSerDe(), WallClock(), backend, None
-        ).read_on()
+        await read_on(Fold(CLUSTER, keys, MsgpackSerDe()), backend, keys)
         await backend.close()
 
 

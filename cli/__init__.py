@@ -1,1 +1,1 @@
-"""The `tierledger` command: traces, questions and answers, and what it prints."""
+"""The `tierledger` command."""

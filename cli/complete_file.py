@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.events.errors import InvalidArgument
-from tierledger.tiering.durable_files import flush_folder
+from tierledger.storage.durable_files import flush
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,7 +137,7 @@ def _replacing(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
             unfinished.replace(path)
         else:
             _name(unfinished, path)
-    flush_folder(path.parent)
+    flush(path.parent)
 
 
 @contextmanager

@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierledger.actors.calls import STORAGE, PartitionKey, QueryCall
-from tierledger.actors.connecting import connect
+from tierledger.actors.client.router import Router
+from tierledger.actors.client.service_link import ServiceLink
+from tierledger.actors.discovery.connecting import connect
 from tierledger.actors.messages import Query
-from tierledger.actors.router import Router
-from tierledger.actors.service_link import ServiceLink
 from tierledger.cli.opened_store import found_partition, opened_catalog
 from tierledger.cli.output import print_note
 from tierledger.cli.service_settings import client_settings, names_doors

@@ -16,23 +16,21 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
-from tierledger.cli import (
-    cat_command,
-    check_command,
-    export_command,
-    forget_command,
-    log_command,
-    lookup_command,
-    partition_commands,
-    replay_command,
-    scrub_command,
-    segments_command,
-    serve_command,
-    simulate_command,
-    spark_command,
-    status_command,
-    verify_command,
-)
+from tierledger.cli.commands import cat as cat_command
+from tierledger.cli.commands import check as check_command
+from tierledger.cli.commands import export as export_command
+from tierledger.cli.commands import forget as forget_command
+from tierledger.cli.commands import log as log_command
+from tierledger.cli.commands import lookup as lookup_command
+from tierledger.cli.commands import partitions as partition_commands
+from tierledger.cli.commands import replay as replay_command
+from tierledger.cli.commands import scrub as scrub_command
+from tierledger.cli.commands import segments as segments_command
+from tierledger.cli.commands import serve as serve_command
+from tierledger.cli.commands import verify as verify_command
+from tierledger.cli.commands.simulate import simulate as simulate_command
+from tierledger.cli.commands.spark import spark as spark_command
+from tierledger.cli.commands.status import status as status_command
 from tierledger.cli.complete_file import command_output
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.output import print_error

@@ -5,19 +5,17 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from tierledger.cli.output import escaped, print_note
+from tierledger.cli.output import print_note
 from tierledger.cli.settings import cluster_setting, store_config
-from tierledger.events.errors import InvalidArgument, RemoteResourceNotFound
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from tierledger.cli.options import AsOf
     from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.partition_state import PartitionState
-    from tierledger.storage.backend import MetadataStorageBackend
+    from tierledger.events.partition.state import PartitionState
     from tierledger.storage.catalog import Catalog, FoundTopic
-    from tierledger.storage.partition_reader import PartitionReader
+    from tierledger.storage.partition.reader import PartitionReader
 
 T = TypeVar("T")
 
@@ -40,14 +38,14 @@ async def opened_catalog(
         RemoteResourceNotFound: It does not hold the one that was named, or none at all.
         StoreRefused: It is no store, or (for a writer) somebody else writes it.
     """
-    from tierledger.storage.catalog import Catalog
+    from tierledger.storage.catalog import Catalog, chosen_cluster, clusters
     from tierledger.storage.connector import load_connector, load_serde
 
     config = store_config(options.store)
     connector, serde = load_connector(config), load_serde(config)
     backend = await connector.backend(read_only=read_only)
     try:
-        cluster = await _cluster(backend, cluster_setting(options.cluster))
+        cluster = chosen_cluster(await clusters(backend), cluster_setting(options.cluster))
         catalog = Catalog(backend, connector.key_factory(cluster), serde, cluster)
         yield catalog
         for key in catalog.strays:
@@ -91,7 +89,7 @@ async def ask(
 ) -> T:
     """What `question` finds in the state as of then, or in the newest one."""
     if as_of is None:
-        from tierledger.storage.point_reads import ask as ask_newest
+        from tierledger.storage.partition.point_reads import ask as ask_newest
 
         answer = await ask_newest(reader, question)
     else:
@@ -115,20 +113,3 @@ def print_notes(reader: PartitionReader) -> None:
     for note in reader.notes:
         print_note(note)
     reader.notes.clear()
-
-
-async def _cluster(backend: MetadataStorageBackend, named: str | None) -> str:
-    from tierledger.storage.catalog import clusters
-
-    known = await clusters(backend)
-    listed = ", ".join(escaped(one) for one in known)
-    if named is not None:
-        if named not in known:
-            holds = f"it holds {listed}" if known else "it is empty"
-            raise RemoteResourceNotFound(f"the store has no cluster {named!r}; {holds}")
-        return named
-    if not known:
-        raise RemoteResourceNotFound("the store is empty")
-    if len(known) > 1:
-        raise InvalidArgument(f"the store holds several clusters, name one of them: {listed}")
-    return known[0]

@@ -5,21 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tierledger.cli.output import print_json, print_pairs, print_table, time_text
-from tierledger.events.lifecycle import RemoteLogSegmentState
-from tierledger.events.segment_rows import (
-    BROKER,
-    CUSTOM,
-    END,
+from tierledger.conformance.answers import recorded_segment
+from tierledger.events.tables.segment_rows import (
     EPOCHS,
-    EVENT_TIMESTAMP,
     FINISHED_AT,
-    ID,
-    MAX_TIMESTAMP,
     NOT_FINISHED,
-    SIZE,
-    START,
-    STATE,
-    TXN_EMPTY,
     unpack_row,
 )
 
@@ -37,26 +27,6 @@ def plain_segment(row: bytes) -> dict[str, Any]:
         **recorded_segment(row),
         "leader_epochs": [list(one) for one in zip(epochs[::3], epochs[1::3], strict=True)],
         "finished_at_position": None if finished == NOT_FINISHED else finished,
-    }
-
-
-def recorded_segment(row: bytes) -> dict[str, Any]:
-    """A segment as answers files have it."""
-    from tierledger.events.identifiers import Uuid
-
-    fields = unpack_row(row)
-    custom = fields[CUSTOM]
-    return {
-        "id": str(Uuid(fields[ID])),
-        "state": RemoteLogSegmentState(fields[STATE]).name,
-        "start_offset": fields[START],
-        "end_offset": fields[END],
-        "size": fields[SIZE],
-        "max_timestamp_ms": fields[MAX_TIMESTAMP],
-        "broker_id": fields[BROKER],
-        "event_timestamp_ms": fields[EVENT_TIMESTAMP],
-        "custom_metadata_hex": None if custom is None else custom.hex(),
-        "txn_index_empty": fields[TXN_EMPTY],
     }
 
 

@@ -9,9 +9,9 @@ from tierledger.actors.door.addresses import SCHEME, TLS_SCHEME
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.cli.output import shortened
 from tierledger.cli.settings import cluster_setting, door_config, store_config
-from tierledger.events.decide import Limits
 from tierledger.events.errors import InvalidArgument, StoreRefused
-from tierledger.storage.catalog import clusters
+from tierledger.events.partition.decide import Limits
+from tierledger.storage.catalog import chosen_cluster, clusters
 from tierledger.storage.connector import URL_SETTING, load_connector
 from tierledger.storage.locate import default_store_url
 
@@ -83,6 +83,4 @@ async def _only_cluster(config: dict[str, str]) -> str:
         known = await clusters(backend)
     finally:
         await backend.close()
-    if len(known) > 1:
-        raise InvalidArgument(f"the store holds several clusters, name one: {', '.join(known)}")
-    return known[0] if known else DEFAULT_CLUSTER
+    return chosen_cluster(known) if known else DEFAULT_CLUSTER

@@ -9,7 +9,7 @@ from tierledger.cli.output import escaped
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tierledger.simulation.checkers_violation import Violation
+    from tierledger.simulation.checkers.violation import Violation
 
 
 def print_violations(violations: Iterable[Violation]) -> None:

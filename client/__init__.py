@@ -6,10 +6,12 @@ reads a tier; nothing else in tierledger imports it. What needs gRPC is loaded w
 
 from typing import TYPE_CHECKING
 
-from tierledger.actors.client import AsyncRemoteLogMetadataManager
-from tierledger.actors.client_history import PartitionHistory
-from tierledger.actors.sync_client import BlockingPartitionHistory, RemoteLogMetadataManager
-from tierledger.events.answers import PartitionSummary
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.client.history import PartitionHistory
+from tierledger.actors.client.sync_client import (
+    BlockingPartitionHistory,
+    RemoteLogMetadataManager,
+)
 from tierledger.events.errors import (
     CorruptCheckpoint,
     CorruptLog,
@@ -43,13 +45,20 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
+from tierledger.events.partition.answers import PartitionSummary
 
 if TYPE_CHECKING:
-    from tierledger.actors.door.replicas import FedReplica, Replicas
+    from tierledger.actors.client.blocking_replicas import (
+        BlockingFedReplica,
+        BlockingReplicas,
+    )
+    from tierledger.actors.door.client.replicas import FedReplica, Replicas
 
 __all__ = [
     "AsyncRemoteLogMetadataManager",
+    "BlockingFedReplica",
     "BlockingPartitionHistory",
+    "BlockingReplicas",
     "CorruptCheckpoint",
     "CorruptLog",
     "CorruptRemoteData",
@@ -91,8 +100,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in {"FedReplica", "Replicas"}:
+    if name not in {"BlockingFedReplica", "BlockingReplicas", "FedReplica", "Replicas"}:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from tierledger.actors.door import replicas  # noqa: PLC0415 - It loads gRPC.
+    # They load gRPC.
+    from tierledger.actors.client import blocking_replicas  # noqa: PLC0415
+    from tierledger.actors.door.client import replicas  # noqa: PLC0415
 
-    return getattr(replicas, name)
+    return getattr(blocking_replicas if name.startswith("Blocking") else replicas, name)

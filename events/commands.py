@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from tierledger.events.kafka_codec import KafkaRecord
+from tierledger.events.kafka.codec import KafkaRecord
 from tierledger.events.log_events import Origin
 from tierledger.events.metadata import (
     RemoteLogSegmentMetadata,

@@ -10,6 +10,7 @@ allow, `evolve` can apply.
 
 from __future__ import annotations
 
+from itertools import chain
 from operator import lt
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
@@ -170,21 +171,18 @@ def added_body(
     tags: tuple[object, ...] | None = None,
 ) -> SegmentAdded:
     """The event of a started copy."""
-    epochs: list[int] = []
-    for epoch, offset in sorted(metadata.segment_leader_epochs.items()):
-        epochs += (epoch, offset)
     custom = metadata.custom_metadata
     return SegmentAdded(
-        segment_id=bytes(metadata.remote_log_segment_id.id),
-        start_offset=metadata.start_offset,
-        end_offset=metadata.end_offset,
-        epochs=tuple(epochs),
-        size=metadata.segment_size_in_bytes,
-        max_timestamp_ms=metadata.max_timestamp_ms,
-        broker_id=metadata.broker_id,
-        event_timestamp_ms=metadata.event_timestamp_ms,
-        custom_metadata=None if custom is None else custom.value,
-        txn_index_empty=metadata.txn_index_empty,
-        source=source,
-        tags=tags,
+        bytes(metadata.remote_log_segment_id.id),
+        metadata.start_offset,
+        metadata.end_offset,
+        tuple(chain.from_iterable(sorted(metadata.segment_leader_epochs.items()))),
+        metadata.segment_size_in_bytes,
+        metadata.max_timestamp_ms,
+        metadata.broker_id,
+        metadata.event_timestamp_ms,
+        None if custom is None else custom.value,
+        metadata.txn_index_empty,
+        source,
+        tags,
     )

@@ -124,7 +124,10 @@ def check_fields(made: object) -> None:
         InvalidArgument: A field is not what its annotation says.
     """
     kind = type(made)
-    test = _TESTS.get(kind) or exactly(kind)
+    test = _MADE.get(kind)
+    if test is None:
+        source = _Source()
+        test = _MADE[kind] = source.compiled(source.fields(kind, _ROOT))
     if not test(made):
         for name, of in kinds_of(kind).items():
             object.__setattr__(made, name, checked(of, getattr(made, name), name))
@@ -201,6 +204,7 @@ class _Short(reprlib.Repr):
 
 _short = _Short()
 _TESTS: dict[Any, Callable[[Any], bool]] = {}
+_MADE: dict[type[Any], Callable[[Any], bool]] = {}
 _FITTING: dict[type[Any], Callable[..., bool]] = {}
 _KINDS: dict[type[Any], dict[str, Any]] = {}
 
@@ -388,6 +392,10 @@ class _Source:
         tests = [self.test(kind, f"{at}[{number}]") for number, kind in enumerate(kinds)]
         return " and ".join((f"len({at}) == {len(tests)}", *tests))
 
+    def fields(self, kind: type[Any], at: str) -> str:
+        """The expression that tests each field of a dataclass."""
+        return " and ".join(self.test(of, f"{at}.{one}") for one, of in kinds_of(kind).items())
+
     def _tuple(self, kind: Any, bounds: Sized, at: str) -> str:  # noqa: ANN401
         kinds = get_args(kind)
         if kinds[-1] is not Ellipsis:
@@ -405,7 +413,7 @@ class _Source:
             tests += [
                 self.test(of, f"{at}.{one}")
                 for one, of in kinds_of(kind).items()
-                if at == _ROOT or get_origin(_split(of)[0]) is Mapping
+                if get_origin(_split(of)[0]) is Mapping
             ]
         return "(" + " and ".join(tests) + ")"
 

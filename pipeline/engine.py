@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tierledger.pipeline.fold import PlannedLog
-    from tierledger.pipeline.fold_store import JobStore
-    from tierledger.pipeline.fold_task import DamagedLog
-    from tierledger.pipeline.table_plan import TablePlan
-    from tierledger.pipeline.table_writers import Write
+    from tierledger.pipeline.folding.store import JobStore
+    from tierledger.pipeline.folding.task import DamagedLog
+    from tierledger.pipeline.tables.plan import TablePlan
+    from tierledger.pipeline.tables.writers import Write
     from tierledger.storage.catalog import Catalog
 
 LOCAL_EVENTS_MAX = 500_000
@@ -96,5 +96,5 @@ async def _beyond_batches(catalog: Catalog, log: PlannedLog) -> int:
         start, _ = await planner.start()
         end = await planner.place(log.end_batch)
     except DataError:
-        return 0  # Whoever folds it will say so.
+        return 0  # Folding it will say so.
     return end.next_position - start.next_position - log.batches

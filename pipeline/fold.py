@@ -10,15 +10,15 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tierledger.events.log_events import SessionOpened
-from tierledger.storage.event_log import apply_events, decode_batch
+from tierledger.storage.partition.event_log import apply_events, decode_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tierledger.events.identifiers import Uuid
     from tierledger.events.log_events import Event
-    from tierledger.events.partition_state import PartitionState
-    from tierledger.storage.event_log import StoredBatch
+    from tierledger.events.partition.state import PartitionState
+    from tierledger.storage.partition.event_log import StoredBatch
     from tierledger.storage.serde import MetadataSerDe
 
 

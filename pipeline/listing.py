@@ -1,4 +1,4 @@
-"""What lies in a tier, as rows: listed by us, or by whoever wrote an inventory file.
+"""What lies in a tier, as rows: listed by us, or taken from an inventory file.
 
 A list is never held whole: pages go to a Parquet file as they come. Names are taken as they
 are, character by character, whatever they hold.
@@ -7,31 +7,31 @@ are, character by character, whatever they hold.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import functions as sql
 
-from tierledger.events.errors import InvalidArgument
-from tierledger.pipeline.fold import EPOCH
+from tierledger.pipeline.inventory import (
+    OF_CSV,
+    SIZE_MAX,
+    ListingTotals,
+    milliseconds,
+    refuse_rows,
+    require_columns,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from tierledger.tiering.object_store import ObjectStore
-    from tierledger.tiering.store_directory import ListedName
+    from tierledger.tiering.objects.directory import ListedName
+    from tierledger.tiering.objects.store import ObjectStore
 
 ROWS_PER_GROUP: Final = 50_000
 """Objects in memory while a tier is listed: some 20 MB."""
-
-SIZE_MAX: Final = 1 << 46
-"""70 TB: no store has larger objects, and sums of sizes stay within their columns."""
-
-REQUIRED: Final = ("path", "size", "last_modified")
-"""Columns of an inventory."""
 
 COLUMNS: Final = ("path", "size", "last_modified_ms", "etag")
 """Of a listing's rows; the last two may be null."""
@@ -44,15 +44,6 @@ _SCHEMA: Final = pa.schema(
         pa.field("etag", pa.string()),
     ]
 )
-
-
-class ListingTotals(NamedTuple):
-    """A listing in numbers."""
-
-    objects: int
-    size_in_bytes: int
-    newest_ms: int | None
-    """When the newest of its objects was written; none if it says of none."""
 
 
 async def write_listing(
@@ -77,7 +68,7 @@ async def write_listing(
 
 
 def _batch(names: Sequence[ListedName]) -> Any:  # noqa: ANN401 - Arrow's.
-    modified = [int((one.last_modified - EPOCH).total_seconds() * 1000) for one in names]
+    modified = [milliseconds(one.last_modified) for one in names]
     columns = [
         [one.path for one in names],
         [one.size for one in names],
@@ -105,16 +96,12 @@ def read_inventory(spark: SparkSession, place: str) -> DataFrame:
         InvalidArgument: A column is missing.
     """
     where = place if "://" in place else f"file:{Path(place).expanduser().absolute()}"
-    if place.endswith((".csv", ".csv.gz")):
+    if place.endswith(OF_CSV):
         # Quoted names may hold line ends.
         found = spark.read.csv(where, header=True, multiLine=True, quote='"', escape='"')
     else:
         found = spark.read.parquet(where)
-    missing = [name for name in REQUIRED if name not in found.columns]
-    if missing:
-        raise InvalidArgument(
-            f"{place}: expected columns {', '.join(REQUIRED)}; {', '.join(missing)} is missing"
-        )
+    require_columns(found.columns, place)
     etag = found["etag"] if "etag" in found.columns else sql.lit(None)
     rows = found.select(
         found["path"].cast("string").alias("path"),
@@ -128,16 +115,6 @@ def read_inventory(spark: SparkSession, place: str) -> DataFrame:
         sql.coalesce(sql.col("last_modified_ms"), sql.lit(-(1 << 62))),
     ).alias("newest")
     return rows.groupBy("path").agg(newest).select("path", "newest.*")
-
-
-def require_inventory(place: str) -> None:
-    """Refuse a listing that is not there, before the work that it is for.
-
-    Raises:
-        InvalidArgument: There is no such file or folder; a URL is not looked at.
-    """
-    if "://" not in place and not Path(place).expanduser().exists():
-        raise InvalidArgument(f"{place}: there is no such listing")
 
 
 def _milliseconds(found: DataFrame) -> Column:
@@ -166,9 +143,5 @@ def totals(listing: DataFrame) -> ListingTotals:
         sql.count_if(~is_good).alias("bad"),
         sql.min(sql.when(~is_good, sql.coalesce("path", sql.lit("")))).alias("example"),
     ).collect()[0]
-    if row["bad"]:
-        raise InvalidArgument(
-            f"the listing has {row['bad']} rows without a name, or a size from 0 to "
-            f"{SIZE_MAX}, such as that of {row['example'][:200]!r}"
-        )
+    refuse_rows(row["bad"], row["example"] or "")
     return ListingTotals(row["objects"], row["size"] or 0, row["newest"])

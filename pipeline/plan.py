@@ -14,14 +14,14 @@ import msgpack
 
 from tierledger.events.errors import CorruptLog, DataError
 from tierledger.events.event_codec import chain
-from tierledger.storage.event_log import stored_events
-from tierledger.storage.partition_reader import planned_ends
+from tierledger.storage.partition.event_log import stored_events
+from tierledger.storage.partition.reader import planned_ends
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.storage.partition_reader import PartitionReader
+    from tierledger.storage.partition.reader import PartitionReader
 
 CORRUPT_NUMBER, BOUNDARY_NUMBER = 0, -1
 """Where an event has the number of its type."""
@@ -126,7 +126,7 @@ class LogPlanner:
     async def ranges(self, start: LogPlace, end_batch: int, rows: int) -> list[Piece]:
         """The batches from `start` to `end_batch`, in ranges of about `rows` events.
 
-        A place that cannot be read joins two ranges: whoever reads them will meet it.
+        A place that cannot be read joins two ranges: their reader will meet it.
         """
         if end_batch <= start.next_batch:
             return []

@@ -17,7 +17,7 @@ from tierledger.events.lifecycle import RemoteLogSegmentState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tierledger.events.partition_state import PartitionState
+    from tierledger.events.partition.state import PartitionState
     from tierledger.pipeline.fold import Watcher
 
 # Columns hold whatever their types say; `Any` stops at these lines.
@@ -32,7 +32,7 @@ STRING, INT, BIGINT, BOOLEAN, BINARY = "string", "int", "bigint", "boolean", "bi
 EPOCH_MAP = "map<int,bigint>"
 STRINGS = "array<string>"
 OBJECTS = "array<struct<role:string,least:bigint,step:bigint,most:bigint,is_required:boolean>>"
-"""Types of columns, as Spark writes them; `table_arrow` says what they are in Arrow."""
+"""Types of columns, as Spark writes them; `tables.arrow` says what they are in Arrow."""
 
 PADDED_ID = 18
 """Bytes at which an id and its padding are whole groups of base64."""
@@ -84,9 +84,9 @@ IDENTITY = (
     Column("topic_id", STRING, "id, 22 characters"),
     Column("partition", INT, "number"),
 )
-"""What every table's rows begin with."""
+"""What a table's rows begin with; all are the same in each row of a chunk."""
 
-Identity: TypeAlias = tuple[str, str, str, int]
+Identity: TypeAlias = tuple[str, str | None, str | None, int | None]
 """Values of these."""
 
 
@@ -125,7 +125,10 @@ class Chunk(NamedTuple):
 
     def rows(self) -> Iterator[PlainRow]:
         """Each row, by column name."""
-        shared = {one.name: value for one, value in zip(IDENTITY, self.identity, strict=True)}
+        shared = {
+            one.name: value
+            for one, value in zip(self.table.identity, self.identity, strict=True)
+        }
         names = [one.name for one in self.table.columns]
         for values in zip(*self.columns, strict=True):
             yield shared | dict(zip(names, values, strict=True))
@@ -137,8 +140,10 @@ class Table(NamedTuple):
     name: str
     about: str
     columns: tuple[Column, ...]
-    """Those behind `IDENTITY`."""
+    """Those behind the identity."""
     make: Callable[[], TableRows]
+    identity: tuple[Column, ...] = IDENTITY
+    """What its rows begin with."""
 
     def chunks(self, identity: Identity, rows: Iterable[Row]) -> Iterator[Chunk]:
         """`rows` of the partition `identity`."""

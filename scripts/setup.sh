@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes .venv what requirements.lock and pyproject.toml say it is; does nothing if it is already.
 # With --with-postgresql it also sees to a PostgreSQL server, which the tests start; with
-# --with-java to Java, Maven and the servers that run on it (tests/*/pom.xml): S3 and Kafka.
+# --with-java to Java, Maven and the servers that run on it (tests/*/pom.xml): S3 and Kafka; with
+# --with-browser to Chromium, in which the tests open pages.
 #
 # No Python package is fetched that the lock does not name with its hash: packages come as wheels,
 # and the project itself is built with the setuptools of the lock.
@@ -47,6 +48,12 @@ has_java() {
     [ "${major:-0}" -ge 17 ] && command -v mvn >/dev/null
 }
 
+has_browser() {
+    local browser
+    browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
+    [ "$browser" ] && command -v chromedriver >/dev/null
+}
+
 # Maven keeps what it fetched in its own cache, so that a new .venv costs seconds.
 fetch_server() {
     local pom=$1 jars=$2
@@ -73,7 +80,14 @@ for option in "$@"; do
             has_java || install_system_package "default-jre-headless maven" "$needs_java"
             has_java || die "$needs_java"
             ;;
-        *) die "expected --with-postgresql or --with-java, got $option" ;;
+        --with-browser)
+            needs_browser="the tests of pages need Chromium or Chrome and its chromedriver: install\
+ them (Debian: 'sudo apt-get install chromium chromium-driver'), then repeat"
+            # Not every system that has apt has these packages.
+            has_browser || install_system_package "chromium chromium-driver" "$needs_browser" || true
+            has_browser || die "$needs_browser"
+            ;;
+        *) die "expected --with-postgresql, --with-java or --with-browser, got $option" ;;
     esac
 done
 

@@ -1,7 +1,7 @@
 """A run as a picture shows it: who there was, what happened to them, what they sent.
 
 Times are whole microseconds of the run's one clock. Both worlds fill this in;
-`explain_page.py` and `explain_text.py` draw it, and know nothing else of a run.
+`explain/page.py` and `explain/text.py` draw it, and know nothing else of a run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Moment(NamedTuple):
     lane: str
     """A name that no lane has gets a lane of its own; "" is the run itself."""
     what: str
-    """"crash", "claim", "op ok", ...: `explain_marks.py` has the marks; others get a ring."""
+    """"crash", "claim", "op ok", ...: `explain/marks.py` has the marks; others get a ring."""
     detail: str = ""
     epoch: int | None = None
     """The session or epoch that it belongs to, which colours it."""

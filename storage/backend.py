@@ -1,7 +1,7 @@
 """The binary key-value store that everything is kept in, as an interface.
 
 Keys are text in the order of their UTF-8 bytes, values are bytes. Every backend passes the
-contract suite in tests/contract; whoever adds one runs that suite on it.
+contract suite in tests/contract; a new backend has to pass that suite.
 
 Rule 1: what changes the store is durable when it returns.
 Rule 2: an error says what was left behind. `StorageUnavailable` and every `RejectedError`:

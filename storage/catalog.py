@@ -17,12 +17,12 @@ from tierledger.events.errors import (
 )
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.log_events import SessionOpened
-from tierledger.storage.event_log import StoredBatch, decode_batch
 from tierledger.storage.keys import INT32_MAX, DefaultMetadataKeyFactory, behind
-from tierledger.storage.partition_reader import PartitionReader
+from tierledger.storage.partition.event_log import StoredBatch, decode_batch
+from tierledger.storage.partition.reader import PartitionReader
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from tierledger.storage.backend import MetadataStorageBackend
     from tierledger.storage.keys import MetadataKeyFactory
@@ -54,6 +54,24 @@ class FoundTopic(NamedTuple):
 async def clusters(backend: MetadataStorageBackend) -> list[str]:
     """The ids of the clusters that the store holds."""
     return [keys.cluster_id async for keys, _ in _by_cluster(backend) if keys is not None]
+
+
+def chosen_cluster(known: Sequence[str], named: str | None = None) -> str:
+    """The cluster that is meant, of those that a store holds: `named`, or the only one.
+
+    Raises:
+        InvalidArgument: The store holds several clusters and none was named.
+        RemoteResourceNotFound: It does not hold the one that was named, or none at all.
+    """
+    listed = ", ".join(known)
+    if named is not None and named not in known:
+        holds = f"it holds {listed}" if known else "it is empty"
+        raise RemoteResourceNotFound(f"the store has no cluster {named!r}; {holds}")
+    if not known:
+        raise RemoteResourceNotFound("the store is empty")
+    if named is None and len(known) > 1:
+        raise InvalidArgument(f"the store holds several clusters, name one of them: {listed}")
+    return named or known[0]
 
 
 async def stray_keys(backend: MetadataStorageBackend) -> AsyncIterator[str]:

@@ -16,9 +16,9 @@ from sortedcontainers import SortedDict
 from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument
+from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.keys import DefaultMetadataKeyFactory
 from tierledger.storage.locate import SCHEMES, default_store_url, parse_store_url
-from tierledger.storage.memory import MemoryBackend
 from tierledger.storage.serde import MetadataSerDe, MsgpackSerDe
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class MetadataStorageConnector(ABC):
     def has_one_writer(self) -> bool:
         """Whether one process at a time may hold this store open for writing.
 
-        If so, whoever else has to write does it through that process. A connector that says
+        If so, other processes write through that one. A connector that says
         nothing is taken to have one writer: the rule that is safe with any store.
         """
         return True
@@ -83,8 +83,8 @@ class SqliteConnector(MetadataStorageConnector):
 
     @override
     async def backend(self, *, read_only: bool) -> MetadataStorageBackend:
-        # Imported here: whoever does not use SQLite does without it.
-        from tierledger.storage.sqlite import SqliteBackend  # noqa: PLC0415
+        # Imported here: a PostgreSQL store does without it.
+        from tierledger.storage.backends.sqlite.backend import SqliteBackend  # noqa: PLC0415
 
         if self.path is None:
             self.configure({})
@@ -133,8 +133,8 @@ class PostgresConnector(MetadataStorageConnector):
 
     @override
     async def backend(self, *, read_only: bool) -> MetadataStorageBackend:
-        # Imported here: whoever does not use PostgreSQL does without it.
-        from tierledger.storage.postgres import PostgresBackend  # noqa: PLC0415
+        # Imported here: a SQLite store does without it.
+        from tierledger.storage.backends.postgres.backend import PostgresBackend  # noqa: PLC0415
 
         if self.url is None:
             raise InvalidArgument(f"expected {SCHEMES['postgresql']} in {URL_SETTING}")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.events import log_events as log
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
-from tierledger.events.kafka_codec import KafkaValue, encode
-from tierledger.events.kafka_tags import UnknownTags
+from tierledger.events.kafka.codec import KafkaValue, encode
+from tierledger.events.kafka.metadata_partition import METADATA_PARTITIONS, metadata_partition
+from tierledger.events.kafka.tags import UnknownTags
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.events.metadata import (
     CustomMetadata,
@@ -20,12 +21,11 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
-from tierledger.events.metadata_partition import METADATA_PARTITIONS, metadata_partition
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from tierledger.storage.partition_reader import PartitionReader
+    from tierledger.storage.partition.reader import PartitionReader
 
 BATCHES_AHEAD = 400
 """Batches in memory while logs are merged, over all of them: with 64 KiB batches, 26 MB."""

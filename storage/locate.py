@@ -90,8 +90,8 @@ def with_secrets_of(known: str, text: str) -> str:
 
 
 def default_store_url() -> StoreUrl:
-    """The store of whoever names none: a file among the user's data."""
-    # Imported here: whoever names a store need not wait for it.
+    """The store when none is named: a file among the user's data."""
+    # Imported here: a store that is named need not wait for it.
     from platformdirs import user_data_path  # noqa: PLC0415
 
     path = user_data_path("tierledger", appauthor=False) / "tierledger.sqlite"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 Plain: TypeAlias = Any
-"""None, a bool, int (64 bits), str or bytes, or a list of such. `Any`, because whoever reads a
+"""None, a bool, int (64 bits), str or bytes, or a list of such. `Any`, because a reader of a
 value knows what each field is, and must look anyway."""
 
 KINDS = {
@@ -46,12 +46,15 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {("partition", 1): _with_dispute_ru
 
 HEADER_BYTES = 5
 
+_pack = msgpack.Packer(autoreset=True).pack
+"""As `msgpack.packb`, which makes a packer each time."""
+
 
 class MetadataSerDe(ABC):
     """Turns the fields of what is stored into bytes and back.
 
     `kind` is one of `KINDS`. What `deserialize` returns equals what `serialize` was given;
-    which fields there are is the business of whoever stores them.
+    which fields there are is the business of the code that stores them.
     """
 
     @abstractmethod
@@ -99,7 +102,7 @@ class MsgpackSerDe(MetadataSerDe):
     def serialize(self, kind: str, fields: Sequence[Plain]) -> bytes:
         _known(kind)
         try:
-            payload = msgpack.packb(list(fields))
+            payload = _pack(list(fields))
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidArgument(
                 f"a {kind} with a field that is not plain: {error}"

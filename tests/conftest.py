@@ -4,18 +4,31 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 import tierledger.actors.door  # noqa: F401 - Before any test imports gRPC.
-from tierledger.simulation.campaign import with_mistake
-from tierledger.simulation.live.postgres_server import PostgresServer
+from tierledger.actors.coordinator import invariants
+from tierledger.actors.coordinator.machine import CHECKS
+from tierledger.simulation.campaign.campaign import with_mistake
+from tierledger.simulation.live.postgres_server import PostgresServer, children
 
-RAY_TESTS = Path(__file__).parent / "ray"
-SPARK_TESTS = Path(__file__).parent / "pipeline"
+HERE = Path(__file__).parent
+
+SERVERS = {"ray": "ray", "chaos": "ray", "pipeline": "spark"}
+"""Folders whose tests need a large server; those on one kind of it run one after another."""
+
+QUICK = ("actors", "events", "house", "storage", "tiering")
+"""Folders of `make test-core`; of several workers one begins with them, before Spark's."""
+
+WORKER_END_S = 60.0
+"""How long after Ctrl-C a worker may take to stop the servers that it started."""
 
 # No deadline per example: on a busy machine it fails what is right; the test's timeout stands.
 settings.register_profile("dev", max_examples=50, deadline=None)
@@ -23,6 +36,8 @@ settings.register_profile(
     "ci", max_examples=50, deadline=None, derandomize=True, database=None, print_blob=True
 )
 settings.register_profile("nightly", max_examples=10_000, deadline=None, print_blob=True)
+CHECKS.append(invariants.check)
+
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 # A shell ignores Ctrl-C in what it runs in the background, and so would all that tests start.
@@ -34,8 +49,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fuzz-seconds",
         type=float,
-        default=20,
-        help="how long each fuzz test draws (default 20 s; `make fuzz` gives more)",
+        default=8,
+        help="how long each fuzz test draws (default 8 s; `make fuzz` gives more)",
     )
     parser.addoption(
         "--fuzz-seed", type=int, default=0, help="the first seed of each fuzz test (default 0)"
@@ -44,24 +59,94 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Plant a mistake for the whole run, in this process alone: which tests notice?"""
+    """Plant a mistake for the whole run, in the tests' processes alone: which tests notice?"""
     if (name := config.getoption("--slip")) is not None:
         planted = ExitStack()
         planted.enter_context(with_mistake(name))
         config.add_cleanup(planted.close)
+    if is_worker(config):
+        config.pluginmanager.register(Worker())
+    elif config.getoption("dist") != "no":
+        config.pluginmanager.register(Workers())
+        config.option.loadscopereorder = False  # They come in an order of ours.
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what lies in tests/ray, and run it last: what is quick to fail fails first.
+def is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
 
-    What needs Spark comes right before.
+
+def folder_of(path: str | Path) -> str:
+    """The folder under `tests` that a test is in."""
+    return Path(path).relative_to(HERE).parts[0]
+
+
+class Lanes(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types.
+    """A file of tests is one worker's; so are all tests on Ray, and all on Spark."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return SERVERS.get(folder_of(HERE.parent / file), file)
+
+
+class Workers:
+    """The end of a run with workers: after Ctrl-C each has time to stop its servers."""
+
+    def __init__(self) -> None:
+        self._workers: list[WorkerController] = []
+
+    @pytest.hookimpl
+    def pytest_xdist_make_scheduler(
+        self, config: pytest.Config, log: Producer
+    ) -> LoadFileScheduling:
+        return Lanes(config, log)
+
+    @pytest.hookimpl
+    def pytest_testnodeready(self, node: WorkerController) -> None:
+        self._workers.append(node)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Before xdist, which gives them 15 s and then leaves their servers behind."""
+        if exitstatus != pytest.ExitCode.INTERRUPTED:
+            return
+        for pid in children(os.getpid()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGINT)
+        for node in self._workers:
+            with suppress(node.channel.TimeoutError, node.channel.RemoteError):
+                node.channel.waitclose(WORKER_END_S)
+
+
+class Worker:
+    @pytest.hookimpl
+    def pytest_keyboard_interrupt(self) -> None:
+        """It is told to end more than once; what it does about it is not to be interrupted."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs Ray or Spark, and order the rest around it.
+
+    One process runs Spark's and then Ray's last: what is quick to fail fails first. Of several
+    the first begins with Ray's, and short files come at the end, so that none works on alone.
     """
     for item in items:
-        if SPARK_TESTS in item.path.parents:
-            item.add_marker("spark")
-        if RAY_TESTS in item.path.parents:
-            item.add_marker("ray")
-    items.sort(key=lambda item: (needs_ray(item), needs_spark(item)))
+        folder = folder_of(item.path)
+        if folder in {"ray", "pipeline"}:
+            item.add_marker(SERVERS[folder])
+    if is_worker(config):
+        items.sort(key=worker_order)
+    else:
+        items.sort(key=lambda item: (needs_ray(item), needs_spark(item)))
+
+
+def worker_order(item: pytest.Item) -> int:
+    folder = folder_of(item.path)
+    if SERVERS.get(folder) == "ray":
+        return 0
+    if folder in QUICK:
+        return 1
+    return 2 if folder in SERVERS else 3
 
 
 def needs_ray(item: pytest.Item) -> bool:

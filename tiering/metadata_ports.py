@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tierledger.events.answers import PartitionSummary
     from tierledger.events.identifiers import TopicIdPartition
     from tierledger.events.metadata import (
         RemoteLogSegmentMetadata,
         RemoteLogSegmentMetadataUpdate,
         RemotePartitionDeleteMetadata,
     )
+    from tierledger.events.partition.answers import PartitionSummary
 
 
 class RemoteLogMetadataSource(Protocol):
@@ -67,7 +67,7 @@ class RemoteLogMetadataSource(Protocol):
 class RemoteLogMetadataStore(RemoteLogMetadataSource, Protocol):
     """Takes changes, too. What returns is durable; each returns the position it holds from.
 
-    Every answer is as of that position or later, whoever gives it.
+    Every answer is as of that position or later, from leader, follower or storage.
 
     Raises:
         Fenced: Another broker leads the partition by now; it did not happen and will not.

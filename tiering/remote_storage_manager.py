@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from tierledger.events.errors import RemoteResourceNotFound
-from tierledger.tiering.index_type import ALL_INDEX_TYPES, IndexType
+from tierledger.tiering.formats.index_type import ALL_INDEX_TYPES, IndexType
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -6,20 +6,21 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from tierledger.events import answers
 from tierledger.events.errors import CorruptLog, PartitionDeleted
-from tierledger.events.evolve import evolve_all
-from tierledger.storage.partition_reader import LogEntry
-from tierledger.storage.point_reads import ask, next_segment_with_txn_index
+from tierledger.events.partition import answers
+from tierledger.events.partition.evolve import evolve_all
+from tierledger.storage.partition.point_reads import ask, next_segment_with_txn_index
+from tierledger.storage.partition.reader import LogEntry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from tierledger.events.answers import PartitionSummary
     from tierledger.events.identifiers import TopicIdPartition
     from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.events.partition_state import PartitionState
-    from tierledger.storage.partition_reader import LoadedPartition, PartitionReader
+    from tierledger.events.partition.answers import PartitionSummary
+    from tierledger.events.partition.state import PartitionState
+    from tierledger.storage.partition.loading import LoadedPartition
+    from tierledger.storage.partition.reader import PartitionReader
 
 HELD_MAX: Final = 4
 """Whole partitions kept in memory; one of a million segments takes 200 MB."""

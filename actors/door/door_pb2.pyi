@@ -554,7 +554,7 @@ class Status(_message.Message):
     def __init__(self, json: _Optional[str] = ...) -> None: ...
 
 class Subscribe(_message.Message):
-    __slots__ = ("id", "partition", "role", "position", "chain_hash", "floor", "claim")
+    __slots__ = ("id", "partition", "role", "position", "chain_hash", "floor", "claim", "head_only")
     ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -562,6 +562,7 @@ class Subscribe(_message.Message):
     CHAIN_HASH_FIELD_NUMBER: _ClassVar[int]
     FLOOR_FIELD_NUMBER: _ClassVar[int]
     CLAIM_FIELD_NUMBER: _ClassVar[int]
+    HEAD_ONLY_FIELD_NUMBER: _ClassVar[int]
     id: int
     partition: Partition
     role: Role
@@ -569,7 +570,8 @@ class Subscribe(_message.Message):
     chain_hash: bytes
     floor: int
     claim: Claim
-    def __init__(self, id: _Optional[int] = ..., partition: _Optional[_Union[Partition, _Mapping]] = ..., role: _Optional[_Union[Role, str]] = ..., position: _Optional[int] = ..., chain_hash: _Optional[bytes] = ..., floor: _Optional[int] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ...) -> None: ...
+    head_only: bool
+    def __init__(self, id: _Optional[int] = ..., partition: _Optional[_Union[Partition, _Mapping]] = ..., role: _Optional[_Union[Role, str]] = ..., position: _Optional[int] = ..., chain_hash: _Optional[bytes] = ..., floor: _Optional[int] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., head_only: _Optional[bool] = ...) -> None: ...
 
 class Expect(_message.Message):
     __slots__ = ("id", "claim")
@@ -580,7 +582,7 @@ class Expect(_message.Message):
     def __init__(self, id: _Optional[int] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ...) -> None: ...
 
 class Fed(_message.Message):
-    __slots__ = ("id", "snapshot", "slice", "change", "ready", "fenced", "other_history", "ended")
+    __slots__ = ("id", "snapshot", "slice", "change", "ready", "fenced", "other_history", "ended", "head")
     ID_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     SLICE_FIELD_NUMBER: _ClassVar[int]
@@ -589,6 +591,7 @@ class Fed(_message.Message):
     FENCED_FIELD_NUMBER: _ClassVar[int]
     OTHER_HISTORY_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
     id: int
     snapshot: SnapshotBegun
     slice: Slice
@@ -597,7 +600,8 @@ class Fed(_message.Message):
     fenced: FeedFenced
     other_history: OtherHistory
     ended: FeedEnded
-    def __init__(self, id: _Optional[int] = ..., snapshot: _Optional[_Union[SnapshotBegun, _Mapping]] = ..., slice: _Optional[_Union[Slice, _Mapping]] = ..., change: _Optional[_Union[Change, _Mapping]] = ..., ready: _Optional[_Union[FeedReady, _Mapping]] = ..., fenced: _Optional[_Union[FeedFenced, _Mapping]] = ..., other_history: _Optional[_Union[OtherHistory, _Mapping]] = ..., ended: _Optional[_Union[FeedEnded, _Mapping]] = ...) -> None: ...
+    head: Head
+    def __init__(self, id: _Optional[int] = ..., snapshot: _Optional[_Union[SnapshotBegun, _Mapping]] = ..., slice: _Optional[_Union[Slice, _Mapping]] = ..., change: _Optional[_Union[Change, _Mapping]] = ..., ready: _Optional[_Union[FeedReady, _Mapping]] = ..., fenced: _Optional[_Union[FeedFenced, _Mapping]] = ..., other_history: _Optional[_Union[OtherHistory, _Mapping]] = ..., ended: _Optional[_Union[FeedEnded, _Mapping]] = ..., head: _Optional[_Union[Head, _Mapping]] = ...) -> None: ...
 
 class EpochNumbers(_message.Message):
     __slots__ = ("epoch", "highest", "size")
@@ -688,6 +692,12 @@ class FeedFenced(_message.Message):
     def __init__(self, claim: _Optional[_Union[Claim, _Mapping]] = ...) -> None: ...
 
 class OtherHistory(_message.Message):
+    __slots__ = ("position",)
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    position: int
+    def __init__(self, position: _Optional[int] = ...) -> None: ...
+
+class Head(_message.Message):
     __slots__ = ("position",)
     POSITION_FIELD_NUMBER: _ClassVar[int]
     position: int

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from tierledger.events.partition_state import DIGEST_MODULUS, hash_of
+from tierledger.events.partition.state import DIGEST_MODULUS, hash_of
 
 if TYPE_CHECKING:
     from tierledger.actors.feed.frames import DeleteState, EpochNumbers, Strays

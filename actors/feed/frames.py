@@ -39,6 +39,8 @@ class Subscription(NamedTuple):
     """The highest position that it ever answered at, whatever it holds now."""
     claim: Claim | None = None
     """The announcement of its broker, for which it wants to hear that it is ready."""
+    head_only: bool = False
+    """No rows are wanted, only `Head`."""
 
 
 class EpochNumbers(NamedTuple):
@@ -115,6 +117,12 @@ class Fenced(NamedTuple):
 
 class OtherHistory(NamedTuple):
     """At `position` the log is another than the one that the replica was fed from."""
+
+    position: Int64
+
+
+class Head(NamedTuple):
+    """Where the log's head is, as its leader knows it; for who reads the log itself."""
 
     position: Int64
 

@@ -23,7 +23,7 @@ from tierledger.actors.feed.frames import (
 from tierledger.actors.feed.replica_rows import ReplicaRows
 from tierledger.events.errors import NotReady, PartitionDeleted
 from tierledger.events.lifecycle import RemotePartitionDeleteState
-from tierledger.events.segment_rows import id_of_row
+from tierledger.events.tables.segment_rows import id_of_row
 
 if TYPE_CHECKING:
     from tierledger.actors.calls import PartitionKey

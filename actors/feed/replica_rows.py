@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.actors.feed.checksum import share_of_epoch, share_of_strays
 from tierledger.actors.feed.frames import EpochNumbers, Strays
-from tierledger.events.answers import OFFSET_MAX
 from tierledger.events.lifecycle import RemoteLogSegmentState
-from tierledger.events.partition_state import hash_of
-from tierledger.events.segment_rows import (
+from tierledger.events.partition.answers import OFFSET_MAX
+from tierledger.events.partition.state import hash_of
+from tierledger.events.tables.segment_rows import (
     END,
     EPOCHS,
     FINISHED_AT,

@@ -5,8 +5,8 @@ nothing that it says before is asked for.
 Rule 2: a snapshot is the state at one position. Its rows are frozen (rows are copied when they
 change, not here), and changes behind it are given between its slices, so that a replica that
 reads on keeps up however long the snapshot takes.
-Rule 3: there is one ring of changes for all subscribers, bounded in bytes. Whoever is overtaken
-by its end gets a new snapshot.
+Rule 3: there is one ring of changes for all subscribers, bounded in bytes. A subscriber
+that is overtaken by its end gets a new snapshot.
 Rule 4: nobody is given a position before the one that it answered at. A source that is behind
 says nothing.
 """
@@ -33,7 +33,7 @@ from tierledger.actors.feed.frames import (
 )
 from tierledger.events.errors import Overloaded
 from tierledger.events.log_events import SegmentAdded
-from tierledger.events.segment_rows import EPOCHS, id_of_row, unpack_row
+from tierledger.events.tables.segment_rows import EPOCHS, id_of_row, unpack_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from tierledger.actors.feed.frames import Frame, Subscription
     from tierledger.events.commands import Claim
     from tierledger.events.log_events import Event
-    from tierledger.events.partition_state import PartitionState
-    from tierledger.events.segment_rows import SegmentRows
+    from tierledger.events.partition.state import PartitionState
+    from tierledger.events.tables.segment_rows import SegmentRows
 
 RING_BYTES = 1024 * 1024
 """Bytes of changes that are kept for who is behind, up to the one batch that exceeds it: about
@@ -56,6 +56,9 @@ SUBSCRIBERS_MAX = 64
 
 TAKEN_AT_ONCE = 4
 """Frames that are taken in one step: 1 MiB, about 1 ms."""
+
+HASHED_AT_ONCE = 1000
+"""Epochs and strays whose shares of the checksum are made in one step, about 2 ms."""
 
 _FREED = object()
 
@@ -123,6 +126,8 @@ class FeedSource:
         self._is_ready = is_ready
         self._subscribers: dict[int, _Subscriber] = {}
         self._numbers = itertools.count(1)
+        self.overtaken = 0
+        """Snapshots that were begun since a subscriber was overtaken by the ring's end."""
         self._given_up: list[Iterator[None]] = []
         """Snapshots that nobody takes any more; a large one takes a while to be freed."""
         self._begin()
@@ -139,13 +144,33 @@ class FeedSource:
         """The shares of what segments have as strays."""
         self._shares = 0
         """The sum of both."""
+        self._unhashed: list[int | bytes] = []
+        """Epochs and segments with strays whose shares are still to be made."""
         state = self._machine.state
         if state is not None:
             state.settle()
             state.touched = {}
             self._position, self._chain_hash = state.next_position - 1, state.chain_hash
-            self._renumber(state, state.epochs)
-            self._restray(state, state.strays)
+            self._unhashed = [*state.epochs, *state.strays]
+            self.begin_on()
+
+    def begin_on(self) -> bool:
+        """Take up another part of what stood when it began; whether that is all of it.
+
+        Nobody is fed before it is.
+        """
+        state = self._machine.state
+        if self._unhashed and state is not None and not state.is_finished:
+            some = self._unhashed[-HASHED_AT_ONCE:]
+            del self._unhashed[-HASHED_AT_ONCE:]
+            self._renumber(state, [one for one in some if isinstance(one, int)])
+            self._restray(state, [one for one in some if isinstance(one, bytes)])
+        return not self._unhashed
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether all was taken up that stood when it began; see `begin_on`."""
+        return not self._unhashed
 
     def __len__(self) -> int:
         """How many are fed; with none, this may be let go of with `close`."""
@@ -192,26 +217,46 @@ class FeedSource:
         if self._given_up and next(self._given_up[-1], _FREED) is _FREED:
             self._given_up.pop()
 
-    def take(self, number: int, limit: int = TAKEN_AT_ONCE) -> list[Frame]:
+    def is_sending(self, number: int) -> bool:
+        """Whether a snapshot to that subscriber is under way."""
+        return self._subscribers[number].slices is not None
+
+    def lag(self) -> int:
+        """How many events the slowest is behind of those who hold a snapshot."""
+        given = [one.given[0] for one in self._subscribers.values() if self._holds(one)]
+        return self._position - min(given, default=self._position)
+
+    def _holds(self, one: _Subscriber) -> bool:
+        return one.next_entry is not None and one.slices is None
+
+    def take(
+        self,
+        number: int,
+        limit: int = TAKEN_AT_ONCE,
+        may_begin: Callable[[], bool] = lambda: True,
+    ) -> list[Frame]:
         """The next frames for that subscriber, in order; fewer than `limit` if that is all.
 
         They are given once. More may come with each step of the machine, and with `expect`.
+        `may_begin`: whether a snapshot may begin now; who needs one is given nothing before.
         """
         self._free()
         one = self._subscribers[number]
         frames: list[Frame] = []
-        while len(frames) < limit and (frame := self._next(one)) is not None:
+        while len(frames) < limit and (frame := self._next(one, may_begin)) is not None:
             frames.append(frame)
         return frames
 
-    def _next(self, one: _Subscriber) -> Frame | None:
-        if one.next_entry is None and (frame := self._place(one)) is not None:
+    def _next(self, one: _Subscriber, may_begin: Callable[[], bool]) -> Frame | None:
+        if one.next_entry is None and (frame := self._place(one, may_begin)) is not None:
             return frame
         if one.next_entry is None:
             return None
         at = one.next_entry - self._entries + len(self._ring)
         if at < 0:
-            return self._snapshot(one)
+            frame = self._snapshot(one, may_begin)
+            self.overtaken += frame is not None
+            return frame
         if (word := self._word(one)) is not None:
             return word
         entry = self._ring[at] if at < len(self._ring) else None
@@ -231,9 +276,9 @@ class FeedSource:
             one.given = change.position, change.chain_hash
         return change
 
-    def _place(self, one: _Subscriber) -> Frame | None:
+    def _place(self, one: _Subscriber, may_begin: Callable[[], bool]) -> Frame | None:
         """Find where in the ring `one` goes on; or begin a snapshot, or refuse."""
-        if self._position < one.floor or one.is_refused:
+        if self._unhashed or self._position < one.floor or one.is_refused:
             return None
         held, chain_hash = one.held
         borders = itertools.chain(
@@ -247,12 +292,14 @@ class FeedSource:
                     return OtherHistory(position)
                 one.next_entry, one.part, one.given = self._entries - back, 0, one.held
                 return None
-        return self._snapshot(one)
+        return self._snapshot(one, may_begin)
 
-    def _snapshot(self, one: _Subscriber) -> Frame | None:
+    def _snapshot(self, one: _Subscriber, may_begin: Callable[[], bool]) -> Frame | None:
         state = self._machine.state
         if state is None or state.next_position - 1 != self._position:
             return None  # A batch broke it off; what it is now has no position.
+        if one.slices is None and not may_begin():
+            return None
         self._give_up(one)
         one.frozen = state.rows.snapshot()
         epochs = [told for told, _ in self._epochs.values()]
@@ -305,9 +352,12 @@ class FeedSource:
         self._position, self._chain_hash = state.next_position - 1, state.chain_hash
         if state.is_finished:
             self._epochs, self._strays, self._shares = {}, {}, 0
+            self._unhashed = []
             parts = [Contents()]
         else:
             parts = list(self._parts(state, events, touched))
+        if self._unhashed:
+            return  # Nobody is fed yet, and the checksum is not known.
         delete_state, total = _delete_state(state), self._checksum(state)
         changes = tuple(
             Change(

@@ -1,5 +1,5 @@
 """Where Spark looks for a format called `tierledger.records`: nobody needs to register it."""
 
-from tierledger.pipeline.records import RecordsSource as DefaultSource
+from tierledger.pipeline.records.source import RecordsSource as DefaultSource
 
 __all__ = ["DefaultSource"]

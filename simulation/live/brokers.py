@@ -7,10 +7,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
-from tierledger.actors.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.messages import Query
 from tierledger.events.errors import Fenced, RemoteStorageError
-from tierledger.simulation.recorded_client import KnownIds, RecordedClient
+from tierledger.simulation.history.recorded_client import KnownIds, RecordedClient
 from tierledger.simulation.service.brokers import REFUSALS_MAX, Copier, CountedIds
 from tierledger.simulation.service.plan import stream
 

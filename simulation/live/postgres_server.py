@@ -1,7 +1,7 @@
 """A real PostgreSQL server for tests and drills: started, frozen, killed, started again.
 
 It keeps what it was told on disk as a user's would (`fsync` is on), listens on loopback only,
-trusts whoever connects, and leaves neither a process nor a file behind.
+trusts all who connect, and leaves neither a process nor a file behind.
 """
 
 from __future__ import annotations

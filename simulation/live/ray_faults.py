@@ -15,9 +15,9 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from tierledger.actors import ray_cluster
 from tierledger.actors.processes import process_of
-from tierledger.actors.ray_service import RayConnection, connect
+from tierledger.actors.ray import cluster as ray_cluster
+from tierledger.actors.ray.service import RayConnection, connect
 from tierledger.events.errors import NotReady, RemoteStorageError
 from tierledger.simulation.live.processes import (
     descendants,
@@ -102,7 +102,7 @@ class LiveService:
         await self.all_serve()
 
     def _start_cluster(self) -> None:
-        # Once `ray_cluster` has set what Ray reads when it is imported.
+        # Once `actors.ray.cluster` has set what Ray reads when it is imported.
         from ray.cluster_utils import Cluster  # noqa: PLC0415
 
         before = descendants(os.getpid())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.simulation.history import Recorder
+from tierledger.simulation.history.calls import Recorder
 from tierledger.simulation.live.brokers import LiveBroker, LiveController
 from tierledger.simulation.service.plan import stream
 

@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, NamedTuple
 from tierledger.actors.calls import PartitionKey
 from tierledger.events import errors
 from tierledger.events.errors import DataError
-from tierledger.simulation.checkers_violation import Violation
-from tierledger.simulation.final_log import LoggedBatch
-from tierledger.simulation.history import OK, WRITE
-from tierledger.simulation.record import (
+from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.history.calls import OK, WRITE
+from tierledger.simulation.history.final_log import LoggedBatch
+from tierledger.simulation.record.record import (
     Record,
     RecordedCheckpoint,
     RecordedLog,
     RecordSettings,
     judged,
 )
-from tierledger.storage.checkpoint import CheckpointStore
-from tierledger.storage.event_log import EventLog
+from tierledger.storage.partition.checkpoint import CheckpointStore
+from tierledger.storage.partition.event_log import EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.simulation.checkers import Minimums
-    from tierledger.simulation.history import History, Operation
+    from tierledger.simulation.checkers.all import Minimums
+    from tierledger.simulation.history.calls import History, Operation
     from tierledger.simulation.live.run import LiveRun
     from tierledger.storage.backend import MetadataStorageBackend
 

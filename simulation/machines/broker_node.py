@@ -9,8 +9,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.calls import FOLLOWER, LEADER
-from tierledger.actors.coordinator_events import Announcement
-from tierledger.actors.router import MAY_YET_HAPPEN
+from tierledger.actors.client.router import MAY_YET_HAPPEN
+from tierledger.actors.coordinator.events import Announcement
 from tierledger.events import commands as cmd
 from tierledger.events.errors import (
     DataError,
@@ -23,16 +23,16 @@ from tierledger.events.errors import (
     RetryableError,
 )
 from tierledger.events.log_events import Origin
-from tierledger.simulation.history import INFO, READ, WRITE, digest_of, outcome_of
+from tierledger.simulation.history.calls import INFO, READ, WRITE, digest_of, outcome_of
 from tierledger.simulation.machines.clockwork import MS, S
 from tierledger.simulation.machines.pending import Asked, Lane, Op
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tierledger.actors.coordinator_events import LeaderItem, Route
+    from tierledger.actors.coordinator.events import LeaderItem, Route
     from tierledger.actors.messages import Query
-    from tierledger.events.kafka_codec import KafkaValue
+    from tierledger.events.kafka.codec import KafkaValue
     from tierledger.simulation.machines.clockwork import Life
     from tierledger.simulation.machines.world import World
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierledger.actors.leader import Leader
+from tierledger.actors.leader.machine import Leader
 from tierledger.events.commands import LeaderVerdict
 from tierledger.simulation.machines.clockwork import MS, S
 from tierledger.simulation.machines.strikes import copy_once
@@ -18,7 +18,7 @@ REPEAT = 2 * S
 LOOK = 100 * MS
 
 CERTAIN = 8 * S
-"""Without a change of any log for so long whoever is locked out stays so: more than any pause
+"""Without a change of any log for so long a locked-out leader stays so: more than any pause
 between two attempts, of whomever."""
 
 LATE_WORDS = 1600 * MS

@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from tierledger.actors import coordinator_events as ev
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
-from tierledger.actors.coordinator_events import COORDINATOR_CODEC
+from tierledger.actors.coordinator import events as ev
+from tierledger.actors.coordinator.events import COORDINATOR_CODEC
 from tierledger.actors.follower import Phase
 from tierledger.events.commands import Claim
 from tierledger.events.event_codec import genesis
-from tierledger.simulation.checkers_violation import Violation, ms_text
+from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.machines.clockwork import MS, S
 from tierledger.simulation.machines.medium import COORDINATOR
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from tierledger.simulation.final_log import FinalLog
+    from tierledger.simulation.history.final_log import FinalLog
+    from tierledger.simulation.history.observations import Ready
     from tierledger.simulation.machines.shell import Shell
     from tierledger.simulation.machines.world import World
-    from tierledger.simulation.observations import Ready
 
 
 SETTLED = 1600 * MS

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tierledger.actors.calls import PartitionKey
-    from tierledger.events.paged_map import PagedMap
-    from tierledger.events.partition_state import PartitionState
-    from tierledger.simulation.final_log import FinalLog
+    from tierledger.events.partition.state import PartitionState
+    from tierledger.events.tables.paged_map import PagedMap
+    from tierledger.simulation.history.final_log import FinalLog
     from tierledger.simulation.machines.world import World
 
 TOMBSTONES = "tombstones dropped"

@@ -13,10 +13,10 @@ from tierledger.actors.feed.frames import Change, Fenced, SnapshotBegun
 from tierledger.actors.feed.replica import Replica
 from tierledger.actors.messages import Query
 from tierledger.events.errors import NotReady, Overloaded, PartitionDeleted
-from tierledger.events.segment_rows import END, EPOCHS, unpack_row
-from tierledger.simulation.checkers_feed import DELETED, ReplicaSeen
+from tierledger.events.tables.segment_rows import END, EPOCHS, unpack_row
+from tierledger.simulation.checkers.feed import DELETED, ReplicaSeen
+from tierledger.simulation.history.observations import Ready
 from tierledger.simulation.machines.clockwork import MS
-from tierledger.simulation.observations import Ready
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from tierledger.actors import messages as msg
 from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.coordinator.refusals import Refusal
 from tierledger.actors.follower import Follower
 from tierledger.actors.follower import Phase as FollowerPhase
-from tierledger.actors.leader import Leader, Phase
-from tierledger.actors.placement_order import PlacementOrder
-from tierledger.actors.refusals import Refusal
+from tierledger.actors.host.placement_order import PlacementOrder
+from tierledger.actors.leader.machine import Leader, Phase
 from tierledger.events import commands as cmd
 from tierledger.events.errors import NotLeader, OutcomeUnknown, RemoteStorageError
 from tierledger.simulation.machines.clockwork import MS
@@ -21,7 +21,7 @@ from tierledger.simulation.machines.shell import Shell
 
 if TYPE_CHECKING:
     from tierledger.actors.calls import PartitionKey, Placement
-    from tierledger.actors.coordinator import HostWork
+    from tierledger.actors.coordinator.rules import HostWork
     from tierledger.simulation.machines.broker_node import BrokerNode
     from tierledger.simulation.machines.clockwork import Life
     from tierledger.simulation.machines.coordinator_node import CoordinatorNode

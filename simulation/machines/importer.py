@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tierledger.events.commands import ImportedRecord
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
-from tierledger.events.kafka_codec import KafkaRecord
+from tierledger.events.kafka.codec import KafkaRecord
 from tierledger.events.lifecycle import RemoteLogSegmentState as State
 from tierledger.events.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
 from tierledger.simulation.machines.broker_node import RECORDED_MS, BrokerNode
@@ -16,7 +16,7 @@ from tierledger.simulation.machines.clockwork import MS
 
 if TYPE_CHECKING:
     from tierledger.events.errors import RemoteStorageError
-    from tierledger.events.kafka_codec import KafkaValue
+    from tierledger.events.kafka.codec import KafkaValue
     from tierledger.simulation.machines.world import World
 
 IMPORTER = 90
@@ -124,7 +124,7 @@ class Importer:
         return broker
 
     def stop(self) -> None:
-        """Let the brokers lead; whoever has died meanwhile says so in another life."""
+        """Let the brokers lead; one that has died meanwhile says so in another life."""
         if self.broker.life.is_dead:
             self.broker = self._new_broker()
         elif self._has_stopped:

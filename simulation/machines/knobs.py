@@ -5,10 +5,17 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tierledger.actors import follower, leader, leader_batch, leader_claim, partition_shell
+from tierledger.actors import follower
+from tierledger.actors.coordinator import events as coordinator_events
 from tierledger.actors.feed import source
-from tierledger.events import answers, decide, evolve, invariants, paged_map, partition_state
-from tierledger.storage import checkpoint
+from tierledger.actors.host import partition_shell
+from tierledger.actors.leader import batch as leader_batch
+from tierledger.actors.leader import claim as leader_claim
+from tierledger.actors.leader import machine as leader
+from tierledger.events.partition import answers, decide, evolve, invariants
+from tierledger.events.partition import state as partition_state
+from tierledger.events.tables import paged_map, segment_rows
+from tierledger.storage.partition import checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,6 +56,8 @@ _MODULES: dict[str, tuple[Any, ...]] = {
     "WALK_STEPS": (answers,),
     "BREATH_ROWS": (answers,),
     "WAITING_MAX": (follower,),
+    "SHARD_ROWS": (segment_rows,),  # These two by questions alone.
+    "ITEMS_MAX": (coordinator_events,),
     "FRAME_ROWS": (source,),  # These two by `feeding`, with numbers of its own.
     "RING_BYTES": (source,),
 }

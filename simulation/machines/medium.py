@@ -21,7 +21,7 @@ from tierledger.events.errors import (
 from tierledger.simulation.machines.clockwork import MS
 from tierledger.simulation.service.lying_store import completed
 from tierledger.storage.backend import CreateOutcome, Remove
-from tierledger.storage.memory import MemoryBackend
+from tierledger.storage.backends.memory import MemoryBackend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

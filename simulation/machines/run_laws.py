@@ -15,15 +15,15 @@ from tierledger.events.log_events import (
     SessionOpened,
     TombstonesDropped,
 )
-from tierledger.simulation.checkers_violation import Violation, ms_text
-from tierledger.storage.checkpoint import CheckpointStore
+from tierledger.simulation.checkers.violation import Violation, ms_text
+from tierledger.storage.partition.checkpoint import CheckpointStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tierledger.actors.calls import PartitionKey
     from tierledger.events.commands import LeaderVerdict
-    from tierledger.simulation.final_log import FinalLog
+    from tierledger.simulation.history.final_log import FinalLog
     from tierledger.simulation.machines.world import World
 
 _DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED

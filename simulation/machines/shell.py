@@ -9,34 +9,34 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors import messages as msg
-from tierledger.actors import partition_shell
-from tierledger.actors.answering import answer_now, snapshot_for
 from tierledger.actors.calls import FOLLOWER, LEADER, Answered
-from tierledger.actors.machine_guard import MachineGuard
+from tierledger.actors.host import partition_shell
+from tierledger.actors.host.answering import answer_now, snapshot_for
+from tierledger.actors.host.machine_guard import MachineGuard
 from tierledger.events.errors import (
     DataError,
     OutcomeUnknown,
     RemoteStorageError,
     RetryableError,
 )
-from tierledger.simulation.checkers_fold import answer_of
+from tierledger.simulation.checkers.fold import answer_of
 from tierledger.simulation.machines.clockwork import MS
 from tierledger.simulation.machines.medium import KeyedMedium
 from tierledger.simulation.service.lying_store import completed
 from tierledger.storage.backend import AtomicConflict
-from tierledger.storage.checkpoint import CheckpointWriter, Standing
-from tierledger.storage.event_log import StoredBatch
-from tierledger.storage.loading import Loading
-from tierledger.storage.partition_reader import LoadedPartition, PartitionReader
+from tierledger.storage.partition.checkpoint import CheckpointWriter, Standing
+from tierledger.storage.partition.event_log import StoredBatch
+from tierledger.storage.partition.loading import LoadedPartition, Loading
+from tierledger.storage.partition.reader import PartitionReader
 
 if TYPE_CHECKING:
     from tierledger.actors.follower import Follower
-    from tierledger.actors.leader import Leader
-    from tierledger.events.answers import Snapshot
+    from tierledger.actors.leader.machine import Leader
     from tierledger.events.commands import LeaderVerdict
-    from tierledger.events.partition_state import PartitionState
+    from tierledger.events.partition.answers import Snapshot
+    from tierledger.events.partition.state import PartitionState
     from tierledger.simulation.machines.host_node import HostNode
-    from tierledger.storage.checkpoint import CheckpointPlan, CheckpointStore
+    from tierledger.storage.partition.checkpoint import CheckpointPlan, CheckpointStore
 
 LIST_TAKES = 15 * MS
 """From a list's beginning to its end: its host lets others run in between."""

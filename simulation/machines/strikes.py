@@ -63,7 +63,7 @@ def copy_once(
 
 @_strike("copy")
 def _copy(world: World, partition: int, lane: int, operation: str, draw: int) -> None:
-    """Whoever believes to lead copies; there may be two, or nobody."""
+    """Brokers that believe to lead copy; there may be two, or none."""
     for broker in world.brokers.values():
         if partition in broker.led:
             world.clock.step(

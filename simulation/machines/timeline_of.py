@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgpack
 
 from tierledger.actors.calls import FOLLOWER, LEADER
-from tierledger.actors.coordinator_events import COORDINATOR_CODEC
+from tierledger.actors.coordinator.events import COORDINATOR_CODEC
 from tierledger.events.errors import DataError
 from tierledger.events.event_codec import PARTITION_CODEC
-from tierledger.simulation.history import INFO, OK
+from tierledger.simulation.history.calls import INFO, OK
 from tierledger.simulation.machines.medium import FATES
 from tierledger.simulation.machines.recording import content
 from tierledger.simulation.machines.strikes import KINDS as QUESTIONS
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tierledger.events.event_codec import EventCodec
-    from tierledger.simulation.checkers_violation import Violation
-    from tierledger.simulation.history import Operation
+    from tierledger.simulation.checkers.violation import Violation
+    from tierledger.simulation.history.calls import Operation
     from tierledger.simulation.machines.scenario import Decision
     from tierledger.simulation.machines.world import World
 

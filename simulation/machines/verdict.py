@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from typing_extensions import override
 
 from tierledger.actors.calls import FOLLOWER
-from tierledger.actors.leader import CHECKPOINT_EVENTS
+from tierledger.actors.leader.machine import CHECKPOINT_EVENTS
 from tierledger.events.errors import CorruptCheckpoint, DataError
 from tierledger.events.event_codec import genesis
-from tierledger.events.evolve import evolve_all
 from tierledger.events.log_events import SessionClosed
-from tierledger.events.partition_state import PartitionState
-from tierledger.simulation.checkers import Minimums, check
-from tierledger.simulation.checkers_feed import fed
-from tierledger.simulation.checkers_fold import UNFOLDABLE
-from tierledger.simulation.checkers_model import wrong_import
-from tierledger.simulation.checkers_violation import Violation
-from tierledger.simulation.final_log import FinalLog, LoggedBatch, decode_log
+from tierledger.events.partition.evolve import evolve_all
+from tierledger.events.partition.state import PartitionState
+from tierledger.simulation.checkers.all import Minimums, check
+from tierledger.simulation.checkers.feed import fed
+from tierledger.simulation.checkers.fold import UNFOLDABLE
+from tierledger.simulation.checkers.model import wrong_import
+from tierledger.simulation.checkers.state_digest import fields_that_differ, state_digest
+from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
+from tierledger.simulation.history.observations import CHECKPOINT, COLD, Healed, StateSeen
 from tierledger.simulation.machines.coordination_laws import (
     beside,
     coordinated,
@@ -51,21 +53,27 @@ from tierledger.simulation.machines.shell import RETRY
 from tierledger.simulation.machines.world import (
     CATCHING_UP,
     CLUSTER_ID,
-    CUSTOM_BYTES_MAX,
+    COORDINATION,
+    DECISIONS,
+    TABLES,
+    TURNS,
     World,
 )
-from tierledger.simulation.observations import CHECKPOINT, COLD, Healed, StateSeen
+from tierledger.simulation.questions.coordination import miscoordinated
+from tierledger.simulation.questions.decisions import asking
+from tierledger.simulation.questions.tables import wrong_table
+from tierledger.simulation.questions.words import wrong_memory
 from tierledger.simulation.service.lying_store import completed
-from tierledger.simulation.state_digest import fields_that_differ, state_digest
-from tierledger.storage.checkpoint import CheckpointStore
-from tierledger.storage.event_log import StoredBatch, decode_batch
+from tierledger.storage.partition.checkpoint import CheckpointStore
+from tierledger.storage.partition.event_log import StoredBatch, decode_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tierledger.actors.calls import PartitionKey
+    from tierledger.simulation.machines.coordination_laws import Coordinated
     from tierledger.simulation.machines.scenario import Scenario
-    from tierledger.storage.checkpoint import PartitionValue
+    from tierledger.storage.partition.checkpoint import PartitionValue
 
 SESSIONS_IN_A_ROW = 2
 
@@ -74,6 +82,23 @@ CLOSELY = 4
 
 QUESTIONS = 40
 """At the end of each log, of the service's rules and of the slow model."""
+
+COMMANDS = 30
+"""Further decisions, of each log."""
+
+HAPPENINGS = 80
+"""Further ones, of which a coordinator hears."""
+
+CHANGES = 60
+"""Of each table, with pages and shards of few entries, and words that are kept in mind."""
+
+FEW = (("PAGE_ENTRIES_MAX", 3), ("SHARD_ROWS", 2))
+
+PIECES = (("ITEMS_MAX", 2),)
+"""What is placed at once in half of those seeds."""
+
+KEYS = 3
+"""Partitions of which coordinators are asked."""
 
 _Logs: TypeAlias = "dict[PartitionKey, FinalLog]"
 _Checkpoints: TypeAlias = "dict[PartitionKey, list[tuple[int, bytes]]]"
@@ -148,7 +173,9 @@ def _verdict_of(world: World) -> Verdict:
             applied=world.observer.applied,
             led=world.observer.led,
             healed=healed(world),
-            custom_metadata_bytes_max=CUSTOM_BYTES_MAX,
+            limits=world.limits,
+            drafts=world.drafts,
+            asks=asking(COMMANDS) if world.scenario.seed % TURNS == DECISIONS else None,
             questions=QUESTIONS,
             # Where the log was damaged early nothing may be written any more.
             minimums=None if world.damaged or world.scenario.is_part else MINIMUMS,
@@ -201,6 +228,7 @@ def _of_the_run(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Iterato
     yield from beside(events, world)
     yield from crowded(events, world.scenario.partitions_per_host)
     yield from needless_fence(events, world.fenced)
+    yield from _asked(world, events)
     yield from early_ready(events, world.observer.ready, logs)
     yield from world.observer.failures
     yield from fed(world.feeding.seen, logs)
@@ -237,6 +265,19 @@ def _of_the_run(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Iterato
             if shell.machine.position < due:
                 message = f"{shell.name} is at {shell.machine.position}, behind {due}"
                 yield Violation("liveness", world.keys_of[number], message)
+
+
+def _asked(world: World, events: Sequence[Coordinated]) -> Iterator[Violation]:
+    """What rules and tables make of what nobody sent."""
+    seed = world.scenario.seed
+    if seed % TURNS == TABLES:
+        with turned_to(FEW):
+            yield from wrong_table(seed, CHANGES)
+        yield from wrong_memory(seed, CHANGES)
+    if seed % TURNS == COORDINATION:
+        bodies = [event.body for event in events]
+        with turned_to(PIECES if seed % (2 * TURNS) == COORDINATION else ()):
+            yield from miscoordinated(bodies, world.keys_of[:KEYS], HAPPENINGS, seed)
 
 
 def _due(world: World, log: FinalLog) -> int:

@@ -6,13 +6,15 @@ leader has to write again; then the power goes, and what was acknowledged has to
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.calls import PartitionKey
-from tierledger.actors.leader import Phase
-from tierledger.events.decide import Limits
+from tierledger.actors.leader.machine import Phase
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.simulation.history import Recorder
+from tierledger.events.partition.decide import Limits
+from tierledger.simulation.checkers.decisions import drafts_noted
+from tierledger.simulation.history.calls import Recorder
 from tierledger.simulation.machines.broker_node import BrokerNode
 from tierledger.simulation.machines.clockwork import MS, Clockwork, Life, S
 from tierledger.simulation.machines.controller import Controller
@@ -33,8 +35,9 @@ from tierledger.storage.keys import DefaultMetadataKeyFactory
 from tierledger.storage.serde import MsgpackSerDe
 
 if TYPE_CHECKING:
-    from tierledger.actors.coordinator import HostWork
+    from tierledger.actors.coordinator.rules import HostWork
     from tierledger.events.commands import LeaderVerdict
+    from tierledger.simulation.checkers.decisions import Drafted
     from tierledger.simulation.machines.scenario import Decision, Scenario
 
 CLUSTER_ID = "machines"
@@ -59,6 +62,12 @@ _TOPIC_ID = Uuid(bytes(15) + b"\x09")
 _TIPS = [TopicIdPartition(_TOPIC_ID, number, "orders") for number in range(16)]
 _KEYS = [PartitionKey.of(tip) for tip in _TIPS]
 _ITEMS = [(bytes(tip.topic_id), tip.partition, tip.topic) for tip in _TIPS]
+
+
+TURNS = 12
+DRAFTS, DECISIONS, COORDINATION, TABLES = range(4)
+"""Of so many seeds one judges what leaders decided, one asks for further decisions of leaders,
+one for those of coordinators, and one asks tables: each finds much, and takes its time."""
 
 
 class World:
@@ -101,6 +110,8 @@ class World:
         """Points at which the next process loses the store, and for how long (us)."""
         self.lies: list[Any] = []
         """What a coordinator is to say instead of the next placements."""
+        self.drafts: list[Drafted] = []
+        """What leaders decided, if this seed judges it."""
         self.placed: list[HostWork] = []
         self.moved: set[int] = set()
         """Numbers of the placements that a coordinator was made to decide on for no reason."""
@@ -166,7 +177,7 @@ class World:
 
     @property
     def everybody(self) -> list[BrokerNode]:
-        """Whoever announces something: each broker's present life, and importers."""
+        """All that announce something: each broker's present life, and importers."""
         return [*self.brokers.values(), *(one.broker for one in self.importers)]
 
     def start_import(self, partition: int, history: int, count: int) -> None:
@@ -338,7 +349,9 @@ class World:
     def run(self) -> None:
         """Let the scenario have its way, then heal; `is_well` says if the service came back."""
         scenario, clock = self.scenario, self.clock
-        with turned_to((*scenario.knobs, *self.feeding.knobs)):
+        knobs = turned_to((*scenario.knobs, *self.feeding.knobs))
+        is_noted = scenario.seed % TURNS == DRAFTS
+        with knobs, drafts_noted(self.drafts) if is_noted else nullcontext():
             self.medium.on_created = self.durable
             self.coordinator_node()
             for broker_id in range(1, scenario.brokers + 1):

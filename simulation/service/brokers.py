@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from tierledger.actors.calls import FOLLOWER, LEADER
-from tierledger.actors.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.messages import Query
 from tierledger.events.errors import Fenced, RemoteStorageError
 from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
@@ -20,7 +20,7 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
 )
-from tierledger.simulation.recorded_client import KnownIds, RecordedClient
+from tierledger.simulation.history.recorded_client import KnownIds, RecordedClient
 from tierledger.simulation.service.virtual_loop import Process
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.kafka_codec import KafkaValue
+    from tierledger.events.kafka.codec import KafkaValue
     from tierledger.simulation.service.world import World
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED

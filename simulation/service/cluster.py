@@ -13,14 +13,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.calls import LEADER
-from tierledger.actors.coordinator_placement import WRITER
-from tierledger.actors.coordinator_service import CoordinatorService
+from tierledger.actors.coordinator.placement import WRITER
+from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.door.addresses import url_of
-from tierledger.actors.door.connection import connect_at, greeting_of
-from tierledger.actors.door.desk import Desk
-from tierledger.actors.door.gateway import Gateway
-from tierledger.actors.door.streams import Streams
-from tierledger.actors.host import Host
+from tierledger.actors.door.client.connection import connect_at, greeting_of
+from tierledger.actors.door.client.feed_stream import FeedStreams
+from tierledger.actors.door.client.streams import Streams
+from tierledger.actors.door.server.desk import Desk
+from tierledger.actors.door.server.gateway import Gateway
+from tierledger.actors.door.server.hinting import Hinting
+from tierledger.actors.host.host import Host
 from tierledger.actors.hosted_backend import HostedBackend
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
 from tierledger.simulation.service.streams import PORT
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from tierledger.actors.calls import CloseCall, PartitionKey, Placement
-    from tierledger.actors.coordinator_events import Announcement, Registered, Route
+    from tierledger.actors.coordinator.events import Announcement, Registered, Route
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.actors.ports import LeaderOracle, ServiceConnection
     from tierledger.events.commands import Claim
@@ -232,6 +234,8 @@ class Cluster:
         desk = Desk(address, host, CoordinatorWay(self), peers)
         gateway = Gateway(desk, host.cluster_id, streams.plan.limits)
         host.report.door = streams.listen(process.serves_as, process, gateway)
+        told = FeedStreams(greeting_of(host.cluster_id), opened=streams.fed)
+        process.context().run(host.spawn, Hinting(host, desk, told).run())
 
     # Coordinators.
 
@@ -260,7 +264,7 @@ class Cluster:
         return process
 
     async def start_coordinator(self, process: CoordinatorProcess) -> None:
-        """Let it take up its work, once; whoever comes meanwhile waits as long."""
+        """Let it take up its work, once; callers meanwhile wait as long."""
         service = process.service
         assert service is not None, "made with its process"
 

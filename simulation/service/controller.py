@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 WELL_PAUSE_S = 0.25
 
+FOLLOWED_S = 2.0
+READ_S = 1.5
+"""How long brokers rest in the end, and how long a follower may take by itself to read what
+stands in the log: it is polled each second, whatever it was told."""
+
 REPEAT_S = 2.0
 """How often brokers are told again what they know: every change of an ISR does that."""
 
@@ -128,10 +133,12 @@ class Controller:
             if broker.process.is_dead or broker.is_fenced:
                 world.start_broker(broker_id)
             self.tell_all(broker_id)
-        while world.loop.time() < deadline - WELL_PAUSE_S:
+        while world.loop.time() < deadline - FOLLOWED_S - WELL_PAUSE_S:
             await asyncio.sleep(WELL_PAUSE_S)
             if all(self._is_well(tip, healed_at) for tip in world.tips):
                 world.trace.event("well")
+                world.be_quiet()
+                await asyncio.sleep(FOLLOWED_S)
                 world.loop.stop()
                 return True
         return False

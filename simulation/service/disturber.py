@@ -207,7 +207,7 @@ class StreamDisturber:
             for one in self._world.cluster.hosts.values()
             if one.is_reachable and not one.is_paused
         ]
-        # Who has not come up yet is the business of whoever starts processes.
+        # One that has not come up yet is the business of its starter.
         has_come_up = bool(self._world.cluster.placed)
         if hosts and has_come_up and not self._world.is_healing:
             process = self._random.choice(hosts)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tierledger.actors import leader, leader_batch, partition_shell, window
+from tierledger.actors.client import window
+from tierledger.actors.host import partition_shell
+from tierledger.actors.leader import batch as leader_batch
+from tierledger.actors.leader import machine as leader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from typing_extensions import override
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError, StorageUnavailable
 from tierledger.simulation.service.network import NOBODY
 from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend, Operation
-from tierledger.storage.memory import MemoryBackend
+from tierledger.storage.backends.memory import MemoryBackend
 
 if TYPE_CHECKING:
     import asyncio

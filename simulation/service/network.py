@@ -1,6 +1,6 @@
 """Calls between simulated processes: delayed, reordered, lost, cut off, as a cluster's are.
 
-Whoever calls hears what Ray's callers hear: the result, or after the callee's death or a
+A caller hears what Ray's callers hear: the result, or after the callee's death or a
 timeout `OutcomeUnknown`. Lost answers leave the callee's work done.
 """
 

@@ -57,7 +57,7 @@ class DoorPlan:
 
     limits: DoorLimits = field(default_factory=DoorLimits)
     window: int = 65_536
-    """Bytes that may lie unread before whoever writes has to wait."""
+    """Bytes that may lie unread before the writer has to wait."""
     keepalive_s: float = 1.0
     """How often each end is asked for a sign of life; a connection ends after two without."""
     is_proxied: bool = False

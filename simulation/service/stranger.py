@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import grpc.aio
 
 from tierledger.actors.door import door_pb2 as pb
-from tierledger.actors.door.connection import greeting_of
-from tierledger.actors.door.streams import OPEN_S
+from tierledger.actors.door.client.connection import greeting_of
+from tierledger.actors.door.client.streams import OPEN_S
 from tierledger.actors.door.wire.segments import partition_message
 from tierledger.simulation.service.plan import stream
 from tierledger.simulation.service.streams import PORT

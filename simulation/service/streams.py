@@ -9,27 +9,31 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 from zlib import crc32
 
 import grpc
 import grpc.aio
 
-from tierledger.actors.door.streams import Stream
+from tierledger.actors.door.client.feed_stream import FeedStream
+from tierledger.actors.door.client.streams import Stream
+from tierledger.actors.door.server.gateway import Gateway
 from tierledger.simulation.service.network import NOBODY, RESENT_S
 from tierledger.simulation.service.virtual_loop import current_process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from random import Random
 
     from tierledger.actors.door import door_pb2 as pb
-    from tierledger.actors.door.gateway import Gateway
-    from tierledger.actors.door.security import ClientSecurity
+    from tierledger.actors.door.security.settings import ClientSecurity
+    from tierledger.actors.door.server.gateway import Gateway
     from tierledger.simulation.service.network import Network
     from tierledger.simulation.service.plan import DoorPlan
     from tierledger.simulation.service.virtual_loop import Process
     from tierledger.simulation.service.wire_watch import WireWatch
+
+Method: TypeAlias = "Callable[[Gateway, object, Any], Coroutine[Any, Any, None]]"
 
 SIGNS_MISSED = 2
 """Signs of life in a row; a connection ends when so many did not come."""
@@ -89,12 +93,19 @@ class StreamNetwork:
         connection = self.connected(door)
         return await Stream.greeted(door, greeting, connection, connection.client)
 
-    def connected(self, door: str) -> Connection:
+    async def fed(
+        self, door: str, greeting: pb.ClientGreeting, _security: ClientSecurity
+    ) -> Stream:
+        """The same, of feeds."""
+        connection = self.connected(door, Gateway.feed)
+        return await FeedStream.greeted(door, greeting, connection, connection.client)
+
+    def connected(self, door: str, method: Method = Gateway.converse) -> Connection:
         """A connection from the process that asks; frames may be sent at once."""
         process = current_process()
         assert process is not None, "the world itself opens none"
         self._count += 1
-        return Connection(self, self._count, process, door)
+        return Connection(self, self._count, process, door, method)
 
     def happens(self, chance: float) -> bool:
         return self._draw() < chance
@@ -118,11 +129,18 @@ class Connection:
     """One stream: two ends. To its client it is also gRPC's channel."""
 
     def __init__(
-        self, streams: StreamNetwork, number: int, process: Process, door: str
+        self,
+        streams: StreamNetwork,
+        number: int,
+        process: Process,
+        door: str,
+        method: Method,
     ) -> None:
+        """`method` of the gateway serves it."""
         self.streams = streams
         self.number = number
         self.door = door
+        self._method = method
         self.client = End(self, process, process.name)
         self.server = End(self, None, door)
         self.client.other, self.server.other = self.server, self.client
@@ -156,13 +174,13 @@ class Connection:
         self._serving = self.streams.loop.spawn(process, self._serve(gateway))
 
     async def _serve(self, gateway: Gateway) -> None:
-        await gateway.converse(None, self.server)  # type: ignore[arg-type]
+        await self._method(gateway, None, self.server)
         if self.server.error is None:
             self.server.error = "ended by the host"
             self.server.send(self.client.ended_by_peer)
 
     def stop_serving(self) -> None:
-        """As gRPC does: whoever serves a connection that has ended is cancelled."""
+        """As gRPC does: the server of a connection that has ended is cancelled."""
         if self._serving is not None:
             self._serving.cancel()
 

@@ -9,21 +9,26 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from tierledger.actors.calls import PartitionKey
+from tierledger.actors.calls import FOLLOWER, PartitionKey
 from tierledger.events.errors import DataError
-from tierledger.simulation.checkers import Minimums, check
-from tierledger.simulation.checkers_violation import Violation, bounded
-from tierledger.simulation.final_log import FinalLog, LoggedBatch, decode_log
+from tierledger.simulation.checkers.all import Minimums, check
+from tierledger.simulation.checkers.violation import Violation, bounded
+from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
+from tierledger.simulation.questions.decisions import asking
+from tierledger.simulation.service.controller import READ_S
 from tierledger.simulation.service.lying_store import completed
-from tierledger.simulation.service.world import CLUSTER_ID, CUSTOM_BYTES_MAX, World
-from tierledger.storage.checkpoint import CheckpointStore
+from tierledger.simulation.service.world import CLUSTER_ID, World
+from tierledger.storage.partition.checkpoint import CheckpointStore
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tierledger.events.identifiers import TopicIdPartition
     from tierledger.simulation.service.plan import WorldPlan
+
+COMMANDS = 30
+"""On which the rules are asked to decide at the end of each log."""
 
 MINIMUMS = Minimums(ok_writes=1)
 """Of one seed; a campaign asks more of all its seeds together."""
@@ -94,9 +99,12 @@ def verdict_of(world: World) -> Verdict:
             history,
             logs,
             checkpoints=checkpoints,
-            custom_metadata_bytes_max=CUSTOM_BYTES_MAX,
+            limits=world.settings.limits,
+            drafts=world.drafts,
+            asks=asking(COMMANDS),
             minimums=MINIMUMS,
         )
+    violations += _late_followers(world, logs)
     ok_calls = sum(op.outcome == "ok" for op in history.operations)
     return Verdict(
         seed=world.plan.seed,
@@ -125,6 +133,21 @@ def _of_the_run(world: World) -> list[Violation]:
     if not world.is_well:
         found.append(Violation("liveness", None, "not well again after all had healed"))
     return found
+
+
+def _late_followers(world: World, logs: Mapping[PartitionKey, FinalLog]) -> Iterator[Violation]:
+    """Followers that have not read by themselves what stood in the log; see `READ_S`."""
+    since = world.now_ns() - int(READ_S * 1e9)
+    for process, shell in world.followers if world.is_well else ():
+        host, log = process.host, logs.get(shell.key)
+        if host is None or log is None or not process.is_reachable:
+            continue
+        if host._shells.get((shell.key, FOLLOWER)) is not shell:
+            continue
+        due = sum(at is not None and at <= since for at in log.durable_at) - 1
+        if shell.machine.position < due:
+            message = f"{process.name} is at {shell.machine.position}, behind {due}"
+            yield Violation("late_follower", shell.key, message)
 
 
 def _log(world: World, tip: TopicIdPartition) -> FinalLog:

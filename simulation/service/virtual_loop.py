@@ -45,7 +45,7 @@ class Process:
         """Steps after which `on_fuse` is called, before the next one runs."""
         self.on_fuse: Callable[[], None] | None = None
         self.when_killed: dict[int, Callable[[], None]] = {}
-        """Told of the end, as whoever waits for an answer over a broken connection is."""
+        """Told of the end, as callers over a broken connection are."""
 
     def context(self) -> Context:
         """A context whose steps are this process's."""

@@ -11,11 +11,12 @@ import gc
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tierledger.actors.calls import PartitionKey
+from tierledger.actors.calls import FOLLOWER, PartitionKey
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.events.decide import Limits
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.simulation.history import Recorder
+from tierledger.events.partition.decide import Limits
+from tierledger.simulation.checkers.decisions import drafts_noted
+from tierledger.simulation.history.calls import Recorder
 from tierledger.simulation.service.brokers import Broker
 from tierledger.simulation.service.cluster import Cluster
 from tierledger.simulation.service.controller import Controller, WorldOracle
@@ -34,6 +35,9 @@ from tierledger.storage.keys import DefaultMetadataKeyFactory
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tierledger.actors.host.partition_shell import PartitionShell
+    from tierledger.simulation.checkers.decisions import Drafted
+    from tierledger.simulation.service.cluster import HostProcess
     from tierledger.simulation.service.plan import WorldPlan
 
 CLUSTER_ID = "world"
@@ -83,10 +87,16 @@ class World:
         self.controller = Controller(self)
         self.disturber = Disturber(self)
         self.stream_disturber = StreamDisturber(self)
+        self.drafts: list[Drafted] = []
+        """What leaders decided."""
         self.calls = 0
         self.is_healing = False
         self.is_well = False
         """Whether the service came back after everything had healed."""
+        self.is_quiet = False
+        """Brokers ask nothing further: only hints and polls make followers read."""
+        self.followers: list[tuple[HostProcess, PartitionShell]] = []
+        """Those that lived when it became quiet."""
         self._numbers = 0
         self._lives = 0
 
@@ -101,6 +111,9 @@ class World:
 
     async def may_call(self) -> bool:
         """Whether a client may make another call; counts it. While not, time passes."""
+        if self.is_quiet:
+            await asyncio.sleep(1.0)
+            return False
         if self.calls >= self.plan.calls_max and not self.is_healing:
             if self.calls == self.plan.calls_max:
                 self.loop.stop()
@@ -128,7 +141,7 @@ class World:
     def run(self) -> None:
         """Let the seed have its way, then heal. `is_well`: whether the service came back."""
         knobs = stream(self.plan.seed, "knobs") if self.plan.turns_knobs else None
-        with turned(knobs), _no_collector():
+        with turned(knobs), _no_collector(), drafts_noted(self.drafts):
             for broker_id in range(1, self.plan.brokers + 1):
                 self.start_broker(broker_id)
             self.controller.start()
@@ -155,6 +168,17 @@ class World:
                 self.trace.mark("resumed at the end", process.name)
                 self.loop.resume(process)
             process.fuse = None
+
+    def be_quiet(self) -> None:
+        """Let brokers rest, and note who follows."""
+        self.is_quiet = True
+        self.followers = [
+            (process, shell)
+            for process in self.cluster.hosts.values()
+            if process.host is not None and process.is_reachable and not process.is_frozen
+            for (_, role), shell in process.host._shells.items()
+            if role == FOLLOWER
+        ]
 
     def note(self, what: str, node: str, key: PartitionKey | None = None) -> None:
         """A fault, or a change of leaders, for the history."""

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tierledger.actors.connecting import connect
-from tierledger.simulation.checkers import Minimums
-from tierledger.simulation.live.chaos_faults import Chaos
+from tierledger.actors.discovery.connecting import connect
+from tierledger.simulation.checkers.all import Minimums
+from tierledger.simulation.live.chaos.faults import Chaos
 from tierledger.simulation.live.postgres_server import PostgresServer
 from tierledger.simulation.live.ray_faults import LiveService
 from tierledger.simulation.live.run import LivePlan, LiveRun
 from tierledger.simulation.live.verdict import LiveVerdict, recorded, verdict_of
-from tierledger.simulation.record_file import record_as_lines
+from tierledger.simulation.record.file import record_as_lines
 
 OK_WRITES_MIN = 10
 """Of a few seconds; there are usually some hundreds."""

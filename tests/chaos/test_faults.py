@@ -18,13 +18,13 @@ from tests.chaos.writer import Writer
 from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.messages import Query
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.simulation.checkers import Minimums
-from tierledger.simulation.live.chaos_faults import ALWAYS, POSTGRES, SQLITE
-from tierledger.simulation.live.chaos_postgres import freeze_in_commit, statements_since
+from tierledger.simulation.checkers.all import Minimums
+from tierledger.simulation.live.chaos.faults import ALWAYS, POSTGRES, SQLITE
+from tierledger.simulation.live.chaos.postgres import freeze_in_commit, statements_since
 from tierledger.simulation.live.processes import is_running
 from tierledger.simulation.live.ray_faults import MOVES, HostFacts
 from tierledger.simulation.live.verdict import stored_by
-from tierledger.simulation.record import Record, RecordSettings, judged
+from tierledger.simulation.record.record import Record, RecordSettings, judged
 
 pytestmark = [pytest.mark.chaos, pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
 

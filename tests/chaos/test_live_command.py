@@ -8,15 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tierledger.simulation.history import OK, WRITE
-from tierledger.simulation.record_file import read_record, record_as_lines
+from tierledger.simulation.history.calls import OK, WRITE
+from tierledger.simulation.record.file import read_record, record_as_lines
 
-pytestmark = [
-    pytest.mark.chaos,
-    pytest.mark.ray,
-    # The last fault may take half a minute, and then all heals, ends and is checked.
-    pytest.mark.timeout(400),
-]
+pytestmark = [pytest.mark.chaos, pytest.mark.ray]
 
 MINUTES = 1
 

@@ -7,14 +7,14 @@ import pytest
 from tests.chaos.storms import plan
 from tests.models.faulty_store import settings
 from tierledger.actors.calls import PartitionKey
-from tierledger.actors.connecting import connect
+from tierledger.actors.discovery.connecting import connect
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.local_service import LocalService
 from tierledger.actors.wall_clock import WallClock
 from tierledger.events.errors import CustomMetadataSizeLimitExceeded, Fenced, NotLeader
-from tierledger.simulation.checkers import Minimums
-from tierledger.simulation.history import WRITE, History, Recorder
-from tierledger.simulation.live.chaos_faults import ALWAYS, SQLITE, Chaos
+from tierledger.simulation.checkers.all import Minimums
+from tierledger.simulation.history.calls import WRITE, History, Recorder
+from tierledger.simulation.live.chaos.faults import ALWAYS, SQLITE, Chaos
 from tierledger.simulation.live.ray_faults import LiveService
 from tierledger.simulation.live.run import LiveRun
 from tierledger.simulation.live.verdict import (

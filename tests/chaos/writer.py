@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from tests.chaos.storms import Target
 from tests.models.local_world import CountedIds, moved, segment
-from tierledger.actors.client import AsyncRemoteLogMetadataManager
-from tierledger.actors.connecting import connect
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.discovery.connecting import connect
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.simulation.history import Recorder
-from tierledger.simulation.recorded_client import KnownIds, RecordedClient
+from tierledger.simulation.history.calls import Recorder
+from tierledger.simulation.history.recorded_client import KnownIds, RecordedClient
 
 PARTITIONS = 12
 """Enough for each host to lead some of them."""

@@ -11,10 +11,10 @@ from typer.testing import CliRunner, Result
 from tests.models.local_world import moved, segment
 from tests.models.written_traces import bent, trace_line, write_trace
 from tierledger.cli.main import app
-from tierledger.cli.replay_trace import RECORD_BYTES_MAX, load_trace, runs_by_broker
+from tierledger.conformance.loaded_trace import RECORD_BYTES_MAX, load_trace, runs_by_broker
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.events.kafka_codec import encode
-from tierledger.events.kafka_writer import KafkaValue
+from tierledger.events.kafka.codec import encode
+from tierledger.events.kafka.writer import KafkaValue
 from tierledger.events.metadata import RemoteLogSegmentMetadataSnapshot
 
 ORDERS = TopicIdPartition(Uuid(b"o" * 16), 0, "orders")

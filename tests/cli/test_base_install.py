@@ -52,12 +52,12 @@ def test_status_needs_no_extra_where_no_service_runs(store: str) -> None:
 def test_watching_the_status_needs_no_extra_where_no_service_runs(store: str) -> None:
     enough = (
         "import os, signal\n"
-        "from tierledger.cli import status_watch\n"
-        "show = status_watch.print_look\n"
+        "from tierledger.cli.commands.status import watch\n"
+        "show = watch.print_look\n"
         "def print_look(*look):\n"
         "    show(*look)\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "status_watch.print_look = print_look\n"
+        "watch.print_look = print_look\n"
     )
 
     done = run_in_base(enough + COMMAND, "status", "--watch", "--store", store)

@@ -19,11 +19,11 @@ from tests.models.command_line import write
 from tests.models.stored_partitions import import_trace
 from tierledger.cli.main import app
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.storage.memory import MemoryBackend
-from tierledger.storage.sqlite import SqliteBackend
-from tierledger.tiering.index_cache import RemoteIndexCache
-from tierledger.tiering.record_batches import BatchSplitter
-from tierledger.tiering.tier_url import open_tier
+from tierledger.storage.backends.memory import MemoryBackend
+from tierledger.storage.backends.sqlite.backend import SqliteBackend
+from tierledger.tiering.formats.record_batches import BatchSplitter
+from tierledger.tiering.index_cache.cache import RemoteIndexCache
+from tierledger.tiering.layouts.tier_url import open_tier
 
 TIER = f"local-tiered:{tier_trace.TREE}"
 TRANSACTIONS = "payments-tx"

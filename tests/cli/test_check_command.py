@@ -10,9 +10,9 @@ from typer.testing import CliRunner, Result
 from tests.models.planted_anomalies import altered
 from tests.models.records import small_record
 from tierledger.cli.main import app
-from tierledger.simulation.history import INFO, OK, WRITE, history_as_lines
-from tierledger.simulation.record import Record
-from tierledger.simulation.record_file import record_as_lines
+from tierledger.simulation.history.calls import INFO, OK, WRITE, history_as_lines
+from tierledger.simulation.record.file import record_as_lines
+from tierledger.simulation.record.record import Record
 
 
 @pytest.fixture

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.door.clients import served
+from tests.actors.door.clients import served
 from tests.models.base_install import run_in_base
 from tests.models.command_line import lines
 from tests.models.door_secrets import Secrets
 from tests.models.local_world import CLUSTER, LocalWorld, copy, partition, segment
 from tests.models.published import publish, published
 from tests.models.stored_partitions import TRACES
-from tierledger.actors.door.security import CA_KEY, TOKEN_KEY
-from tierledger.actors.service_record import ServiceRecord
+from tierledger.actors.discovery.service_record import ServiceRecord
+from tierledger.actors.door.security.settings import CA_KEY, TOKEN_KEY
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.main import app
 

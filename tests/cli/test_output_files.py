@@ -17,7 +17,7 @@ from tests.models.command_line import orders, run, write
 from tests.models.stored_partitions import TRACES
 from tierledger.cli.complete_file import complete_file, require_place
 from tierledger.cli.main import app
-from tierledger.cli.trace import answers_path
+from tierledger.conformance.trace import answers_path
 from tierledger.events.errors import InvalidArgument
 
 BEFORE = b"what was there before"

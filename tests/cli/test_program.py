@@ -8,7 +8,7 @@ from importlib.metadata import version
 import pytest
 from typer.testing import CliRunner
 
-from tests.unit.test_documents import commands
+from tests.house.test_documents import commands
 from tierledger.cli.main import app
 
 GROUPS = ["", "spark", "simulate"]
@@ -78,7 +78,7 @@ def test_help_and_completion_load_nothing_that_opens_a_store(asked: dict[str, st
 
     loaded = set(done.stderr.split())
     assert "verify" in done.stdout
-    assert "tierledger.cli.verify_command" in loaded
+    assert "tierledger.cli.commands.verify" in loaded
     assert not loaded & {
         *("tierledger.storage.catalog", "tierledger.actors.coordinator", "sqlite3"),
         *("ray", "pyspark", "pyarrow", "obstore", "aiokafka", "rich", "structlog"),

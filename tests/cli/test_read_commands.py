@@ -23,7 +23,7 @@ from tests.models.stored_partitions import CLUSTER, StoredPartition, segment_id
 from tierledger.cli.main import app
 from tierledger.cli.output import STYLED_ROWS_MAX, print_table
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.storage.sqlite import SqliteBackend
+from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 BOTH = Uuid(b"\x77" * 16)
 

@@ -10,9 +10,9 @@ from typer.testing import CliRunner, Result
 
 from tests.models.recorded_answers import answer_all
 from tests.models.stored_partitions import TRACES
-from tierledger.cli.answers import read_answers, read_questions
 from tierledger.cli.main import app
-from tierledger.cli.trace import answers_path, read_records
+from tierledger.conformance.answers import read_answers, read_questions
+from tierledger.conformance.trace import answers_path, read_records
 
 HISTORIES = sorted((TRACES / "histories").iterdir())
 SOURCES = ("leader", "follower", "storage")

@@ -12,7 +12,7 @@ from tests.models.command_line import HOSTILE, write
 from tests.models.stored_partitions import StoredPartition, finished, import_trace
 from tierledger.cli.main import app
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.storage.sqlite import SqliteBackend
+from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 SEGMENTS = len(tier_trace.segments())
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from tierledger.cli.commands.simulate.options import seeds_of
 from tierledger.cli.main import app
-from tierledger.cli.simulation_options import seeds_of
 from tierledger.events.errors import InvalidArgument
-from tierledger.simulation.campaign import mutant_named
-from tierledger.simulation.mutants import planted
+from tierledger.simulation.campaign.campaign import mutant_named
+from tierledger.simulation.mutants.catalogue import planted
 
 MISTAKE = "M08"
 """A mutant that nearly every seed catches."""

@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tierledger.cli.main import app
-from tierledger.simulation.live.chaos import Storm
+from tierledger.simulation.live.chaos.chaos import Storm
 from tierledger.simulation.live.run import LivePlan
 
 

@@ -128,7 +128,7 @@ def test_a_failing_seed_is_made_small_and_drawn(tmp_path: Path) -> None:
 
     assert result.exit_code == 0
     page = path.read_text()
-    assert page.startswith("<!DOCTYPE html>")
+    assert page.startswith("<!doctype html>")
     assert "tierledger simulate replay --seed 1 --mutant M08 --keep " in page
     assert "again: tierledger simulate replay --seed 1 --mutant M08 --keep " in result.stderr
     assert "host-0/" in page

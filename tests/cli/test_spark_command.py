@@ -8,10 +8,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.models.command_line import orders, run, write
-from tierledger.cli import spark_command, spark_job
+from tierledger.cli.commands.spark import job as spark_job
+from tierledger.cli.commands.spark import spark as spark_command
 from tierledger.cli.main import app
-from tierledger.pipeline.table_files import FORMATS
-from tierledger.pipeline.table_plan import TABLES
+from tierledger.pipeline.tables.files import FORMATS
+from tierledger.pipeline.tables.plan import TABLES
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 
 from tests.models.command_line import orders, others, run, write
 from tests.models.service_words import host, reading, served, session, silent
+from tierledger.cli.commands.status.view import Page, ServiceIdentity, page_of, print_page
 from tierledger.cli.output import time_text
-from tierledger.cli.status_report import Reading, status_of
-from tierledger.cli.status_view import Page, ServiceIdentity, page_of, print_page
+from tierledger.health.status import Reading, status_of
 
 IDENTITY = ServiceIdentity("c1", "sqlite:/x", "127.0.0.1:1", 7, 0, None)
 
@@ -70,6 +70,14 @@ def test_hosts_are_shown_with_their_counts_and_silent_ones_with_what_they_should
         served(0),
         alarms={"quarantined": 1, "Fenced": 3},
         process="host-0/1/abc/0123456789ab/17",
+        feeds={
+            "open": 2,
+            "replicas": 3,
+            "lag_events_max": 40,
+            "snapshots": 1,
+            "snapshots_waiting": 1,
+            "overtaken": 5,
+        },
     )
 
     found = page(reading({"host-0": busy, "host-1": silent()}))
@@ -83,6 +91,7 @@ def test_hosts_are_shown_with_their_counts_and_silent_ones_with_what_they_should
         "followers": 0,
         "commits": 4,
         "batches/commit": "2.5",
+        "fed": "3, 2 snapshots, 40 events behind, 5 overtaken",
         "alarms": "Fenced 3, quarantined 1",
         "heard": "0.1 s ago",
     }

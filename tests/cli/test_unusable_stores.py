@@ -9,7 +9,7 @@ import pytest
 
 from tests.models.command_line import orders, run, write
 from tests.models.stored_partitions import TRACES
-from tierledger.storage.sqlite_file import FORMAT_VERSION
+from tierledger.storage.backends.sqlite.file import FORMAT_VERSION
 
 
 def of_another_program(path: Path) -> None:

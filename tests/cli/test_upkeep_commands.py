@@ -13,10 +13,10 @@ from typer.testing import CliRunner, Result
 from tests.models.command_line import EMPTY, ORDERS, orders, others, run, write
 from tests.models.stored_partitions import TRACES, StoredPartition, import_trace
 from tierledger.cli.main import app
-from tierledger.cli.trace import read_records
+from tierledger.conformance.trace import read_records
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.storage.backend import Put, Remove
-from tierledger.storage.sqlite import SqliteBackend
+from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 
 @pytest.fixture

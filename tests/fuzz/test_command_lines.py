@@ -11,9 +11,9 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from tests.house.test_documents import document, table
 from tests.models.command_line import HOSTILE, orders, others, write
 from tests.models.stored_partitions import CLUSTER, TRACES
-from tests.unit.test_documents import document, table
 from tierledger.cli.main import app
 
 STATUSES = {int(row[0]) for row in table(document("docs/commands.md"), "status")}

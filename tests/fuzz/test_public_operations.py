@@ -13,21 +13,24 @@ from typing import Any
 import numpy as np
 import structlog
 
-from tests.contract.test_sync_client import start_service
+from tests.actors.client.test_sync_client import start_service
+from tests.events.test_typed_fields import Hostile, HostileMapping
 from tests.models import faulty_store
 from tests.models.local_world import CLUSTER, CountedIds, LocalWorld, copy, moved, segment
-from tests.unit.test_typed_fields import Hostile, HostileMapping
-from tierledger.actors.answering import QUERIES
 from tierledger.actors.calls import FOLLOWER, LEADER
-from tierledger.actors.client import AsyncRemoteLogMetadataManager
-from tierledger.actors.client_history import PartitionHistory
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.client.history import PartitionHistory
+from tierledger.actors.client.sync_client import (
+    BlockingPartitionHistory,
+    RemoteLogMetadataManager,
+)
+from tierledger.actors.host.answering import QUERIES
 from tierledger.actors.messages import Query
-from tierledger.actors.sync_client import BlockingPartitionHistory, RemoteLogMetadataManager
 from tierledger.events import errors
 from tierledger.events.commands import ImportedRecord
 from tierledger.events.errors import InvalidArgument, NotReady, RemoteStorageError
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
-from tierledger.events.kafka_codec import KafkaRecord
+from tierledger.events.kafka.codec import KafkaRecord
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.events.metadata import CustomMetadata, RemotePartitionDeleteMetadata
 

@@ -24,7 +24,6 @@ from tests.models.stored_partitions import (
     finished,
     updated,
 )
-from tierledger.actors.answering import answer_now
 from tierledger.actors.calls import (
     FOLLOWER,
     LEADER,
@@ -33,31 +32,34 @@ from tierledger.actors.calls import (
     Placement,
     QueryCall,
 )
-from tierledger.actors.coordinator_events import (
+from tierledger.actors.coordinator.events import (
     Announced,
     ClientRegistered,
     CoordinatorBody,
     HostStarted,
     LeadersPlaced,
 )
-from tierledger.actors.coordinator_log import CoordinatorLog
-from tierledger.actors.host import Host
+from tierledger.actors.coordinator.fold import Fold
+from tierledger.actors.coordinator.log import read_on
+from tierledger.actors.host.answering import answer_now
+from tierledger.actors.host.host import Host
 from tierledger.actors.messages import Assignment, Query
 from tierledger.events.commands import Claim
-from tierledger.events.decide import Limits
 from tierledger.events.errors import DataError, NotReady, RemoteStorageError
 from tierledger.events.event_codec import chain
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.events.partition_state import PartitionState
+from tierledger.events.partition.decide import Limits
+from tierledger.events.partition.state import PartitionState
+from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.catalog import Catalog, clusters, stray_keys
-from tierledger.storage.checkpoint import parse_partition
-from tierledger.storage.forgetting import forget
 from tierledger.storage.kafka_export import exported_records
 from tierledger.storage.keys import DefaultMetadataKeyFactory
-from tierledger.storage.memory import MemoryBackend
-from tierledger.storage.point_reads import ask
+from tierledger.storage.partition.checkpoint import parse_partition
+from tierledger.storage.partition.event_log import StoredBatch
+from tierledger.storage.partition.forgetting import forget
+from tierledger.storage.partition.point_reads import ask
+from tierledger.storage.partition.verification import FindingKind, verify
 from tierledger.storage.serde import KINDS
-from tierledger.storage.verification import FindingKind, verify
 
 KEYS = DefaultMetadataKeyFactory(CLUSTER)
 TIPS = [
@@ -156,21 +158,17 @@ async def written() -> Written:
             await partition.append(finished(20))
             note()
         states[tip] = steps
-    log = coordinator_log(backend)
-    await log.read_on()
-    for body in COORDINATED:
-        position, chain_hash = log.state.next_position, log.state.chain_hash
-        _, stored = log.encoded([body], position, chain_hash)
-        assert await log.append(stored, position)
+    log = Fold(CLUSTER, KEYS, SERDE)
+    for number, body in enumerate(COORDINATED):
+        _, stored = log.events_of([body], log.state, TickingClock().now_ms())
+        value = log.batch_of(stored)
+        await backend.create(KEYS.coordinator_batch(number), value)
+        log.take(StoredBatch(number, value))
     named = [key for key in backend.values if key.startswith(KEYS.coordinator_log())]
     return Written(dict(backend.values), older, states, coordinated(log), named)
 
 
-def coordinator_log(backend: MemoryBackend) -> CoordinatorLog:
-    return CoordinatorLog(CLUSTER, KEYS, SERDE, TickingClock(), backend, None)
-
-
-def coordinated(log: CoordinatorLog) -> tuple[int, bytes]:
+def coordinated(log: Fold) -> tuple[int, bytes]:
     return log.state.next_position, log.state.chain_hash
 
 
@@ -449,8 +447,8 @@ async def examine(original: Written, values: Values) -> None:
         if all(one.kind is not FindingKind.LOG for one in report.findings):
             sound.append(catalog.reader(tip))
     await told(all_of(exported_records(sound)))  # Tags are damage to an export only.
-    coordinator = coordinator_log(backend)
-    told_of = await told(coordinator.read_on())
+    coordinator = Fold(CLUSTER, KEYS, SERDE)
+    told_of = await told(read_on(coordinator, backend, KEYS))
     named = [key for key in values if key.startswith(KEYS.coordinator_log())]
     if not told_of.trouble and sorted(named) == original.coordinator_log:
         assert coordinated(coordinator) == original.coordinator

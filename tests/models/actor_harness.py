@@ -7,13 +7,13 @@ from tests.models.driven_partition import CLAIM, GENESIS, TIP, command_of
 from tests.models.slow_model import COPY_FINISHED, Add, Record, Update
 from tierledger.actors import messages as msg
 from tierledger.actors.follower import Follower
-from tierledger.actors.leader import Leader
+from tierledger.actors.leader.machine import Leader
 from tierledger.events import commands as cmd
-from tierledger.events.decide import Limits
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.log_events import Event, Origin
-from tierledger.events.partition_state import PartitionState
-from tierledger.storage.event_log import StoredBatch, decode_batch
+from tierledger.events.partition.decide import Limits
+from tierledger.events.partition.state import PartitionState
+from tierledger.storage.partition.event_log import StoredBatch, decode_batch
 from tierledger.storage.serde import MsgpackSerDe
 
 SERDE = MsgpackSerDe()

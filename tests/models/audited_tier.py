@@ -18,9 +18,9 @@ from tierledger.events import log_events as log
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
-from tierledger.tiering.ledger_layout import LedgerSettings, LedgerStorageManager
-from tierledger.tiering.listed_objects import LayoutNames, names_of
-from tierledger.tiering.tier_url import Layout, open_tier, parse
+from tierledger.tiering.layouts.ledger.layout import LedgerSettings, LedgerStorageManager
+from tierledger.tiering.layouts.listed_objects import LayoutNames, names_of
+from tierledger.tiering.layouts.tier_url import Layout, open_tier, parse
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED

@@ -13,7 +13,7 @@ from tierledger.cli.main import app
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.log_events import PartitionDeleteUpdated
 from tierledger.storage.backend import MetadataStorageBackend
-from tierledger.storage.sqlite import SqliteBackend
+from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 ORDERS, OLD_ORDERS, EMPTY, GONE = (Uuid(bytes([one]) * 16) for one in (9, 3, 5, 7))
 HOSTILE = "evil\x1b[2J\nname"

@@ -1,10 +1,10 @@
 """All answers of a partition's core, held against those of the slow model."""
 
 from tests.models.slow_model import Segment, SlowPartition
-from tierledger.events import answers
-from tierledger.events.answers import Snapshot, WalkPaused
-from tierledger.events.partition_state import PartitionState
-from tierledger.events.segment_rows import (
+from tierledger.events.partition import answers
+from tierledger.events.partition.answers import Snapshot, WalkPaused
+from tierledger.events.partition.state import PartitionState
+from tierledger.events.tables.segment_rows import (
     BROKER,
     CUSTOM,
     END,

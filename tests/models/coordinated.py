@@ -1,11 +1,11 @@
 """A coordinator without a log: what is decided is evolved at once, through bytes."""
 
-from tierledger.actors import coordinator as rules
-from tierledger.actors import coordinator_events as ev
 from tierledger.actors.calls import CloseCall, PartitionKey, Placement
-from tierledger.actors.coordinator import HostWork
-from tierledger.actors.coordinator_placement import place
-from tierledger.actors.coordinator_state import CoordinatorState, Entry
+from tierledger.actors.coordinator import events as ev
+from tierledger.actors.coordinator import rules
+from tierledger.actors.coordinator.placement import place
+from tierledger.actors.coordinator.rules import HostWork
+from tierledger.actors.coordinator.state import CoordinatorState, Entry
 from tierledger.events.commands import Claim
 from tierledger.events.event_codec import chain, genesis
 from tierledger.events.log_events import Event

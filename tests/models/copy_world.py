@@ -8,14 +8,14 @@ from tests.models.memory_metadata import MemoryLedger
 from tests.models.memory_storage import MemoryStorage
 from tests.models.planned_faults import PlannedFaults
 from tests.models.retention_world import FINISHED, NOW_MS, TIP, FixedClock, MemoryLog
-from tierledger.events.decide import Limits
 from tierledger.events.identifiers import Uuid
 from tierledger.events.metadata import RemoteLogSegmentMetadata
-from tierledger.tiering.copy_quota import CopyQuota
-from tierledger.tiering.copy_task import CopyResult, CopySettings, CopyTask
-from tierledger.tiering.counted_deletions import CountedDeletions
-from tierledger.tiering.local_log import LocalSegment
-from tierledger.tiering.tier_metrics import TierMetric, TierMetrics
+from tierledger.events.partition.decide import Limits
+from tierledger.tiering.copying.quota import CopyQuota
+from tierledger.tiering.copying.task import CopyResult, CopySettings, CopyTask
+from tierledger.tiering.deletion.counted_deletions import CountedDeletions
+from tierledger.tiering.local.log import LocalSegment
+from tierledger.tiering.metrics.tier_metrics import TierMetric, TierMetrics
 
 SEGMENT_BYTES = 10
 

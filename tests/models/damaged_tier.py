@@ -16,7 +16,7 @@ from tests.models.tier_trace import TieredSegment
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadataUpdate
-from tierledger.pipeline.job_audit_kinds import (
+from tierledger.pipeline.jobs.audit.kinds import (
     FINISHED,
     AuditKind,
     FoundObjects,
@@ -24,19 +24,19 @@ from tierledger.pipeline.job_audit_kinds import (
     Standing,
     verdicts,
 )
-from tierledger.tiering.index_files import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY
-from tierledger.tiering.index_type import IndexType
-from tierledger.tiering.kafka_layout import KafkaLayoutStorageManager
-from tierledger.tiering.ledger_layout import LedgerSettings, LedgerStorageManager
-from tierledger.tiering.listed_objects import LayoutNames, ListedObject, names_of
-from tierledger.tiering.manifest_layout import ManifestStorageManager
-from tierledger.tiering.object_store import ObjectStore
-from tierledger.tiering.producer_snapshot import SNAPSHOT_ENTRY_SIZE
-from tierledger.tiering.reader import RemoteLogReader
+from tierledger.tiering.formats.index_files import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY
+from tierledger.tiering.formats.index_type import IndexType
+from tierledger.tiering.formats.producer_snapshot import SNAPSHOT_ENTRY_SIZE
+from tierledger.tiering.layouts.kafka import KafkaLayoutStorageManager
+from tierledger.tiering.layouts.ledger.layout import LedgerSettings, LedgerStorageManager
+from tierledger.tiering.layouts.listed_objects import LayoutNames, ListedObject, names_of
+from tierledger.tiering.layouts.manifest.layout import ManifestStorageManager
+from tierledger.tiering.layouts.tier_url import Layout
+from tierledger.tiering.objects.request_counts import Operation, RequestCounts
+from tierledger.tiering.objects.store import ObjectStore
+from tierledger.tiering.reader.reader import RemoteLogReader
 from tierledger.tiering.remote_storage_manager import RemoteStorageManager
-from tierledger.tiering.request_counts import Operation, RequestCounts
 from tierledger.tiering.scrub.segments import FinishedSegments
-from tierledger.tiering.tier_url import Layout
 
 PART_BYTES = 5000
 """The segments have 12 KB: three parts each."""

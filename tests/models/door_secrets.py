@@ -4,7 +4,7 @@ import subprocess
 from hashlib import sha256
 from pathlib import Path
 
-from tierledger.actors.door.security import (
+from tierledger.actors.door.security.settings import (
     CA_KEY,
     CERTIFICATE_KEY,
     KEY_KEY,

@@ -5,19 +5,10 @@ from itertools import count
 
 from tests.models.slow_model import Add, PartitionDelete, Record, Update
 from tierledger.events import commands as cmd
-from tierledger.events.decide import (
-    Accepted,
-    Decision,
-    Limits,
-    Rejected,
-    Undecided,
-    decide,
-)
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.event_codec import chain, decode_events, encode_event, genesis
-from tierledger.events.evolve import evolve_all
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
-from tierledger.events.kafka_codec import KafkaRecord
+from tierledger.events.kafka.codec import KafkaRecord
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.events.log_events import Event, Origin
 from tierledger.events.metadata import (
@@ -26,8 +17,17 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
-from tierledger.events.overlay import Overlay
-from tierledger.events.partition_state import PartitionState
+from tierledger.events.partition.decide import (
+    Accepted,
+    Decision,
+    Limits,
+    Rejected,
+    Undecided,
+    decide,
+)
+from tierledger.events.partition.evolve import evolve_all
+from tierledger.events.partition.overlay import Overlay
+from tierledger.events.partition.state import PartitionState
 
 TIP = TopicIdPartition(Uuid(bytes(range(16))), 3, "orders")
 CLAIM = cmd.Claim(broker_id=1, incarnation=1, announcement=1)

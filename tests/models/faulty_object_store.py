@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from typing_extensions import override
 
-from tierledger.tiering.object_store import StoreSettings
+from tierledger.tiering.objects.store import StoreSettings
 
 if TYPE_CHECKING:
     from types import TracebackType

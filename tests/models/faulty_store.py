@@ -13,9 +13,9 @@ from typing_extensions import override
 
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError
 from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend, Operation
+from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.connector import CONNECTOR_SETTING, MetadataStorageConnector
 from tierledger.storage.keys import DefaultMetadataKeyFactory, MetadataKeyFactory
-from tierledger.storage.memory import MemoryBackend
 
 T = TypeVar("T")
 

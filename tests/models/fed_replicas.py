@@ -14,13 +14,13 @@ from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.feed.frames import Frame, SnapshotBegun
 from tierledger.actors.feed.replica import Refusal, Replica
 from tierledger.actors.feed.source import FeedSource
-from tierledger.actors.leader_claim import is_under
+from tierledger.actors.leader.claim import is_under
 from tierledger.events.commands import Claim
 from tierledger.events.event_codec import genesis
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.log_events import Event
-from tierledger.events.partition_state import PartitionState
-from tierledger.events.segment_rows import id_of_row
+from tierledger.events.partition.state import PartitionState
+from tierledger.events.tables.segment_rows import id_of_row
 
 
 class FedPartition(DrivenPartition):

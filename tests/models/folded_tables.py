@@ -7,11 +7,11 @@ from typing import Any
 
 from tests.models.stored_partitions import TRACES, StoredPartition, import_trace
 from tierledger.pipeline.fold import NOW, AsOf
-from tierledger.pipeline.fold_store import JobStore
-from tierledger.pipeline.fold_task import DamagedLog
+from tierledger.pipeline.folding.store import JobStore
+from tierledger.pipeline.folding.task import DamagedLog
 from tierledger.pipeline.table_columns import Table
-from tierledger.pipeline.table_plan import TablePlan, planned
-from tierledger.storage.sqlite import SqliteBackend
+from tierledger.pipeline.tables.plan import TablePlan, planned
+from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 # Rows are plain dictionaries of whatever the columns hold.
 TableRow = dict[str, Any]

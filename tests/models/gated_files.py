@@ -6,7 +6,7 @@ from pathlib import Path
 from typing_extensions import override
 
 from tests.models.refusing_files import RefusingFiles
-from tierledger.tiering.index_cache_files import Found, RawIndexes, SegmentKey
+from tierledger.tiering.index_cache.files import Found, RawIndexes, SegmentKey
 
 HELD_S = 60
 """A test that failed holds no thread for longer."""

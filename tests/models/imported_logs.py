@@ -10,19 +10,19 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tests.models.local_world import CLUSTER
-from tierledger.cli.answer_check import CheckReport, check
-from tierledger.cli.answers import AnsweredQuestion, grouped_by_after, read_answers
-from tierledger.cli.replay_answers import outcome_from_state, partition_of
-from tierledger.cli.trace import answers_path, read_records
+from tierledger.conformance.answering import outcome_from_state, partition_of
+from tierledger.conformance.answers import AnsweredQuestion, grouped_by_after, read_answers
+from tierledger.conformance.trace import answers_path, read_records
+from tierledger.conformance.verdicts import CheckReport, check
 from tierledger.events.event_codec import genesis
-from tierledger.events.evolve import evolve
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.log_events import Event
-from tierledger.events.partition_state import PartitionState
-from tierledger.pipeline.fold_store import JobStore
-from tierledger.pipeline.import_job import import_into, outcomes
-from tierledger.pipeline.import_source import planned_source
-from tierledger.pipeline.import_task import Outcome
+from tierledger.events.partition.evolve import evolve
+from tierledger.events.partition.state import PartitionState
+from tierledger.pipeline.folding.store import JobStore
+from tierledger.pipeline.imports.job import import_into, outcomes
+from tierledger.pipeline.imports.source import planned_source
+from tierledger.pipeline.imports.task import Outcome
 from tierledger.storage.connector import URL_SETTING
 
 RECORDED = "recorded"

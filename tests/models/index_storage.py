@@ -10,7 +10,7 @@ from tests.models.tier_trace import TieredSegment
 from tierledger.events.errors import RemoteResourceNotFound, RemoteStorageError
 from tierledger.events.identifiers import Uuid
 from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
-from tierledger.tiering.index_type import IndexType
+from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.remote_storage_manager import LogSegmentData, RemoteStorageManager
 
 

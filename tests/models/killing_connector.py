@@ -14,8 +14,8 @@ from pathlib import Path
 from typing_extensions import override
 
 from tierledger.storage.backend import MetadataStorageBackend, Operation
+from tierledger.storage.backends.sqlite.backend import SqliteBackend
 from tierledger.storage.connector import CONNECTOR_SETTING, URL_SETTING, SqliteConnector
-from tierledger.storage.sqlite import SqliteBackend
 
 BEFORE, AFTER = "before", "after"
 

@@ -8,17 +8,16 @@ from itertools import count
 
 from tests.models.actor_harness import SERDE
 from tierledger.actors.calls import LEADER, PartitionKey, ReadyCall
-from tierledger.actors.client import AsyncRemoteLogMetadataManager
-from tierledger.actors.door.connection import connect_at
-from tierledger.actors.door.host_door import DoorSettings
-from tierledger.actors.host import Host
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.client.router import Router
+from tierledger.actors.client.service_link import ServiceLink
+from tierledger.actors.door.client.connection import connect_at
+from tierledger.actors.door.server.host_door import DoorSettings
+from tierledger.actors.host.host import Host
 from tierledger.actors.host_settings import ServiceSettings, limits_of
 from tierledger.actors.local_service import LocalService
 from tierledger.actors.ports import Clock, LeaderOracle, ServiceConnection
-from tierledger.actors.router import Router
-from tierledger.actors.service_link import ServiceLink
 from tierledger.events.commands import Claim
-from tierledger.events.decide import Limits
 from tierledger.events.event_codec import genesis
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState
@@ -28,9 +27,10 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
 )
+from tierledger.events.partition.decide import Limits
 from tierledger.storage.backend import MetadataStorageBackend, Put
-from tierledger.storage.event_log import EventLog, decode_batch
 from tierledger.storage.keys import DefaultMetadataKeyFactory
+from tierledger.storage.partition.event_log import EventLog, decode_batch
 
 CLUSTER = "cluster-1"
 KEYS = DefaultMetadataKeyFactory(CLUSTER)

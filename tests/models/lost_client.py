@@ -11,8 +11,8 @@ import json
 import sys
 
 from tests.models.local_world import partition, segment
-from tierledger.actors.client import AsyncRemoteLogMetadataManager
-from tierledger.actors.connecting import connect
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.discovery.connecting import connect
 from tierledger.actors.wall_clock import RandomIds
 
 DEADLINE_S = 2.0

@@ -8,12 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
 from tests.models.planned_faults import PlannedFaults
-from tierledger.events import answers
 from tierledger.events import commands as cmd
-from tierledger.events.decide import Accepted, Limits, Rejected, decide
 from tierledger.events.errors import NotLeader, PartitionDeleted, RemoteResourceNotFound
 from tierledger.events.event_codec import chain, encode_event, genesis
-from tierledger.events.evolve import evolve_all
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.log_events import Origin
@@ -22,8 +19,11 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
-from tierledger.events.overlay import Overlay
-from tierledger.events.partition_state import PartitionState
+from tierledger.events.partition import answers
+from tierledger.events.partition.decide import Accepted, Limits, Rejected, decide
+from tierledger.events.partition.evolve import evolve_all
+from tierledger.events.partition.overlay import Overlay
+from tierledger.events.partition.state import PartitionState
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from tests.models.planned_faults import PlannedFaults
 from tierledger.events.errors import InvalidArgument, RemoteResourceNotFound
 from tierledger.events.identifiers import Uuid
 from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
-from tierledger.tiering.index_type import IndexType
+from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.remote_storage_manager import LogSegmentData, RemoteStorageManager
 
 PIECE_BYTES = 1 << 20

@@ -3,17 +3,17 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tierledger.cli.report_model import PartitionHistory
-from tierledger.cli.trace import read_records
+from tierledger.cli.pages.report.model import PartitionHistory
+from tierledger.conformance.trace import read_records
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
-from tierledger.events.decide import Accepted, Limits, decide
-from tierledger.events.evolve import evolve
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.events.kafka_codec import decode
+from tierledger.events.kafka.codec import decode
 from tierledger.events.lifecycle import RemoteLogSegmentState
-from tierledger.events.overlay import Overlay
-from tierledger.events.partition_state import PartitionState
+from tierledger.events.partition.decide import Accepted, Limits, decide
+from tierledger.events.partition.evolve import evolve
+from tierledger.events.partition.overlay import Overlay
+from tierledger.events.partition.state import PartitionState
 
 TRACES = Path(__file__).parents[1] / "traces"
 STARTED, FINISHED, DELETING, DELETED = (int(state) for state in RemoteLogSegmentState)

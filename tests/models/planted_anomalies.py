@@ -8,16 +8,17 @@ from typing import Any, NamedTuple
 from tests.models.driven_partition import GENESIS, TIP
 from tests.models.recorded_run import KEY, SERDE, RecordedRun
 from tierledger.actors.calls import FOLLOWER, LEADER
-from tierledger.events.evolve import evolve_all
 from tierledger.events.log_events import Event
-from tierledger.events.partition_state import PartitionState
-from tierledger.simulation.checkers import check
-from tierledger.simulation.checkers_violation import Violation
-from tierledger.simulation.final_log import FinalLog
-from tierledger.simulation.history import History, Operation
-from tierledger.simulation.observations import COLD, Applied, Healed, Led, StateSeen
-from tierledger.simulation.state_digest import state_digest
-from tierledger.storage.event_log import StoredBatch, decode_batch
+from tierledger.events.partition.decide import Limits
+from tierledger.events.partition.evolve import evolve_all
+from tierledger.events.partition.state import PartitionState
+from tierledger.simulation.checkers.all import check
+from tierledger.simulation.checkers.state_digest import state_digest
+from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.history.calls import History, Operation
+from tierledger.simulation.history.final_log import FinalLog
+from tierledger.simulation.history.observations import COLD, Applied, Healed, Led, StateSeen
+from tierledger.storage.partition.event_log import StoredBatch, decode_batch
 
 
 def altered(
@@ -128,7 +129,7 @@ def all_found(
         applied=nodes.applied,
         led=nodes.led,
         healed=None if healed is None else {KEY: healed},
-        custom_metadata_bytes_max=128,
+        limits=Limits(128),
         check_every=1,
     )
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from tests.models.stored_partitions import StoredPartition, segment_id
 from tierledger.events import log_events as log
 from tierledger.events.identifiers import Uuid
-from tierledger.events.segment_rows import LOST, unpack_row
+from tierledger.events.tables.segment_rows import LOST, unpack_row
 
 COPYING, FINISHED, DELETING, DELETED = range(4)
 

@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from tierledger.storage.backends.postgres.backend import PostgresBackend
 from tierledger.storage.locate import parse_store_url
-from tierledger.storage.postgres import PostgresBackend
 
 
 @asynccontextmanager

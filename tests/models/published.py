@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.models.local_world import CLUSTER, LocalWorld
-from tierledger.actors.door.host_door import DoorSettings
-from tierledger.actors.door.security import DoorSecurity
+from tierledger.actors.discovery.recorded_doors import Doors, RecordedDoors
+from tierledger.actors.discovery.service_record import ServiceRecord, record_change, record_of
+from tierledger.actors.door.security.settings import DoorSecurity
+from tierledger.actors.door.server.host_door import DoorSettings
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.processes import this_process
-from tierledger.actors.recorded_doors import Doors, RecordedDoors
-from tierledger.actors.service_record import ServiceRecord, record_change, record_of
 
 NOBODY = "127.0.0.1:1"
 """Where the record says that the Ray cluster is; nothing listens there."""

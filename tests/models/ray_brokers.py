@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.models.local_world import CLUSTER
-from tierledger.actors.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.host_settings import ServiceSettings
 
 

@@ -2,7 +2,7 @@
 
 from tests.models.written_log import TIP, WrittenLog, WrittenTier
 from tierledger.events.metadata import RemoteLogSegmentMetadata
-from tierledger.tiering.reader import IsolationLevel, RemoteLogReader
+from tierledger.tiering.reader.reader import IsolationLevel, RemoteLogReader
 
 
 def reader(tier: WrittenTier) -> RemoteLogReader:

@@ -11,10 +11,10 @@ from tests.models.slow_model import (
     SlowPartition,
     Update,
 )
-from tierledger.cli.answers import Answer, AnsweredQuestion, Question, grouped_by_after
-from tierledger.cli.trace import TraceRecord
+from tierledger.conformance.answers import Answer, AnsweredQuestion, Question, grouped_by_after
+from tierledger.conformance.trace import TraceRecord
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.events.kafka_codec import decode
+from tierledger.events.kafka.codec import decode
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import (
     CustomMetadata,

@@ -21,15 +21,22 @@ from tests.models.slow_model import (
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.messages import Query
 from tierledger.events import commands as cmd
-from tierledger.events.decide import Accepted, Limits, Rejected, decide
 from tierledger.events.errors import OutcomeUnknown
-from tierledger.events.evolve import evolve_all
 from tierledger.events.log_events import Event, Origin
-from tierledger.events.overlay import Overlay
-from tierledger.events.partition_state import PartitionState
-from tierledger.simulation.final_log import FinalLog, LoggedBatch, decode_log
-from tierledger.simulation.history import READ, WRITE, History, Operation, Recorder, digest_of
-from tierledger.storage.event_log import encode_batch
+from tierledger.events.partition.decide import Accepted, Limits, Rejected, decide
+from tierledger.events.partition.evolve import evolve_all
+from tierledger.events.partition.overlay import Overlay
+from tierledger.events.partition.state import PartitionState
+from tierledger.simulation.history.calls import (
+    READ,
+    WRITE,
+    History,
+    Operation,
+    Recorder,
+    digest_of,
+)
+from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
+from tierledger.storage.partition.event_log import encode_batch
 from tierledger.storage.serde import MsgpackSerDe
 
 Result = Accepted | Rejected | tuple[int, bytes]

@@ -9,10 +9,9 @@ from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.messages import Query
 from tierledger.events.commands import Claim
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.simulation.checkers import Minimums
-from tierledger.simulation.checkers_violation import Violation
-from tierledger.simulation.final_log import LoggedBatch
-from tierledger.simulation.history import (
+from tierledger.simulation.checkers.all import Minimums
+from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.history.calls import (
     FAIL,
     INFO,
     OK,
@@ -22,8 +21,9 @@ from tierledger.simulation.history import (
     Note,
     Operation,
 )
-from tierledger.simulation.observations import Applied, Healed, Led, StateSeen
-from tierledger.simulation.record import (
+from tierledger.simulation.history.final_log import LoggedBatch
+from tierledger.simulation.history.observations import Applied, Healed, Led, StateSeen
+from tierledger.simulation.record.record import (
     Observations,
     Record,
     RecordedCheckpoint,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from tierledger.tiering.index_cache_files import CacheDirectory, SegmentKey
+from tierledger.tiering.index_cache.files import CacheDirectory, SegmentKey
 
 
 class RefusingFiles(CacheDirectory):

@@ -14,12 +14,16 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
 )
-from tierledger.tiering.counted_deletions import CountedDeletions
-from tierledger.tiering.expiration_task import ExpirationTask, Retention, RetentionResult
-from tierledger.tiering.local_log import LocalSegment
-from tierledger.tiering.partition_remover import PartitionRemover
-from tierledger.tiering.retention_plan import Reason
-from tierledger.tiering.tier_metrics import TierMetrics
+from tierledger.tiering.deletion.counted_deletions import CountedDeletions
+from tierledger.tiering.deletion.partition_remover import PartitionRemover
+from tierledger.tiering.local.log import LocalSegment
+from tierledger.tiering.metrics.tier_metrics import TierMetrics
+from tierledger.tiering.retention.expiration_task import (
+    ExpirationTask,
+    Retention,
+    RetentionResult,
+)
+from tierledger.tiering.retention.plan import Reason
 
 TIP = TopicIdPartition(Uuid(bytes(range(16))), 3, "orders")
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED

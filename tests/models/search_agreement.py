@@ -17,9 +17,9 @@ from tests.models.recorded_run import FIRST, KEY
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.messages import Query
 from tierledger.events.log_events import Event, SessionClosed
-from tierledger.simulation.checkers_order import linearizability, session_reads
-from tierledger.simulation.final_log import FinalLog
-from tierledger.simulation.history import FAIL, INFO, OK, READ, WRITE, Operation
+from tierledger.simulation.checkers.order import linearizability, session_reads
+from tierledger.simulation.history.calls import FAIL, INFO, OK, READ, WRITE, Operation
+from tierledger.simulation.history.final_log import FinalLog
 
 CALLS_MAX = 6
 NEVER = 10**9

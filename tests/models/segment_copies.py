@@ -8,7 +8,7 @@ from obstore.store import ObjectStore as ObstoreStore
 
 from tests.models.tier_trace import TieredSegment
 from tierledger.events.metadata import RemoteLogSegmentMetadata
-from tierledger.tiering.index_type import IndexType
+from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.remote_storage_manager import LogSegmentData, RemoteStorageManager
 
 _MANIFEST_NAMES = {

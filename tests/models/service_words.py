@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tierledger.actors.calls import PartitionKey
-from tierledger.actors.coordinator_events import Route
-from tierledger.cli.status_report import HostReading, Reading
+from tierledger.actors.coordinator.events import Route
 from tierledger.events.errors import OutcomeUnknown
 from tierledger.events.identifiers import Uuid
+from tierledger.health.status import HostReading, Reading
 
 TOPIC_ID = str(Uuid(bytes(range(16))))
 

@@ -1,6 +1,6 @@
 """The slow model of a partition's answers, where tests have always found it."""
 
-from tierledger.simulation.slow_model import (
+from tierledger.simulation.checkers.slow_model import (
     COPY_FINISHED,
     COPY_STARTED,
     DELETE_FINISHED,

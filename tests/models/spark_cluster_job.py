@@ -6,8 +6,8 @@ python -m tests.models.spark_cluster_job MASTER STORE
 import json
 import sys
 
-from tierledger.pipeline import tables
 from tierledger.pipeline.session import spark_session
+from tierledger.pipeline.tables import frames as tables
 
 
 def main(master: str, store: str) -> None:

@@ -26,8 +26,8 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
-from tierledger.pipeline.records import RecordsSource
-from tierledger.tiering.tier_url import open_tier
+from tierledger.pipeline.records.source import RecordsSource
+from tierledger.tiering.layouts.tier_url import open_tier
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from tierledger.cli.trace import read_records
+from tierledger.conformance.trace import read_records
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
-from tierledger.events.decide import Accepted, Limits, decide
 from tierledger.events.event_codec import genesis
-from tierledger.events.evolve import evolve_all
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.events.kafka_codec import decode
-from tierledger.events.overlay import Overlay
-from tierledger.events.partition_state import PartitionState
+from tierledger.events.kafka.codec import decode
+from tierledger.events.partition.decide import Accepted, Limits, decide
+from tierledger.events.partition.evolve import evolve_all
+from tierledger.events.partition.overlay import Overlay
+from tierledger.events.partition.state import PartitionState
 from tierledger.storage.backend import MetadataStorageBackend
-from tierledger.storage.checkpoint import CheckpointStore
-from tierledger.storage.event_log import encode_batch
 from tierledger.storage.keys import DefaultMetadataKeyFactory
-from tierledger.storage.partition_reader import PartitionReader
+from tierledger.storage.partition.checkpoint import CheckpointStore
+from tierledger.storage.partition.event_log import encode_batch
+from tierledger.storage.partition.reader import PartitionReader
 from tierledger.storage.serde import MsgpackSerDe
 
 TRACES = Path(__file__).parents[1] / "traces"

@@ -17,22 +17,22 @@ from typing import Any, NamedTuple, TypeVar
 from obstore.store import from_url
 from typing_extensions import override
 
-from tierledger.actors.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.host_settings import ServiceSettings, limits_of
 from tierledger.actors.local_service import LocalService
 from tierledger.actors.wall_clock import RandomIds, WallClock
 from tierledger.events.errors import PartitionDeleted
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.tiering.copy_task import CopySettings, CopyTask
-from tierledger.tiering.counted_deletions import CountedDeletions
-from tierledger.tiering.expiration_task import ExpirationTask, Retention
-from tierledger.tiering.ledger_layout import LedgerSettings, LedgerStorageManager
-from tierledger.tiering.log_directory import LogDirectory
-from tierledger.tiering.object_store import ObjectStore
-from tierledger.tiering.partition_remover import PartitionRemover
-from tierledger.tiering.request_counts import Operation, Request, RequestCounts
-from tierledger.tiering.tier_metrics import TierMetrics
-from tierledger.tiering.tier_url import parse
+from tierledger.tiering.copying.task import CopySettings, CopyTask
+from tierledger.tiering.deletion.counted_deletions import CountedDeletions
+from tierledger.tiering.deletion.partition_remover import PartitionRemover
+from tierledger.tiering.layouts.ledger.layout import LedgerSettings, LedgerStorageManager
+from tierledger.tiering.layouts.tier_url import parse
+from tierledger.tiering.local.directory import LogDirectory
+from tierledger.tiering.metrics.tier_metrics import TierMetrics
+from tierledger.tiering.objects.request_counts import Operation, Request, RequestCounts
+from tierledger.tiering.objects.store import ObjectStore
+from tierledger.tiering.retention.expiration_task import ExpirationTask, Retention
 
 T = TypeVar("T")
 

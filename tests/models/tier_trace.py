@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tierledger.cli.trace import read_records
+from tierledger.conformance.trace import read_records
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition
-from tierledger.events.kafka_codec import decode
+from tierledger.events.kafka.codec import decode
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
-from tierledger.tiering.index_type import IndexType
+from tierledger.tiering.formats.index_type import IndexType
 
 TRACE = Path(__file__).parents[1] / "traces" / "tier"
 TREE = TRACE / "tier"

@@ -18,11 +18,11 @@ from tierledger.events.errors import RemoteResourceNotFound
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
-from tierledger.tiering.index_files import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY
-from tierledger.tiering.index_type import IndexType
-from tierledger.tiering.leader_epoch_checkpoint import format_leader_epochs
-from tierledger.tiering.leader_epochs import epochs_between, epochs_until
-from tierledger.tiering.producer_snapshot import ProducerState, format_producer_snapshot
+from tierledger.tiering.formats.index_files import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY
+from tierledger.tiering.formats.index_type import IndexType
+from tierledger.tiering.formats.leader_epoch_checkpoint import format_leader_epochs
+from tierledger.tiering.formats.producer_snapshot import ProducerState, format_producer_snapshot
+from tierledger.tiering.local.leader_epochs import epochs_between, epochs_until
 
 TIP = TopicIdPartition(Uuid(bytes(range(16))), 3, "orders")
 NOW_MS = 1_700_000_000_000

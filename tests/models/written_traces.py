@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from tierledger.events.kafka_codec import encode
-from tierledger.events.kafka_writer import KafkaValue
+from tierledger.events.kafka.codec import encode
+from tierledger.events.kafka.writer import KafkaValue
 
 TIME_MS = 1_700_000_000_000
 RECORDS = "records.jsonl"

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.unit.test_benchmarks import ON_SPARK, TINY
+from tests.benchmarks.test_benchmarks import ON_SPARK, TINY
 
 # In a process of its own: it starts and stops sessions, and the tests here share one.
 PROGRAM = """
@@ -14,7 +14,7 @@ from pathlib import Path
 from tierledger.benchmarks.__main__ import measured
 from tierledger.benchmarks.report import json_line
 from tierledger.benchmarks.scale import Bench, Scale
-from tests.unit.test_benchmarks import TINY
+from tests.benchmarks.test_benchmarks import TINY
 
 figures = list(measured(Bench(TINY, Path(sys.argv[1]), lambda _: None), sys.argv[2:]))
 print(*map(json_line, figures), sep="\\n")

@@ -45,7 +45,6 @@ def run(cluster: StandaloneCluster, *words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.timeout(300)  # Seven times Java.
 def test_a_cluster_makes_what_one_machine_makes(
     cluster: StandaloneCluster, postgres_url: str, tmp_path: Path
 ) -> None:

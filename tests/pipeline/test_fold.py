@@ -24,7 +24,6 @@ from tests.models.stored_partitions import (
     finished,
     updated,
 )
-from tierledger.events.answers import metadata_of
 from tierledger.events.errors import (
     CorruptLog,
     InvalidArgument,
@@ -32,12 +31,13 @@ from tierledger.events.errors import (
     StoreRefused,
 )
 from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.events.partition.answers import metadata_of
 from tierledger.pipeline.fold import AsOf, PlannedLog, point
-from tierledger.pipeline.fold_plan import TASKS_PER_CORE, divided
-from tierledger.pipeline.fold_store import JobStore
-from tierledger.pipeline.fold_task import DamagedLog
-from tierledger.storage.forgetting import forget
-from tierledger.storage.sqlite import SqliteBackend
+from tierledger.pipeline.folding.plan import TASKS_PER_CORE, divided
+from tierledger.pipeline.folding.store import JobStore
+from tierledger.pipeline.folding.task import DamagedLog
+from tierledger.storage.backends.sqlite.backend import SqliteBackend
+from tierledger.storage.partition.forgetting import forget
 
 OTHER = TopicIdPartition(Uuid(b"o" * 16), 0, "other")
 

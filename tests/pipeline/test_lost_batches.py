@@ -8,12 +8,12 @@ import pytest
 from tests.models.folded_tables import plan, rows_of, written
 from tests.models.stored_partitions import TIP, StoredPartition, finished
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.pipeline.columns import CORRUPT, EVENT_SCHEMA
-from tierledger.pipeline.fold_task import DamagedLog
-from tierledger.pipeline.source import TierledgerReader
-from tierledger.pipeline.source_options import SourceOptions
+from tierledger.pipeline.folding.task import DamagedLog
+from tierledger.pipeline.source.columns import CORRUPT, EVENT_SCHEMA
+from tierledger.pipeline.source.options import SourceOptions
+from tierledger.pipeline.source.source import TierledgerReader
 from tierledger.storage.backend import Remove
-from tierledger.storage.sqlite import SqliteBackend
+from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 OTHER = TopicIdPartition(Uuid(bytes(range(1, 17))), 0, "payments")
 CHECKPOINT, END = 9, 12

@@ -38,7 +38,6 @@ def run(code: str, names: dict[str, Any]) -> str:
     return "".join(f"{line}\n" for line in lines if line)
 
 
-@pytest.mark.timeout(400)  # Twenty jobs, on a machine that may be busy.
 def test_the_walk_prints_what_it_says(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

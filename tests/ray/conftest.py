@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.models.ray_brokers import Brokers, settings_for
-from tierledger.actors.ray_service import RayService
+from tierledger.actors.ray.service import RayService
 
 PACKED = 64
 """Leaders and followers of a host, where a test does not say otherwise."""

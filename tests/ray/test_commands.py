@@ -10,7 +10,7 @@ from tests.models.command_line import lines
 from tests.models.local_world import CLUSTER, copy, partition, segment
 from tests.models.ray_brokers import Brokers
 from tests.models.stored_partitions import TRACES
-from tierledger.actors.ray_service import RayService
+from tierledger.actors.ray.service import RayService
 from tierledger.cli.main import app
 
 HISTORIES = [TRACES / "histories" / f"seed-{number:02}" for number in (3, 11, 27)]

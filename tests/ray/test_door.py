@@ -5,12 +5,12 @@ import asyncio
 from tests.models.local_world import copy, listed, partition, segment
 from tests.models.ray_brokers import Brokers
 from tierledger.actors.calls import PartitionKey
-from tierledger.actors.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.discovery.service_record import read_record
 from tierledger.actors.door.addresses import url_of
-from tierledger.actors.door.connection import connect_at
+from tierledger.actors.door.client.connection import connect_at
 from tierledger.actors.processes import process_of
-from tierledger.actors.ray_service import RayConnection, RayService, kill_host
-from tierledger.actors.service_record import read_record
+from tierledger.actors.ray.service import RayConnection, RayService, kill_host
 from tierledger.actors.wall_clock import RandomIds
 
 

@@ -13,13 +13,13 @@ import pytest_asyncio
 
 from tests.models.local_world import copy, listed, partition, segment
 from tests.models.ray_brokers import Brokers, settings_for
-from tierledger.actors import ray_cluster
-from tierledger.actors.client import AsyncRemoteLogMetadataManager
-from tierledger.actors.coordinator_placement import WRITER
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.coordinator.placement import WRITER
 from tierledger.actors.processes import process_of
-from tierledger.actors.ray_coordinator import COORDINATOR
-from tierledger.actors.ray_handles import NamedHost, RayCoordinator, namespace_of
-from tierledger.actors.ray_service import RayService, kill_actor, kill_host
+from tierledger.actors.ray import cluster as ray_cluster
+from tierledger.actors.ray.coordinator import COORDINATOR
+from tierledger.actors.ray.handles import NamedHost, RayCoordinator, namespace_of
+from tierledger.actors.ray.service import RayService, kill_actor, kill_host
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.live.postgres_server import PostgresServer

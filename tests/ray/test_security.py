@@ -10,8 +10,8 @@ from tests.models.door_secrets import TOKENS, Secrets, token_file
 from tests.models.local_world import CLUSTER, copy, listed, partition, segment
 from tests.ray.test_serve import run, served
 from tests.ray.test_service_end import descendants
-from tierledger.actors.client import AsyncRemoteLogMetadataManager
-from tierledger.actors.door.connection import connect_at
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.door.client.connection import connect_at
 from tierledger.actors.wall_clock import RandomIds
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.events.errors import NotAuthorized

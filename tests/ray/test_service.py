@@ -11,17 +11,17 @@ from tests.models.local_world import copy, listed, moved, segment
 from tests.models.partition_logs import TRACES, folded, imported, topic_id_partition
 from tests.models.ray_brokers import Brokers
 from tests.ray.conftest import PACKED
-from tierledger.actors import ray_cluster
 from tierledger.actors.calls import FOLLOWER
+from tierledger.actors.client.sync_client import RemoteLogMetadataManager
+from tierledger.actors.discovery.service_record import read_record
 from tierledger.actors.messages import Query
 from tierledger.actors.processes import Process, process_of
-from tierledger.actors.ray_coordinator import COORDINATOR
-from tierledger.actors.ray_handles import RayCoordinator, namespace_of
-from tierledger.actors.ray_launcher import RayLauncher
-from tierledger.actors.ray_service import RayService, kill_host
-from tierledger.actors.service_record import read_record
-from tierledger.actors.sync_client import RemoteLogMetadataManager
-from tierledger.cli.trace import read_records
+from tierledger.actors.ray import cluster as ray_cluster
+from tierledger.actors.ray.coordinator import COORDINATOR
+from tierledger.actors.ray.handles import RayCoordinator, namespace_of
+from tierledger.actors.ray.launcher import RayLauncher
+from tierledger.actors.ray.service import RayService, kill_host
+from tierledger.conformance.trace import read_records
 from tierledger.events import commands as cmd
 from tierledger.events.errors import (
     CustomMetadataSizeLimitExceeded,
@@ -32,7 +32,7 @@ from tierledger.events.errors import (
     StoreRefused,
 )
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.events.kafka_codec import decode
+from tierledger.events.kafka.codec import decode
 
 pytestmark = pytest.mark.parametrize(
     "service", [1, PACKED], indirect=True, scope="module", ids="{} per host".format

@@ -9,10 +9,11 @@ import pytest
 
 from tests.models.local_world import copy, eventually, listed, partition, segment
 from tests.models.ray_brokers import Brokers, settings_for
-from tierledger.actors import ray_cluster, ray_service
+from tierledger.actors.discovery.service_record import read_record
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.actors.ray_service import RayService
-from tierledger.actors.service_record import read_record
+from tierledger.actors.ray import cluster as ray_cluster
+from tierledger.actors.ray import service as ray_service
+from tierledger.actors.ray.service import RayService
 from tierledger.events.errors import InvalidArgument, NotReady
 
 TIP = partition()

@@ -12,11 +12,11 @@ from ray.cluster_utils import Cluster
 
 from tests.models.local_world import copy, listed, partition, segment
 from tests.models.ray_brokers import Brokers, settings_for
-from tierledger.actors import ray_cluster
+from tierledger.actors.discovery.service_record import read_record
 from tierledger.actors.processes import node_of
-from tierledger.actors.ray_handles import RayCoordinator, namespace_of
-from tierledger.actors.ray_service import RayService
-from tierledger.actors.service_record import read_record
+from tierledger.actors.ray import cluster as ray_cluster
+from tierledger.actors.ray.handles import RayCoordinator, namespace_of
+from tierledger.actors.ray.service import RayService
 from tierledger.events.identifiers import TopicIdPartition
 
 NODES = 3

@@ -2,15 +2,14 @@
 
 import pytest
 
+from tests.models.mutant_hunts import JOBS
 from tierledger.events.errors import InvalidArgument
-from tierledger.simulation.machines.exhaust import Progress, explore, lines_of
-from tierledger.simulation.machines.exhaust_machines import Machines
-from tierledger.simulation.machines.exhaust_schedule import line_of, repeated, schedule_of
-from tierledger.simulation.machines.exhaust_script import VARIANTS, Bounds, Script
-from tierledger.simulation.machines.exhaust_search import Search, parts_of
-from tierledger.simulation.mutants import MUTANTS, Mutant, planted
-
-CORES = 2
+from tierledger.simulation.exhaust.machines import Machines
+from tierledger.simulation.exhaust.run import Progress, explore, lines_of
+from tierledger.simulation.exhaust.schedule import line_of, repeated, schedule_of
+from tierledger.simulation.exhaust.script import VARIANTS, Bounds, Script
+from tierledger.simulation.exhaust.search import Search, parts_of
+from tierledger.simulation.mutants.catalogue import MUTANTS, Mutant, planted
 
 SMALL = Bounds(delays=1, crashes=1)
 """All crash points, with one late delivery: 15,000 schedules in each of which much happens."""
@@ -29,7 +28,7 @@ SMALL = Bounds(delays=1, crashes=1)
 def test_no_order_breaks_anything(bounds: Bounds) -> None:
     told: list[Progress] = []
 
-    explored = explore(bounds, told.append, jobs=CORES)
+    explored = explore(bounds, told.append, jobs=JOBS)
 
     assert explored.found is None, "\n".join(lines_of(explored, 0.0))
     assert explored.schedules > 400
@@ -73,7 +72,7 @@ def test_a_planted_mistake_is_found_and_its_schedule_shows_it_again(
 def test_the_numbers_do_not_depend_on_how_the_work_is_shared() -> None:
     bounds = Bounds(delays=1, crashes=1, appends=1, changes=1)
 
-    alone, together = explore(bounds), explore(bounds, jobs=CORES)
+    alone, together = explore(bounds), explore(bounds, jobs=JOBS)
 
     assert alone == together
     assert sum(explore(bounds, variants=(one,)).states for one in VARIANTS) == alone.states

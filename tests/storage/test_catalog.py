@@ -5,9 +5,9 @@ import pytest
 from tests.models.stored_partitions import CLUSTER, SERDE, TIME_MS, StoredPartition, finished
 from tierledger.events.errors import InvalidArgument, RemoteResourceNotFound
 from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.catalog import Catalog, clusters
 from tierledger.storage.keys import DefaultMetadataKeyFactory
-from tierledger.storage.memory import MemoryBackend
 
 OLD, NEW, OTHER = (Uuid(bytes([one]) * 16) for one in (9, 3, 5))
 

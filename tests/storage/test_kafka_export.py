@@ -6,13 +6,13 @@ import pytest
 
 from tests.models.recorded_answers import answer_all
 from tests.models.stored_partitions import TRACES, StoredPartition, finished, import_trace
-from tierledger.cli.answer_check import check
-from tierledger.cli.answers import read_answers, read_questions
-from tierledger.cli.trace import TraceRecord, answers_path, read_records
+from tierledger.conformance.answers import read_answers, read_questions
+from tierledger.conformance.trace import TraceRecord, answers_path, read_records
+from tierledger.conformance.verdicts import check
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.events.kafka_codec import decode
+from tierledger.events.kafka.codec import decode
+from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.kafka_export import exported_records
-from tierledger.storage.memory import MemoryBackend
 
 
 async def exported(

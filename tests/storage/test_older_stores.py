@@ -5,12 +5,12 @@ from pathlib import Path
 
 from tests.models.stored_partitions import CLUSTER, SERDE, TIME_MS, TIP, StoredPartition
 from tierledger.events import commands as cmd
-from tierledger.events.partition_state import DisputeRun
+from tierledger.events.partition.state import DisputeRun
 from tierledger.storage.backend import Put
-from tierledger.storage.checkpoint import CheckpointStore
+from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.keys import DefaultMetadataKeyFactory
-from tierledger.storage.memory import MemoryBackend
-from tierledger.storage.partition_reader import PartitionReader
+from tierledger.storage.partition.checkpoint import CheckpointStore
+from tierledger.storage.partition.reader import PartitionReader
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "store-v1.json").read_text())
 """One partition, written by the first version: two disputed sessions, one of them after the

@@ -19,13 +19,17 @@ from tierledger.events.errors import (
     StorageUnavailable,
 )
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.tiering.copy_task import CopyTask
-from tierledger.tiering.counted_deletions import CountedDeletions
+from tierledger.tiering.copying.task import CopyTask
+from tierledger.tiering.deletion.counted_deletions import CountedDeletions
 from tierledger.tiering.follower_task import FollowerTask, LeaderLog, epoch_of_last_remote
-from tierledger.tiering.index_type import IndexType
-from tierledger.tiering.leader_epochs import NOWHERE, OffsetAndEpoch
-from tierledger.tiering.log_directory import LogDirectory
-from tierledger.tiering.tier_metrics import AUX_STATE_ERRORS, AUX_STATE_REQUESTS, TierMetrics
+from tierledger.tiering.formats.index_type import IndexType
+from tierledger.tiering.local.directory import LogDirectory
+from tierledger.tiering.local.leader_epochs import NOWHERE, OffsetAndEpoch
+from tierledger.tiering.metrics.tier_metrics import (
+    AUX_STATE_ERRORS,
+    AUX_STATE_REQUESTS,
+    TierMetrics,
+)
 
 PAYMENTS = next(one for one in tier_trace.topics() if one.topic == "payments-tx")
 TIERED = tier_trace.segments_of(PAYMENTS.topic, PAYMENTS.partition)

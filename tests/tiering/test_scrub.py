@@ -18,16 +18,16 @@ from tests.models.damaged_tier import Damage as Planted
 from tierledger.events.errors import FormatTooNew, InvalidArgument, StorageUnavailable
 from tierledger.events.identifiers import Uuid
 from tierledger.events.metadata import RemoteLogSegmentMetadata
-from tierledger.tiering.index_type import IndexType
-from tierledger.tiering.kafka_layout import KafkaLayoutStorageManager
-from tierledger.tiering.leader_epoch_checkpoint import format_leader_epochs
-from tierledger.tiering.record_batches import BatchSplitter
-from tierledger.tiering.request_counts import Operation
+from tierledger.tiering.formats.index_type import IndexType
+from tierledger.tiering.formats.leader_epoch_checkpoint import format_leader_epochs
+from tierledger.tiering.formats.record_batches import BatchSplitter
+from tierledger.tiering.layouts.kafka import KafkaLayoutStorageManager
+from tierledger.tiering.layouts.tier_url import Layout
+from tierledger.tiering.objects.request_counts import Operation
 from tierledger.tiering.scrub.log_check import Damage, LogCheck
 from tierledger.tiering.scrub.pace import Pace
 from tierledger.tiering.scrub.progress import Finding, Progress, load_progress
 from tierledger.tiering.scrub.scrubber import Scrubber
-from tierledger.tiering.tier_url import Layout
 
 LAYOUTS = pytest.mark.parametrize("layout", list(Layout))
 

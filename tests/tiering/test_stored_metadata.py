@@ -17,13 +17,13 @@ from tests.models.stored_partitions import (
     import_trace,
     updated,
 )
-from tierledger.cli.answers import Answer, AnsweredQuestion, read_answers
+from tierledger.conformance.answers import Answer, AnsweredQuestion, read_answers
 from tierledger.events.errors import PartitionDeleted, RemoteResourceNotFound
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.log_events import PartitionDeleteUpdated
+from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.keys import DefaultMetadataKeyFactory
-from tierledger.storage.memory import MemoryBackend
 from tierledger.tiering.stored_metadata import StoredMetadata
 
 

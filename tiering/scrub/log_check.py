@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from tierledger.events.errors import CorruptRemoteData
 from tierledger.events.lineage import without_empty_epochs
-from tierledger.tiering.index_files import (
+from tierledger.tiering.formats.index_files import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     TIMES_WITHOUT_OFFSETS_MAX,
@@ -23,20 +23,23 @@ from tierledger.tiering.index_files import (
     TimeIndex,
     TransactionIndex,
 )
-from tierledger.tiering.index_type import REQUIRED_INDEX_TYPES, IndexType
-from tierledger.tiering.leader_epoch_checkpoint import format_leader_epochs, parse_leader_epochs
-from tierledger.tiering.leader_epochs import epoch_for_offset, epochs_between
-from tierledger.tiering.producer_snapshot import parse_producer_snapshot
-from tierledger.tiering.reader_markers import ABORT, COMMIT, end_of
-from tierledger.tiering.record_batches import NO_LEADER_EPOCH
+from tierledger.tiering.formats.index_type import REQUIRED_INDEX_TYPES, IndexType
+from tierledger.tiering.formats.leader_epoch_checkpoint import (
+    format_leader_epochs,
+    parse_leader_epochs,
+)
+from tierledger.tiering.formats.producer_snapshot import parse_producer_snapshot
+from tierledger.tiering.formats.record_batches import NO_LEADER_EPOCH
+from tierledger.tiering.local.leader_epochs import epoch_for_offset, epochs_between
+from tierledger.tiering.reader.markers import ABORT, COMMIT, end_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.tiering.index_files import AbortedTransaction
-    from tierledger.tiering.producer_snapshot import ProducerState
-    from tierledger.tiering.record_batches import RecordBatch
+    from tierledger.tiering.formats.index_files import AbortedTransaction
+    from tierledger.tiering.formats.producer_snapshot import ProducerState
+    from tierledger.tiering.formats.record_batches import RecordBatch
 
 _NOT_OPEN = -1
 """What a producer snapshot says where no transaction is open."""

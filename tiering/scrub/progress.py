@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tierledger.events.errors import FormatTooNew, InvalidArgument
-from tierledger.tiering.durable_files import replace_durably
+from tierledger.storage.durable_files import replace_durably
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

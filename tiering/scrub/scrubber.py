@@ -15,8 +15,8 @@ from tierledger.events.errors import (
     RemoteResourceNotFound,
     RemoteStorageError,
 )
-from tierledger.tiering.reader_prefetch import closing
-from tierledger.tiering.record_batches import BatchSplitter
+from tierledger.tiering.closing import closing
+from tierledger.tiering.formats.record_batches import BatchSplitter
 from tierledger.tiering.scrub.log_check import Damage, LogCheck
 from tierledger.tiering.scrub.pace import LoopClock, Pace
 from tierledger.tiering.scrub.progress import Cursor, Finding, Progress, Unread
@@ -26,8 +26,12 @@ if TYPE_CHECKING:
 
     from tierledger.events.identifiers import TopicIdPartition
     from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.tiering.index_type import IndexType
-    from tierledger.tiering.listed_objects import ExpectedObjects, LayoutNames, LogObject
+    from tierledger.tiering.formats.index_type import IndexType
+    from tierledger.tiering.layouts.listed_objects import (
+        ExpectedObjects,
+        LayoutNames,
+        LogObject,
+    )
     from tierledger.tiering.remote_storage_manager import RemoteStorageManager
     from tierledger.tiering.scrub.pace import PaceClock
     from tierledger.tiering.scrub.segments import SegmentSource

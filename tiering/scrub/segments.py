@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from tierledger.events.answers import metadata_of
 from tierledger.events.errors import RemoteResourceNotFound
 from tierledger.events.lifecycle import RemoteLogSegmentState
-from tierledger.events.segment_rows import EPOCHS, ID, START, STATE, unpack_row
-from tierledger.storage.point_reads import ask
+from tierledger.events.partition.answers import metadata_of
+from tierledger.events.tables.segment_rows import EPOCHS, ID, START, STATE, unpack_row
+from tierledger.storage.partition.point_reads import ask
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence

@@ -7,8 +7,8 @@ from typing import Any
 from tierledger.actors.calls import Answered
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire.failures import error_of, failure_message
-from tierledger.events.answers import PartitionSummary
 from tierledger.events.errors import OutcomeUnknown
+from tierledger.events.partition.answers import PartitionSummary
 
 
 def put_result(result: object, into: pb.Answer) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tierledger.actors.coordinator_door import checked_announcement, checked_broker
-from tierledger.actors.coordinator_events import Announcement, Registered, Route
+from tierledger.actors.coordinator.door import checked_announcement, checked_broker
+from tierledger.actors.coordinator.events import Announcement, Registered, Route
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire.segments import (
     claim_message,
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierledger.actors.calls import PartitionKey
-    from tierledger.actors.coordinator_events import Item
+    from tierledger.actors.coordinator.events import Item
 
 
 class RegisterCall(NamedTuple):

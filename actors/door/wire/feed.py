@@ -14,6 +14,7 @@ from tierledger.actors.feed.frames import (
     EpochNumbers,
     Fenced,
     Hash,
+    Head,
     OtherHistory,
     Ready,
     Slice,
@@ -46,6 +47,7 @@ def subscribe_message(number: int, subscription: Subscription) -> pb.Subscribe:
         chain_hash=subscription.chain_hash or b"",
         floor=subscription.floor if subscription.floor >= 0 else None,
         claim=None if subscription.claim is None else claim_message(subscription.claim),
+        head_only=subscription.head_only,
     )
 
 
@@ -58,6 +60,10 @@ def subscription_of(message: pb.Subscribe) -> Subscription:
     role = _ROLE_NAMES.get(message.role)
     if role is None:
         raise InvalidArgument(f"expected LEADER or FOLLOWER for role, got {message.role}")
+    if message.head_only:
+        if role != LEADER:
+            raise InvalidArgument(f"expected LEADER for role beside head_only, got {role}")
+        return Subscription(key_of(message.partition), role, head_only=True)
     position, chain_hash = -1, None
     if message.HasField("position"):
         position = checked(Count, message.position, "position")
@@ -82,7 +88,7 @@ def claim_in(message: pb.Subscribe | pb.Expect) -> Claim | None:
 # What they are given.
 
 
-def put_frame(frame: Frame, into: pb.Fed) -> None:
+def put_frame(frame: Frame | Head, into: pb.Fed) -> None:
     """Make `into` that frame."""
     match frame:
         case SnapshotBegun():
@@ -106,6 +112,8 @@ def put_frame(frame: Frame, into: pb.Fed) -> None:
             into.fenced.CopyFrom(pb.FeedFenced(claim=claim_message(claim)))
         case OtherHistory(position=position):
             into.other_history.CopyFrom(pb.OtherHistory(position=position))
+        case Head(position=position):
+            into.head.CopyFrom(pb.Head(position=position))
 
 
 def _put_head(frame: SnapshotBegun | Change, into: pb.SnapshotBegun | pb.Change) -> None:

@@ -92,8 +92,8 @@ def claim_of(message: pb.Claim) -> Claim:
 # Segments.
 
 
-def add_message(metadata: RemoteLogSegmentMetadata) -> pb.AddSegment:
-    """The message that adds a segment.
+def put_added(metadata: RemoteLogSegmentMetadata, into: pb.AddSegment) -> None:
+    """Make `into` the message that adds a segment.
 
     Raises:
         InvalidArgument: Its copy is not one that starts.
@@ -102,22 +102,18 @@ def add_message(metadata: RemoteLogSegmentMetadata) -> pb.AddSegment:
         raise InvalidArgument(
             f"expected COPY_SEGMENT_STARTED to be added, got {metadata.state.name}"
         )
-    custom = metadata.custom_metadata
-    return pb.AddSegment(
-        segment_id=metadata.remote_log_segment_id.id,
-        start_offset=metadata.start_offset,
-        end_offset=metadata.end_offset,
-        max_timestamp_ms=metadata.max_timestamp_ms,
-        broker_id=metadata.broker_id,
-        event_timestamp_ms=metadata.event_timestamp_ms,
-        segment_size_in_bytes=metadata.segment_size_in_bytes,
-        segment_leader_epochs=[
-            pb.EpochStart(epoch=epoch, offset=offset)
-            for epoch, offset in metadata.segment_leader_epochs.items()
-        ],
-        custom_metadata=None if custom is None else custom.value,
-        txn_index_empty=metadata.txn_index_empty,
-    )
+    into.segment_id = metadata.remote_log_segment_id.id
+    into.start_offset = metadata.start_offset
+    into.end_offset = metadata.end_offset
+    into.max_timestamp_ms = metadata.max_timestamp_ms
+    into.broker_id = metadata.broker_id
+    into.event_timestamp_ms = metadata.event_timestamp_ms
+    into.segment_size_in_bytes = metadata.segment_size_in_bytes
+    for epoch, offset in metadata.segment_leader_epochs.items():
+        into.segment_leader_epochs.add(epoch=epoch, offset=offset)
+    if metadata.custom_metadata is not None:
+        into.custom_metadata = metadata.custom_metadata.value
+    into.txn_index_empty = metadata.txn_index_empty
 
 
 def added_metadata(tip: TopicIdPartition, message: pb.AddSegment) -> RemoteLogSegmentMetadata:
@@ -145,15 +141,14 @@ def added_metadata(tip: TopicIdPartition, message: pb.AddSegment) -> RemoteLogSe
     )
 
 
-def update_message(update: RemoteLogSegmentMetadataUpdate) -> pb.UpdateSegment:
-    custom = update.custom_metadata
-    return pb.UpdateSegment(
-        segment_id=update.remote_log_segment_id.id,
-        event_timestamp_ms=update.event_timestamp_ms,
-        state=update.state + 1,  # type: ignore[arg-type] # Enums travel as numbers.
-        broker_id=update.broker_id,
-        custom_metadata=None if custom is None else custom.value,
-    )
+def put_update(update: RemoteLogSegmentMetadataUpdate, into: pb.UpdateSegment) -> None:
+    """Make `into` the message that moves a segment on."""
+    into.segment_id = update.remote_log_segment_id.id
+    into.event_timestamp_ms = update.event_timestamp_ms
+    into.state = update.state + 1  # type: ignore[assignment] # Enums travel as numbers.
+    into.broker_id = update.broker_id
+    if update.custom_metadata is not None:
+        into.custom_metadata = update.custom_metadata.value
 
 
 def update_of(

@@ -1,0 +1,1 @@
+"""The client: routes, repeats, roles, and what it remembers."""

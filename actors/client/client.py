@@ -1,0 +1,503 @@
+"""Kafka's `RemoteLogMetadataManager` for Python programs, on asyncio.
+
+The thirteen operations of the interface in Python's spelling, plus `as_of`. One manager speaks
+for one broker: it registers under a new incarnation, and its writes count only while the
+session that its last announcement opened is the partition's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+from tierledger.actors.calls import FOLLOWER, LEADER, CommandCall, PartitionKey, QueryCall
+from tierledger.actors.client.history import PartitionHistory
+from tierledger.actors.client.lists import all_rows, pages
+from tierledger.actors.client.roles import Roles
+from tierledger.actors.client.router import Router
+from tierledger.actors.client.service_link import ServiceLink
+from tierledger.actors.deadline import Bounds, Deadline
+from tierledger.actors.discovery.connecting import connect as connect_by_url
+from tierledger.actors.host.answering import LISTS
+from tierledger.actors.host_settings import (
+    ServiceSettings,
+    broker_of,
+    limits_of,
+    without_prefix,
+)
+from tierledger.actors.messages import Query
+from tierledger.actors.wall_clock import RandomIds
+from tierledger.events import commands as cmd
+from tierledger.events.errors import (
+    InvalidArgument,
+    NotLeader,
+    NotReady,
+)
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.log_events import Origin
+from tierledger.events.metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+)
+from tierledger.events.partition.answers import PartitionSummary, metadata_of
+from tierledger.events.typed_fields import (
+    ITEMS_MAX,
+    Count,
+    Int32,
+    Int64,
+    Sized,
+    Text,
+    checked,
+    checked_items,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+    from typing import Self
+
+    from tierledger.actors.calls import Answered
+    from tierledger.actors.coordinator.events import LeaderItem
+    from tierledger.actors.ports import IdSource, ServiceConnection
+
+EpochByPartition: TypeAlias = Annotated[Mapping[TopicIdPartition, Int32], Sized(0, ITEMS_MAX)]
+TimeByPartition: TypeAlias = Annotated[Mapping[TopicIdPartition, Int64], Sized(0, ITEMS_MAX)]
+
+DEADLINE_S = 30.0
+"""Time after which a call fails with the last answer it got; brokers wait without a limit. It
+counts from where the call enters, and everything the call waits for is within it."""
+
+READY_PAUSE_S = 0.005
+"""Pause between two looks at whether a partition is ready."""
+
+
+class AsyncRemoteLogMetadataManager:
+    """Stores and fetches remote log segment metadata, with strong consistency.
+
+    Reads of a partition that this broker leads are linearizable. Others come from a follower,
+    never behind what this manager has read or written before.
+
+    Every call ends within the deadline, a list within one per page; only `as_of` takes what
+    reading the log takes. A write or announcement that may have been sent by then raises
+    `OutcomeUnknown`, one that was not a `RetryableError`. Whatever else goes wrong on the way
+    is one of the two as well, and the service is found again by the next call.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[ServiceSettings], Awaitable[ServiceConnection]] | None = None,
+        ids: IdSource | None = None,
+        *,
+        deadline_s: float = DEADLINE_S,
+    ) -> None:
+        """`connect` finds the service: by the configured URL, unless given.
+
+        `configure` before anything else.
+        """
+        self._connect = connect or connect_by_url
+        self._ids = ids or RandomIds()
+        self._deadline_s = deadline_s
+        self._bounds = Bounds()
+        self._request = self._ids.request_id()
+        """Of the registration, however often it is tried."""
+        self._router: Router | None = None
+        self._settings: ServiceSettings | None = None
+        self._roles: Roles | None = None
+        self._seen: dict[PartitionKey, int] = {}
+
+    # Life.
+
+    async def configure(self, config: Mapping[str, object]) -> None:
+        """Connect to the service for the broker that `config` describes.
+
+        `config` is the map a broker passes (`cluster.id`, `broker.id`, the plugin's settings
+        without their prefix) or a broker's file with the prefix `rlmm.config.`. A second call
+        is ignored, as Kafka's own manager does.
+
+        Raises:
+            InvalidArgument: A setting is missing or wrong, or an extra is not installed.
+            StoreRefused: There is no such store.
+            NotReady: No service runs on it, or it was not found within the deadline.
+            OutcomeUnknown: It was, and did not answer; this may be repeated.
+        """
+        if self._router is not None:
+            return
+        plain = without_prefix(config)
+        broker_id, cluster_id = broker_of(plain)
+        settings = ServiceSettings(cluster_id, plain, limits_of(plain))
+        deadline = self._deadline()
+        link = ServiceLink(lambda: self._connect(settings))
+        router = Router(link, self._deadline_s)
+        try:
+            await _found(link, deadline)
+            self._roles = await Roles.register(router, broker_id, self._request, deadline)
+        except BaseException:
+            await router.close()
+            raise
+        self._settings, self._router = settings, router
+
+    async def close(self) -> None:
+        """Leave the service; what this broker leads stays announced. Later calls fail."""
+        router, self._router = self._router, None
+        if router is not None:
+            await router.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # Notifications.
+
+    async def on_partition_leadership_changes(
+        self,
+        leader_partitions: Collection[TopicIdPartition],
+        follower_partitions: Collection[TopicIdPartition],
+        *,
+        leader_epochs: Mapping[TopicIdPartition, int] | None = None,
+    ) -> None:
+        """Announce which partitions this broker leads and follows now; durable on return.
+
+        Repeats of what is in force cost nothing. The sessions open soon after: ask `is_ready`.
+
+        Raises:
+            InvalidArgument: A partition is none; nothing of the announcement was taken.
+            Fenced: Another manager has registered for this broker since; use that one.
+            RetryableError: It was not announced within the deadline.
+            OutcomeUnknown: It may have been; announce it again.
+        """
+        following = partitions_of(follower_partitions, "follower_partitions")
+        given = {} if leader_epochs is None else leader_epochs
+        epochs = checked(EpochByPartition, given, "leader_epochs")
+        leaders = [
+            (bytes(tip.topic_id), tip.partition, tip.topic, epochs.get(tip), None)
+            for tip in partitions_of(leader_partitions, "leader_partitions")
+        ]
+        await self._announce(leaders, following, ())
+
+    async def on_stop_partitions(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Announce that this broker hosts `partitions` no more. Nothing is deleted."""
+        await self._announce([], (), partitions_of(partitions, "partitions"))
+
+    async def announce_import(
+        self,
+        times: Mapping[TopicIdPartition, int],
+        followers: Collection[TopicIdPartition],
+        cluster: str,
+    ) -> None:
+        """Lead partitions in order to import recorded history of the Kafka cluster `cluster`.
+
+        `times`: per partition the recorded time (ms) at which its session opens.
+        """
+        leaders = [
+            (bytes(tip.topic_id), tip.partition, tip.topic, None, time)
+            for tip, time in checked(TimeByPartition, times, "times").items()
+        ]
+        following = partitions_of(followers, "followers")
+        origin = checked(Text, cluster, "cluster")
+        await self._announce(leaders, following, (), origin)
+
+    async def _announce(
+        self,
+        leaders: Collection[LeaderItem],
+        followers: Collection[TopicIdPartition],
+        stopped: Collection[TopicIdPartition],
+        import_cluster: str | None = None,
+    ) -> None:
+        roles, deadline = self._roles_known(), self._deadline()
+        await roles.announce(leaders, followers, stopped, import_cluster, deadline=deadline)
+
+    def claim_to_lead(self, topic_id_partition: TopicIdPartition) -> cmd.Claim | None:
+        """The claim under which this broker writes to the partition; none if it may not."""
+        return self._roles_known().claim_to_lead(PartitionKey.of(topic_id_partition))
+
+    async def is_ready(self, topic_id_partition: TopicIdPartition) -> bool:
+        """Whether this broker's announcement is in force and its replica has caught up.
+
+        True once the announcement is durable and the replica that this manager asks has
+        applied the head of the log that stood then.
+        """
+        keys = [PartitionKey.of(topic_id_partition)]
+        return (await self._roles_known().are_ready(keys, self._deadline()))[0]
+
+    async def when_ready(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Return once all `partitions` are ready.
+
+        Raises:
+            NotReady: One was not within the deadline.
+        """
+        named = partitions_of(partitions, "partitions")
+        loop, deadline = asyncio.get_running_loop(), self._deadline()
+        waiting = {PartitionKey.of(tip): tip for tip in named}
+        while waiting:
+            begun = loop.time()
+            ready = await self._roles_known().are_ready(list(waiting), deadline)
+            items = zip(waiting.items(), ready, strict=True)
+            waiting = {key: tip for (key, tip), is_ready in items if not is_ready}
+            if waiting and deadline.left_s < 0:
+                tip = next(iter(waiting.values()))
+                raise NotReady(f"{tip} was not ready within {self._deadline_s:g} s")
+            if waiting:
+                # Half of the time at most: those who ask hold up those who get ready.
+                pause = max(READY_PAUSE_S, loop.time() - begun)
+                await asyncio.sleep(min(pause, max(0, deadline.left_s)))
+
+    # Writes.
+
+    async def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> int:
+        """Store a segment whose copy starts; the position from which it holds. Durable.
+
+        Raises:
+            InvalidArgument: Its state is not COPY_SEGMENT_STARTED.
+            InvalidStateTransition: The id is known with other content, or was deleted.
+            Fenced: This broker leads the partition no more. NotLeader: it never announced.
+            RetryableError: It did not happen within the deadline, and will not.
+            OutcomeUnknown: No answer came within the deadline; it may have happened.
+        """
+        metadata = checked(RemoteLogSegmentMetadata, metadata, "metadata")
+        if metadata.state != RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+            raise InvalidArgument(
+                f"expected COPY_SEGMENT_STARTED to be added, got {metadata.state.name}"
+            )
+        tip = metadata.topic_id_partition
+        return await self._write(
+            tip, lambda claim, origin: cmd.AddSegment(claim, origin, metadata)
+        )
+
+    async def update_remote_log_segment_metadata(
+        self, update: RemoteLogSegmentMetadataUpdate
+    ) -> int:
+        """Move a segment on in its life; the position from which it holds. Durable.
+
+        Raises:
+            InvalidArgument: Its state is COPY_SEGMENT_STARTED.
+            InvalidStateTransition: The lifecycle does not lead there; nothing changed.
+            RemoteResourceNotFound: COPY_SEGMENT_FINISHED of an unknown segment. (DELETE_* of
+                one is done already.)
+            CustomMetadataSizeLimitExceeded: KIP-917; nothing of it was stored.
+            Fenced, RetryableError, OutcomeUnknown: As for adding.
+        """
+        update = checked(RemoteLogSegmentMetadataUpdate, update, "update")
+        if update.state == RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+            raise InvalidArgument("an update to COPY_SEGMENT_STARTED")
+        tip = update.topic_id_partition
+        return await self._write(
+            tip, lambda claim, origin: cmd.UpdateSegment(claim, origin, update)
+        )
+
+    async def put_remote_partition_delete_metadata(
+        self, metadata: RemotePartitionDeleteMetadata
+    ) -> int:
+        """Move the deletion of a whole partition on; the position from which it holds."""
+        metadata = checked(RemotePartitionDeleteMetadata, metadata, "metadata")
+        tip = metadata.topic_id_partition
+        return await self._write(
+            tip, lambda claim, origin: cmd.PutPartitionDelete(claim, origin, metadata)
+        )
+
+    async def import_records(
+        self, topic_id_partition: TopicIdPartition, records: Collection[cmd.ImportedRecord]
+    ) -> int:
+        """Take over recorded history (see `announce_import`); repeats are recognised."""
+        given = tuple(checked_items(cmd.ImportedRecord, records, "records"))
+        return await self._write(
+            topic_id_partition, lambda claim, _: cmd.ImportRecords(claim, given)
+        )
+
+    async def _write(
+        self, tip: TopicIdPartition, make: Callable[[cmd.Claim, Origin], cmd.Command]
+    ) -> int:
+        deadline, key = self._deadline(), PartitionKey.of(tip)
+        roles = self._roles_known()
+        claim = roles.claim_to_lead(key)
+        if claim is None:
+            raise NotLeader(f"broker {roles.broker_id} has not announced that it leads {tip}")
+        command = make(claim, Origin(roles.broker_id, self._ids.request_id()))
+        router = self._connected()
+        position: int = await router.change(key, CommandCall(key, command), deadline)
+        self._observe(key, position)
+        return position
+
+    # Reads.
+
+    async def remote_log_segment_metadata(
+        self, topic_id_partition: TopicIdPartition, epoch_for_offset: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """The segment that holds `offset` in that leader epoch; none if no finished one does.
+
+        Raises:
+            RemoteResourceNotFound: The partition is unknown, or its deletion is finished.
+            NotReady: It is known and could not answer within the deadline.
+        """
+        answered = await self._ask(
+            topic_id_partition, Query("lookup", epoch_for_offset, offset)
+        )
+        return self._metadata(topic_id_partition, answered)
+
+    async def highest_offset_for_epoch(
+        self, topic_id_partition: TopicIdPartition, leader_epoch: int
+    ) -> int | None:
+        """The highest offset that finished in `leader_epoch`; none if none did. See lookup."""
+        answered = await self._ask(topic_id_partition, Query("highest_offset", leader_epoch))
+        value: Any = answered.value
+        return None if value is None else int(value)
+
+    async def remote_log_size(
+        self, topic_id_partition: TopicIdPartition, leader_epoch: int
+    ) -> int:
+        """Bytes of all segments listed for `leader_epoch`; O(1) (KIP-852). See lookup."""
+        answered = await self._ask(topic_id_partition, Query("size", leader_epoch))
+        value: Any = answered.value
+        return int(value)
+
+    async def next_segment_with_txn_index(
+        self, topic_id_partition: TopicIdPartition, epoch: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """The first segment from `offset` on that may have a transaction index (KIP-1058)."""
+        answered = await self._ask(topic_id_partition, Query("next_txn", epoch, offset))
+        return self._metadata(topic_id_partition, answered)
+
+    async def partition_summary(self, topic_id_partition: TopicIdPartition) -> PartitionSummary:
+        """What the partition holds, in numbers, by one question. See lookup."""
+        value: Any = (await self._ask(topic_id_partition, Query("summary"))).value
+        return PartitionSummary(*value)
+
+    async def list_remote_log_segments(
+        self, topic_id_partition: TopicIdPartition, leader_epoch: int | None = None
+    ) -> AsyncIterator[RemoteLogSegmentMetadata]:
+        """All segments, or those of `leader_epoch` by start offset, as of one position.
+
+        Fetched page by page as they are wanted, each within the deadline.
+
+        Raises:
+            NotReady: Its host closed the list, or was lost; begin it again. See lookup.
+        """
+        kind = "list" if leader_epoch is None else "list_epoch"
+        query = Query(kind, 0 if leader_epoch is None else leader_epoch)
+        async for page in self._pages(topic_id_partition, query):
+            for row in page:
+                yield metadata_of(topic_id_partition, row)
+
+    async def rows(
+        self, tip: TopicIdPartition, query: Query, role: str | None = None
+    ) -> list[bytes]:
+        """All rows of a list, as of one position: begun again if its host had to close it."""
+        query = checked(Query, query, "query")
+        if query.kind not in LISTS:
+            raise InvalidArgument(f"expected {' or '.join(LISTS)}, got {query.kind!r:.80}")
+        deadline = self._deadline()
+        return await all_rows(lambda: self._pages(tip, query, role, deadline))
+
+    def _pages(
+        self,
+        tip: TopicIdPartition,
+        query: Query,
+        role: str | None = None,
+        deadline: Deadline | None = None,
+    ) -> AsyncIterator[list[bytes]]:
+        """The list's pages; without a `deadline` for all, each page has one of its own."""
+        key = PartitionKey.of(tip)
+        role = role or self._role(key)
+        return pages(
+            lambda: self._ask(tip, query, role, deadline),
+            lambda cursor: self._connected().next_page(key, role, cursor, deadline),
+        )
+
+    def observe(self, topic_id_partition: TopicIdPartition, position: int) -> None:
+        """Read this partition at `position` or later from here on, wherever that was learnt."""
+        key = PartitionKey.of(topic_id_partition)
+        self._observe(key, checked(Int64, position, "position"))
+
+    def _observe(self, key: PartitionKey, position: int) -> None:
+        if position > self._seen.get(key, -1):
+            self._seen[key] = position
+
+    async def ask(
+        self, topic_id_partition: TopicIdPartition, role: str, query: Query
+    ) -> Answered:
+        """The answer of the partition's `LEADER` or `FOLLOWER`, whatever this broker is."""
+        return await self._ask(topic_id_partition, query, role)
+
+    def as_of(
+        self,
+        topic_id_partition: TopicIdPartition,
+        *,
+        position: int | None = None,
+        time_ms: int | None = None,
+    ) -> PartitionHistory:
+        """The partition's answers as they were at a position or a time (ms).
+
+        Folded here from storage, not on the leader's host: exactly one of the two is given.
+        """
+        if self._settings is None:
+            raise NotReady("configure the manager first")
+        if (position is None) == (time_ms is None):
+            raise InvalidArgument("expected a position or a time, and not both")
+        return PartitionHistory(
+            self._settings,
+            checked(TopicIdPartition, topic_id_partition, "topic_id_partition"),
+            checked(Count | None, position, "position"),
+            checked(Int64 | None, time_ms, "time_ms"),
+        )
+
+    async def _ask(
+        self,
+        tip: TopicIdPartition,
+        query: Query,
+        role: str | None = None,
+        deadline: Deadline | None = None,
+    ) -> Answered:
+        key, deadline = PartitionKey.of(tip), deadline or self._deadline()
+        query = checked(Query, query, "query")
+        if role is not None and checked(Text, role, "role") not in {LEADER, FOLLOWER}:
+            raise InvalidArgument(f"expected {LEADER} or {FOLLOWER} for role, got {role!r:.80}")
+        position_min = self._seen.get(key, -1)
+
+        def make(role: str) -> QueryCall:
+            # The host's reason should arrive in time.
+            return QueryCall(key, role, query, position_min, int(deadline.left_s * 900))
+
+        answered: Answered = await self._connected().ask(
+            key, role or self._role(key), make, deadline
+        )
+        self._observe(key, answered.position)
+        return answered
+
+    def _deadline(self) -> Deadline:
+        """The end of a call that enters now."""
+        return Deadline(self._deadline_s, self._bounds)
+
+    def _role(self, key: PartitionKey) -> str:
+        return self._roles_known().role(key)
+
+    def _metadata(
+        self, tip: TopicIdPartition, answered: Answered
+    ) -> RemoteLogSegmentMetadata | None:
+        row: Any = answered.value
+        return None if row is None else metadata_of(tip, row)
+
+    def _roles_known(self) -> Roles:
+        if self._roles is None or self._router is None:
+            raise NotReady("the manager is not configured, or closed")
+        return self._roles
+
+    def _connected(self) -> Router:
+        if self._router is None:
+            raise NotReady("the manager is not configured, or closed")
+        return self._router
+
+
+def partitions_of(given: object, name: str) -> list[TopicIdPartition]:
+    """The partitions that a caller named, all of them checked before any is sent."""
+    return checked_items(TopicIdPartition, given, name)
+
+
+async def _found(link: ServiceLink, deadline: Deadline) -> None:
+    try:
+        with deadline.bound():
+            await link.ready()
+    except TimeoutError:
+        raise NotReady(f"no service was found within {deadline.seconds:g} s") from None

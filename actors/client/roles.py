@@ -1,0 +1,169 @@
+"""What one broker is to which partition, as it announced and as the coordinator took it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, ReadyCall
+from tierledger.actors.coordinator.events import ITEMS_MAX, Announcement, Registered
+from tierledger.actors.deadline import Attempt, Deadline
+from tierledger.events.errors import OutcomeUnknown, RetryableError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from tierledger.actors.client.router import Router
+    from tierledger.actors.coordinator.events import LeaderItem
+    from tierledger.actors.ports import CoordinatorHandle
+    from tierledger.events.commands import Claim
+    from tierledger.events.identifiers import TopicIdPartition
+
+
+class Roles:
+    """One incarnation of one broker."""
+
+    def __init__(self, router: Router, broker_id: int, incarnation: int) -> None:
+        """See `register`."""
+        self.broker_id = broker_id
+        self._router = router
+        self._link = router.link
+        self._incarnation = incarnation
+        self._announcements = 0
+        self._claims: dict[PartitionKey, tuple[str, Claim]] = {}
+        # One announcement at a time: an overtaken one would be refused as older than the next.
+        self._turn = asyncio.Lock()
+
+    @classmethod
+    async def register(
+        cls, router: Router, broker_id: int, request: bytes, deadline: Deadline
+    ) -> Roles:
+        """A new incarnation of `broker_id`; all before it are out of date.
+
+        `request` is this client's, and the same each time it tries: however late one of its
+        requests arrives, it makes no further incarnation.
+        """
+        given = Registered(0, is_given=False)
+        while not given.is_given:
+            given = await router.coordinate(
+                partial(_register, broker_id, request, given.incarnation), deadline
+            )
+        return cls(router, broker_id, given.incarnation)
+
+    def role(self, key: PartitionKey) -> str:
+        """Who answers this broker's reads: the leader if that is this broker."""
+        return self._claims.get(key, (FOLLOWER, None))[0]
+
+    def claim_to_lead(self, key: PartitionKey) -> Claim | None:
+        """The claim under which this broker believes to lead; none if it never announced."""
+        role, claim = self._claims.get(key, (None, None))
+        return claim if role == LEADER else None
+
+    async def announce(
+        self,
+        leaders: Collection[LeaderItem],
+        followers: Collection[TopicIdPartition],
+        stopped: Collection[TopicIdPartition],
+        import_cluster: str | None = None,
+        *,
+        deadline: Deadline,
+    ) -> None:
+        """Announce; durable on return. A repeat keeps the claim that is in force.
+
+        More than `ITEMS_MAX` partitions go in pieces, in order; one that fails leaves those
+        before it announced.
+
+        Raises:
+            RetryableError: The deadline passed, and nothing was sent, or all of it refused.
+            OutcomeUnknown: It passed, and this may have been announced.
+        """
+        await deadline.before_sending(
+            self._turn.acquire(), "the announcement before it had to end"
+        )
+        try:
+            await self._announce(leaders, followers, stopped, import_cluster, deadline)
+        finally:
+            self._turn.release()
+
+    async def _announce(
+        self,
+        leaders: Collection[LeaderItem],
+        followers: Collection[TopicIdPartition],
+        stopped: Collection[TopicIdPartition],
+        import_cluster: str | None,
+        deadline: Deadline,
+    ) -> None:
+        items: list[tuple[str, Any]] = [(LEADER, item) for item in leaders]
+        for role, tips in ((FOLLOWER, followers), ("", stopped)):
+            items += [(role, (bytes(tip.topic_id), tip.partition, tip.topic)) for tip in tips]
+        for first in range(0, max(1, len(items)), ITEMS_MAX):
+            await self._announce_piece(
+                items[first : first + ITEMS_MAX], import_cluster, deadline
+            )
+
+    async def _announce_piece(
+        self, items: list[tuple[str, Any]], import_cluster: str | None, deadline: Deadline
+    ) -> None:
+        self._announcements += 1
+        announcement = Announcement(
+            self.broker_id,
+            self._incarnation,
+            self._announcements,
+            tuple(item for role, item in items if role == LEADER),
+            tuple(item for role, item in items if role == FOLLOWER),
+            tuple(item for role, item in items if not role),
+            import_cluster,
+        )
+        claims = await self._router.coordinate(lambda one: one.announce(announcement), deadline)
+        for item in announcement.stopped:
+            self._claims.pop(PartitionKey(*item[:2]), None)
+        said = [(PartitionKey(*item[:2]), role) for role, item in items if role]
+        for (key, role), claim in zip(said, claims, strict=True):
+            self._claims[key] = (role, claim)
+
+    async def are_ready(self, keys: Sequence[PartitionKey], deadline: Deadline) -> list[bool]:
+        """Of each: whether its announcement is in force, and the replica asked has caught up.
+
+        A host that does not answer within the deadline has nothing that is ready.
+        """
+        known = {key: self._claims[key] for key in keys if key in self._claims}
+        ready: set[PartitionKey] = set()
+        try:
+            with deadline.bound():
+                routes = await self._link.coordinator.route([*known]) if known else []
+                by_host: dict[str, list[ReadyCall]] = {}
+                for (key, (role, claim)), route in zip(known.items(), routes, strict=True):
+                    address = route.leader_host if role == LEADER else route.follower_host
+                    if address is not None:
+                        by_host.setdefault(address, []).append(ReadyCall(key, role, claim))
+                await asyncio.gather(
+                    *(
+                        self._ready(address, calls, deadline, ready)
+                        for address, calls in by_host.items()
+                    )
+                )
+        except (RetryableError, OutcomeUnknown, TimeoutError):
+            pass
+        return [key in ready for key in keys]
+
+    async def _ready(
+        self,
+        address: str,
+        calls: list[ReadyCall],
+        deadline: Deadline,
+        ready: set[PartitionKey],
+    ) -> None:
+        async def ask(call: ReadyCall) -> None:
+            with contextlib.suppress(RetryableError, OutcomeUnknown):
+                if await self._link.call(address, call, Attempt(deadline)) is True:
+                    ready.add(call.key)
+
+        await asyncio.gather(*map(ask, calls))
+
+
+async def _register(
+    broker_id: int, request: bytes, after: int, coordinator: CoordinatorHandle
+) -> Registered:
+    return await coordinator.register(broker_id, request, after)

@@ -1,0 +1,235 @@
+"""Finds where a partition is served, and keeps trying while that changes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tierledger.actors.calls import LEADER, PageCall, PartitionKey
+from tierledger.actors.client.window import WRITES_MAX, Window
+from tierledger.actors.deadline import Attempt, Bounds, Deadline
+from tierledger.actors.routes import Routes
+from tierledger.events.errors import (
+    DataError,
+    Fenced,
+    InvalidArgument,
+    InvalidStateTransition,
+    NotAuthorized,
+    NotReady,
+    OutcomeUnknown,
+    Overloaded,
+    PartitionDeleted,
+    RemoteResourceNotFound,
+    RetryableError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tierledger.actors.calls import Answered, Call
+    from tierledger.actors.client.service_link import ServiceLink
+    from tierledger.actors.ports import CoordinatorHandle
+    from tierledger.events.errors import RemoteStorageError
+
+T = TypeVar("T")
+
+RETRY_PAUSES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
+"""Pauses between attempts; the last repeats until the deadline."""
+
+SENT_WITH_S = 0.001
+"""A call with less left is not sent: deadlines travel in milliseconds."""
+
+MAY_YET_HAPPEN = (InvalidStateTransition, RemoteResourceNotFound)
+"""Refusals that another write can turn into the opposite."""
+
+
+class Router:
+    """Sends calls to whichever host serves a partition in a role."""
+
+    def __init__(self, link: ServiceLink, deadline_s: float) -> None:
+        """Calls that come without a deadline get one of `deadline_s` (seconds)."""
+        self.link = link
+        self._deadline_s = deadline_s
+        self._routes = Routes(link.coordinator)
+        self._windows: dict[PartitionKey, Window] = {}
+        self._generation = link.generation
+        self._is_closed = False
+        self._bounds = Bounds()
+
+    async def ask(
+        self,
+        key: PartitionKey,
+        role: str,
+        make: Callable[[str], Call],
+        deadline: Deadline | None = None,
+    ) -> Any:  # noqa: ANN401
+        """The result of the question that `make` builds for the role that answers.
+
+        Raises:
+            NotReady: Nobody answered within the deadline.
+            RemoteStorageError: The last failure before it, or any that repeating would not
+                change.
+        """
+        try:
+            return await self._send(key, role, make, self._deadline(deadline))
+        except OutcomeUnknown as error:
+            raise NotReady(str(error)) from error
+
+    async def change(
+        self, key: PartitionKey, call: Call, deadline: Deadline | None = None
+    ) -> Any:  # noqa: ANN401
+        """The result of `call`, which the leader of the partition carries out.
+
+        Retries what certainly did not happen, and what carries its own repeat protection; for
+        which no call begins too far ahead of the oldest one: see `Window`.
+
+        Raises:
+            OutcomeUnknown: The deadline passed, and an attempt before it may have succeeded.
+            RetryableError: The deadline passed, and nothing was sent, or all of it refused.
+            RemoteStorageError: What repeating would not change.
+        """
+        deadline = self._deadline(deadline)
+        window = self._windows.get(key)
+        if window is None:
+            window = self._windows[key] = Window()
+        number: int | None = None
+        try:
+            if window.is_full:
+                number = await deadline.before_sending(
+                    window.enter(), f"one of the {WRITES_MAX} writes before it had to end"
+                )
+            else:
+                number = window.begin()
+            return await self._send(key, LEADER, lambda _: call, deadline, MAY_YET_HAPPEN)
+        finally:
+            if number is not None:
+                window.leave(number)
+            if window.is_idle and self._windows.get(key) is window:
+                del self._windows[key]
+
+    def _deadline(self, given: Deadline | None) -> Deadline:
+        return given or Deadline(self._deadline_s, self._bounds)
+
+    async def _send(
+        self,
+        key: PartitionKey,
+        role: str,
+        make: Callable[[str], Call],
+        deadline: Deadline,
+        open_refusals: tuple[type[RemoteStorageError], ...] = (),
+    ) -> Any:  # noqa: ANN401
+
+        async def attempt(one: Attempt) -> Any:  # noqa: ANN401
+            name, serving = self._at_hand(key, role) or await self._where(key, role)
+            return await self.link.call(name, make(serving), one)
+
+        def forget(_: RemoteStorageError) -> None:
+            self._routes.forget(key)
+
+        return await self._persist(attempt, forget, deadline, open_refusals)
+
+    async def coordinate(
+        self,
+        ask: Callable[[CoordinatorHandle], Awaitable[T]],
+        deadline: Deadline | None = None,
+    ) -> T:
+        """What the coordinator answers to `ask`, which is repeated like any call."""
+
+        async def attempt(one: Attempt) -> T:
+            await self.link.ready()
+            one.is_sent = True
+            return await ask(self.link.coordinator)
+
+        return await self._persist(attempt, lambda _: None, self._deadline(deadline))
+
+    async def _persist(
+        self,
+        attempt: Callable[[Attempt], Awaitable[T]],
+        failed: Callable[[RemoteStorageError], None],
+        deadline: Deadline,
+        open_refusals: tuple[type[RemoteStorageError], ...] = (),
+    ) -> T:
+        attempts = 0
+        refusal: RetryableError | None = None
+        doubt: OutcomeUnknown | None = None
+        if deadline.left_s < SENT_WITH_S:
+            # What it waited for ended in the moment in which its own time does.
+            raise Overloaded(f"not sent within {deadline.seconds:g} s: others took as long")
+        while True:
+            one = Attempt(deadline)
+            try:
+                with deadline.bound():
+                    self._refuse_if_closed()
+                    return await attempt(one)
+            except TimeoutError as error:
+                lost = OutcomeUnknown(f"no answer within {deadline.seconds:g} s")
+                failed(lost)
+                if one.is_sent or doubt is not None:
+                    raise (doubt or lost) from error
+                if refusal is not None:
+                    raise refusal from error
+                raise NotReady(
+                    f"not sent within {deadline.seconds:g} s: nobody to send it to"
+                ) from error
+            except (RetryableError, OutcomeUnknown) as error:
+                failed(error)
+                if isinstance(error, OutcomeUnknown):
+                    doubt = error  # A refusal later on says nothing about this attempt.
+                else:
+                    refusal = error
+                pause = RETRY_PAUSES_S[min(attempts, len(RETRY_PAUSES_S) - 1)]
+                attempts += 1
+                if self._is_closed or pause > deadline.left_s:
+                    raise (doubt or error) from None
+                await asyncio.sleep(pause)
+            except (Fenced, DataError, NotAuthorized, InvalidArgument) as error:
+                # Said of this attempt, by somebody who may never have seen the one before.
+                raise (doubt or error) from None
+            except open_refusals as error:
+                if isinstance(error, PartitionDeleted):
+                    raise
+                # The attempt before may still arrive, when what is refused now is allowed.
+                raise (doubt or error) from None
+
+    async def next_page(
+        self, key: PartitionKey, role: str, cursor: str, deadline: Deadline | None = None
+    ) -> Answered:
+        """The next page of a list that `role` opened; never retried: one host has the list.
+
+        Raises:
+            NotReady: It was lost, or did not come within the deadline.
+        """
+        deadline = self._deadline(deadline)
+        try:
+            with deadline.bound():
+                name, _ = await self._where(key, role)
+                call, attempt = PageCall(cursor), Attempt(deadline)
+                page: Answered = await self.link.call(name, call, attempt)
+        except TimeoutError as error:
+            raise NotReady(f"no page within {deadline.seconds:g} s") from error
+        except OutcomeUnknown as error:
+            raise NotReady(f"the list was lost: {error}") from error
+        return page
+
+    def _at_hand(self, key: PartitionKey, role: str) -> tuple[str, str] | None:
+        """See `Routes.at_hand`."""
+        if self._generation != self.link.generation:
+            return None
+        return self._routes.at_hand(key, role)
+
+    async def _where(self, key: PartitionKey, role: str) -> tuple[str, str]:
+        """See `Routes.where`."""
+        if self._generation != self.link.generation:
+            # Another connection, perhaps to another service.
+            self._generation = self.link.generation
+            self._routes.clear()
+        return await self._routes.where(key, role)
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise NotReady("the manager was closed")
+
+    async def close(self) -> None:
+        """Give up on what is under way, and on all that would be tried again."""
+        self._is_closed = True
+        await self.link.close()

@@ -1,0 +1,195 @@
+"""A client's way to the service, which never breaks for good.
+
+Below it anything may be raised: by handles, by what carries calls, by looking for the service.
+Above it there are only the errors of `events.errors`, and a connection that has failed is
+replaced by the next call. This is the one place for both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tierledger.actors.foreign_errors import documented, documenting, is_cancelled
+from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from tierledger.actors.calls import Call, PartitionKey
+    from tierledger.actors.coordinator.events import Announcement, Registered, Route
+    from tierledger.actors.deadline import Attempt
+    from tierledger.actors.ports import (
+        CoordinatorHandle,
+        ServiceConnection,
+    )
+    from tierledger.events.commands import Claim
+
+T = TypeVar("T")
+
+SILENCE_S = 5.0
+"""Time without any answer after which a connection is replaced: a host that died is out of the
+routes by then, and a coordinator has a successor."""
+
+PAUSE_MIN_S = 0.1
+PAUSE_MAX_S = 5.0
+"""Pause before the service is looked for once more; doubles while nothing comes of it."""
+
+PAUSE_DOUBLED_MAX = 16
+
+
+class ServiceLink:
+    """The present connection, made when it is needed and dropped when it has failed."""
+
+    def __init__(self, connect: Callable[[], Awaitable[ServiceConnection]]) -> None:
+        """`connect` finds the service."""
+        self.coordinator: CoordinatorHandle = _LinkedCoordinator(self)
+        self.generation = 0
+        """Counts connections: what was learnt over an earlier one may be of another service."""
+        self._connect = connect
+        self._connection: ServiceConnection | None = None
+        self._connecting: asyncio.Task[ServiceConnection] | None = None
+        self._closing: list[asyncio.Task[None]] = []
+        self._failures = 0
+        """Connections in a row that were not found, or over which nobody answered."""
+        self._silent_since: float | None = None
+        """When the first call began that was made since anybody has answered."""
+        self._is_closed = False
+
+    async def call(self, name: str, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401 - Whatever it is.
+        """The result of `call` by the host at an address; `attempt` notes when it is sent.
+
+        Raises:
+            RemoteStorageError: What the host answered, or `OutcomeUnknown` if it was lost.
+        """
+        result = await self.ask(name, lambda one: one.host(name).call(call, attempt))
+        if isinstance(result, BaseException):
+            raise documented(name, result)
+        return result
+
+    async def ready(self) -> ServiceConnection:
+        """A connection, found again if there is none.
+
+        Raises:
+            RemoteStorageError: The service was not found, as `connect` says it; `NotReady`
+                for all else. Nothing was sent.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._connection is not None:
+            if now - (self._silent_since or now) <= SILENCE_S:
+                return self._connection
+            self._drop(self._connection)
+        if self._is_closed:
+            raise NotReady("the manager was closed")
+        if self._connecting is None:
+            self._connecting = asyncio.get_running_loop().create_task(self._found())
+            self._connecting.add_done_callback(self._was_found)
+        # Who gives up leaves the search to the others.
+        return await asyncio.shield(self._connecting)
+
+    async def _found(self) -> ServiceConnection:
+        if self._failures:
+            exponent = min(self._failures - 1, PAUSE_DOUBLED_MAX)
+            await asyncio.sleep(min(PAUSE_MIN_S * 2**exponent, PAUSE_MAX_S))
+        self._failures += 1  # Until somebody answers.
+        with documenting("the service is not found", is_sent=False):
+            self._connection = await self._connect()
+        self._silent_since = None
+        return self._connection
+
+    def _was_found(self, task: asyncio.Task[ServiceConnection]) -> None:
+        self._connecting = None
+        if not task.cancelled():
+            task.exception()  # Those who wait for it hear of it; there may be none left.
+
+    async def ask(self, what: str, ask: Callable[[ServiceConnection], Awaitable[T]]) -> T:
+        """What `ask` comes to, of a handle that it finds in the connection of the moment.
+
+        Nothing is sent before what it returns is awaited.
+
+        Raises:
+            RetryableError: Nothing was sent, or what the other side says.
+            OutcomeUnknown: It may have happened, whatever was raised on the way.
+            RemoteStorageError: What the other side says.
+        """
+        connection = self._connection
+        if connection is None or self._silent_since is not None:
+            connection = await self.ready()
+        if self._silent_since is None:
+            self._silent_since = asyncio.get_running_loop().time()
+        is_sent = False
+        try:
+            asked = ask(connection)
+            is_sent = True
+            answer = await asked
+        except (Exception, asyncio.CancelledError) as error:
+            self._failed(connection, error)
+            heard = documented(what, error, is_sent=is_sent)
+            if heard is error:
+                raise
+            raise heard from error
+        self._heard()
+        return answer
+
+    def _failed(self, connection: ServiceConnection, error: BaseException) -> None:
+        """Note a failure; what nobody foresaw leaves a connection that may be broken."""
+        if not isinstance(error, RemoteStorageError):
+            if not is_cancelled(error):
+                self._drop(connection)
+        elif not isinstance(error, OutcomeUnknown):
+            self._heard()  # Somebody says so.
+
+    def _heard(self) -> None:
+        self._failures, self._silent_since = 0, None
+
+    def _drop(self, connection: ServiceConnection) -> None:
+        if self._connection is not connection:
+            return  # Another call found out before.
+        self._connection = None
+        self.generation += 1
+        closing = asyncio.get_running_loop().create_task(self._let_go(connection))
+        self._closing = [*(task for task in self._closing if not task.done()), closing]
+
+    async def _let_go(self, connection: ServiceConnection) -> None:
+        with contextlib.suppress(Exception):  # It is of no use any more.
+            await connection.close()
+
+    async def close(self) -> None:
+        """Let the service go on without this client."""
+        self._is_closed = True
+        tasks = [*self._closing, *([self._connecting] if self._connecting else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await self._let_go(connection)
+
+
+class _LinkedCoordinator:
+    """The coordinator over the link's connection."""
+
+    def __init__(self, link: ServiceLink) -> None:
+        self._link = link
+
+    async def _ask(self, ask: Callable[[CoordinatorHandle], Awaitable[T]]) -> T:
+        return await self._link.ask("the coordinator", lambda one: ask(one.coordinator))
+
+    async def register(self, broker_id: int, request: bytes, after: int) -> Registered:
+        return await self._ask(lambda one: one.register(broker_id, request, after))
+
+    async def announce(self, announcement: Announcement) -> list[Claim]:
+        return await self._ask(lambda one: one.announce(announcement))
+
+    async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
+        return await self._ask(lambda one: one.route(keys))
+
+    async def hosts(self) -> dict[str, str]:
+        return await self._ask(lambda one: one.hosts())
+
+    async def doors(self) -> dict[str, str]:
+        return await self._ask(lambda one: one.doors())
+
+    async def status(self) -> dict[str, Any]:
+        return await self._ask(lambda one: one.status())

@@ -1,0 +1,1 @@
+"""The coordinator: one pure state machine, the rules it goes by, and the shell around it."""

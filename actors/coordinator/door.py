@@ -1,0 +1,107 @@
+"""What clients say to the coordinator, checked before anything of it is appended.
+
+Clients send plain tuples. What passes here can be encoded, placed and told to a host; the same
+check sets aside what an older program let into a log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_args
+
+from tierledger.actors.calls import PartitionKey
+from tierledger.actors.coordinator.events import (
+    ITEMS_MAX,
+    Announcement,
+    BrokerId,
+    Item,
+    LeaderItem,
+)
+from tierledger.events.errors import InvalidArgument
+from tierledger.events.identifiers import UUID_BYTES, Uuid
+from tierledger.events.typed_fields import checked, exactly, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FIELDS = ("topic_id", "partition", "topic", "leader_epoch", "recorded_time_ms")
+"""Of an item of an announcement; only leaders have the last two."""
+
+_fits_leader, _fits = exactly(LeaderItem), exactly(Item)
+
+
+def checked_broker(broker_id: object) -> int:
+    """`broker_id` if it is one.
+
+    Raises:
+        InvalidArgument: It is no integer from 0 to 2147483647.
+    """
+    broker: int = checked(BrokerId, broker_id, "broker_id")
+    return broker
+
+
+def checked_key(key: Sequence[Any]) -> PartitionKey:
+    """`key` as a partition's key.
+
+    Raises:
+        InvalidArgument: It is not 16 bytes and an integer from 0 to 2147483647.
+    """
+    known: PartitionKey = checked(PartitionKey, _made(PartitionKey, key), "partition")
+    return known
+
+
+def checked_announcement(given: Sequence[Any]) -> Announcement:
+    """`given` as an announcement that the coordinator can carry out, every item of it.
+
+    Raises:
+        InvalidArgument: One cannot be; the message names it.
+    """
+    word = _made(Announcement, given)
+    lists = [items for items in word[3:6] if isinstance(items, tuple)]
+    if (count := sum(map(len, lists))) > ITEMS_MAX:
+        raise InvalidArgument(
+            f"expected an announcement of at most {ITEMS_MAX} partitions, got {count}: "
+            "announce in pieces"
+        )
+    for items, leads in ((word.leaders, True), (word.followers, False), (word.stopped, False)):
+        for item in items if isinstance(items, tuple) else ():
+            check_item(item, leads=leads)
+    known: Announcement = checked(Announcement, word, "announcement")
+    return known
+
+
+def check_item(item: object, *, leads: bool) -> None:
+    """Refuse an item of an announcement that no host could carry out.
+
+    Raises:
+        InvalidArgument: It is one; the message names it.
+    """
+    if (_fits_leader if leads else _fits)(item):
+        return
+    kinds = dict(zip(FIELDS, get_args(LeaderItem if leads else Item), strict=False))
+    if not isinstance(item, tuple) or len(item) != len(kinds):
+        raise InvalidArgument(f"expected {len(kinds)} fields of a partition, got {shown(item)}")
+    for (name, kind), value in zip(kinds.items(), item, strict=True):
+        try:
+            taken = checked(kind, value, name)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"partition {item_name(item)}: {error}") from None
+        if type(taken) is not type(value):
+            raise InvalidArgument(
+                f"partition {item_name(item)}: expected {taken!r} for {name} as a plain "
+                f"{type(taken).__name__}, got a {type(value).__name__}"
+            )
+
+
+def item_name(item: object) -> str:
+    """The partition that an item is about, whatever is wrong with it."""
+    if not isinstance(item, tuple | list) or len(item) < 2:
+        return shown(item)
+    is_id = isinstance(item[0], bytes) and len(item[0]) == UUID_BYTES
+    return f"{Uuid(item[0]) if is_id else shown(item[0])}-{shown(item[1])}"
+
+
+def _made(kind: Any, given: object) -> Any:  # noqa: ANN401 - Of that kind.
+    """The named tuple of `given`, whatever its fields are."""
+    if not isinstance(given, tuple) or len(given) != len(kind._fields):
+        raise InvalidArgument(f"expected {', '.join(kind._fields)}, got {shown(given)}")
+    return kind(*given)

@@ -1,0 +1,60 @@
+"""Who leads when the claim in force is given up while one that it replaced still stands.
+
+Kafka tells two brokers of two elections in any order. If the word that made the former leader
+comes late, its claim replaces the true leader's; then comes the word that it follows, and
+nobody would lead: Kafka has told the true leader already, and does not say it again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierledger.actors.calls import PartitionKey
+from tierledger.actors.coordinator.events import LeaderRestored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tierledger.actors.coordinator.events import Item
+    from tierledger.actors.coordinator.state import CoordinatorState, Entry, Leadership
+
+
+def restored(
+    state: CoordinatorState, broker_id: int, given_up: Iterable[Item]
+) -> list[LeaderRestored]:
+    """The claims that stand again once `broker_id` leads none of `given_up` any more."""
+    found = []
+    for topic_id, partition, _ in given_up:
+        entry = state.partitions.get(PartitionKey(topic_id, partition))
+        led = None if entry is None else entry.leadership
+        if entry is None or led is None or led.claim.broker_id != broker_id:
+            continue
+        former = _last_standing(state, entry, led)
+        if former is not None:
+            found.append(LeaderRestored(topic_id, partition, former.claim.broker_id))
+    return found
+
+
+def _last_standing(state: CoordinatorState, entry: Entry, led: Leadership) -> Leadership | None:
+    """Whom the claim in force replaced last, of those who have not given theirs up.
+
+    One with a lower known leader epoch was replaced with good reason, and has only not heard of
+    it yet. One with a higher epoch was replaced by a claim of unknown epoch, which is gone.
+    """
+    for broker_id, former in reversed(entry.formers.items()):
+        is_alive = former.claim.incarnation == state.incarnations.get(broker_id)
+        ours, theirs = former.leader_epoch, led.leader_epoch
+        is_open = ours is None or theirs is None or ours > theirs
+        if is_alive and is_open and former.import_cluster is None:
+            return former
+    return None
+
+
+def restore(state: CoordinatorState, body: LeaderRestored) -> None:
+    """Put the claim in force again; it is placed anew."""
+    key = PartitionKey(body.topic_id, body.partition)
+    entry = state.partitions.get(key)
+    former = None if entry is None else entry.formers.pop(body.broker_id, None)
+    if entry is not None and former is not None and entry.leadership is None:
+        entry.leadership = former._replace(assignment=0)
+        state.review(key, entry)

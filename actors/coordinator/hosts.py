@@ -1,0 +1,580 @@
+"""The hosts as processes: started, found, told, watched, and given up when they are gone.
+
+A part of the coordinator's machine. What it believes is a hint: which process serves as which
+host is an event of the coordinator's log, and who may write is decided in each partition's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from itertools import count
+from typing import TYPE_CHECKING, TypeAlias
+
+from tierledger.actors.calls import Placement
+from tierledger.actors.coordinator import messages as msg
+from tierledger.actors.coordinator import placement, rules
+from tierledger.actors.coordinator.events import ITEMS_MAX
+from tierledger.actors.coordinator.state import SetAside
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tierledger.actors.calls import CloseCall, PartitionKey
+    from tierledger.actors.coordinator.rules import HostWork
+    from tierledger.actors.coordinator.state import CoordinatorState, Seat
+    from tierledger.events.errors import RemoteStorageError
+
+WATCH_INTERVAL_S = 0.2
+"""How often each host is asked whether it lives; less often if there are many."""
+
+PINGS_PER_S = 100
+"""What a coordinator spends on all of them together."""
+
+PINGS_MISSED = 3
+"""Unanswered pings in a row after which a silent host is given up."""
+
+PING_TIMEOUT_S = 0.8
+
+PING_TIMEOUT_MAX_S = 4.0
+PING_PATIENCE = 4.0
+"""A host may take so many times as long as it took of late: where everything is slow, silence
+says less, and a host that is given up for nothing costs the start of another."""
+
+PING_FADES = 0.9
+"""What is left of "of late" at the next answer."""
+
+LATE_S = 0.25
+"""How late a timer of this process may be before its own loop counts as what was too busy."""
+
+LAUNCH_TIMEOUT_S = 30.0
+"""How long a process may take to start and open its store before another node is tried."""
+
+WRITER_LAUNCH_TIMEOUT_S = 120.0
+"""The same for the one that writes for all, which can start on the store's node only."""
+
+LAUNCHES_AT_ONCE = 8
+"""Processes that start side by side; more would only make each slower."""
+
+BACKOFF_MIN_S = 0.2
+BACKOFF_MAX_S = 10.0
+"""Pause before a host that died at once is started once more; doubles in between."""
+
+AT_ONCE_S = 1.0
+"""A host that lived for less than this may have died of its start."""
+
+FREE_DEATHS = 20
+"""Such deaths in a row before there is a pause: hosts are also killed quickly, in drills."""
+
+PLACEMENTS_PER_CALL = 500
+
+Items: TypeAlias = "tuple[Placement, ...] | tuple[CloseCall, ...]"
+
+
+def patience(took: float) -> float:
+    """How long a host may take to answer that took so long of late (s)."""
+    return min(max(PING_TIMEOUT_S, PING_PATIENCE * took), PING_TIMEOUT_MAX_S)
+
+
+class Host:
+    """A process that serves as a host, and what it has still to be told."""
+
+    def __init__(
+        self, name: str, address: str, ping: msg.HostPing, watch: int, s: float
+    ) -> None:
+        self.name = name
+        self.address = address
+        self.process = ping.process
+        self.door = ping.door
+        """Where clients reach it (HOST:PORT), if it listens."""
+        self.behind = ping.behind
+        self.watch = watch
+        self.since_s = s
+        self.asked_s = s
+        """When the last ping went out."""
+        self.took_s = 0.0
+        """How long its answers took of late."""
+        self.missed = 0
+        self.untold: deque[HostWork | tuple[Seat, ...]] = deque()
+        """What it has to be told, in order; seats are what it has of them when it is told."""
+        self.telling: deque[Items] = deque()
+        """The pieces of what it is being told; the first is on its way, or is told again."""
+        self.is_telling = False
+        self.set_aside: dict[tuple[PartitionKey, str], SetAside] = {}
+        """What it could not do although it lives, by partition and role, until it can."""
+
+
+class Step(Enum):
+    """How far the start of a process is."""
+
+    PAUSING = "pausing"
+    ENDING = "waiting for the end of its predecessor"
+    QUEUED = "waiting for others that start"
+    STARTING = "starting"
+
+
+class Start:
+    """A process that is being started, until one serves."""
+
+    def __init__(self, former: tuple[str, str] | None) -> None:
+        """`former`: address and process that must have ended before."""
+        self.former = former
+        self.failures = 0
+        self.step = Step.PAUSING
+        self.address = ""
+
+    def awaits(self, address: str) -> bool:
+        """Whether the process there has to end before this one starts."""
+        former = self.former
+        return self.step is Step.ENDING and former is not None and former[0] == address
+
+
+class Look:
+    """A process of which another coordinator, or an earlier one, wrote: it is looked for."""
+
+    def __init__(self, address: str, process: str, watch: int) -> None:
+        self.address = address
+        self.process = process
+        self.watch = watch
+        self.missed = 0
+
+
+class Hosts:
+    """All processes that serve, by host.
+
+    Rules: a host runs, starts or is looked for, and only one of these. Of a process that is
+    dropped nothing is believed any more.
+    """
+
+    def __init__(
+        self, state: CoordinatorState, wanted: int, partitions_per_host: int, writer: str | None
+    ) -> None:
+        """`writer`: the host whose process must have ended before its successor starts."""
+        self.running: dict[str, Host] = {}
+        self.starting: dict[str, Start] = {}
+        self.looking: dict[str, Look] = {}
+        self.heard_ms: dict[str, int] = {}
+        self.facts: dict[msg.Fact, None] = {}
+        """What hosts reported of their partitions, until it is in the log or void."""
+        self.is_news = False
+        """Whether there is something to decide on, to place, or to start."""
+        self.writer = writer
+        self.wanted = wanted
+        self._state = state
+        self._partitions_per_host = partitions_per_host
+        self._given_up: dict[str, str] = {}
+        """Host to the last process that was found to be gone."""
+        self._deaths: dict[str, int] = {}
+        """Host to how often in a row it was gone soon after its start."""
+        self._has_room = True
+        self._is_open = False
+        """Whether hosts are told anything yet."""
+        self._watches = count(1)
+        self._now = msg.Moment(0.0, 0)
+
+    def handle(self, stimulus: msg.Stimulus, now: msg.Moment) -> list[msg.Effect]:
+        """What follows from what was heard of a host."""
+        self._now = now
+        match stimulus:
+            case msg.PingAnswered() | msg.PingMissed() | msg.HostEnded():
+                look = self.looking.get(stimulus.host)
+                if look is not None and look.watch == stimulus.watch:
+                    return self._looked(stimulus, look)
+                host = self._watched(stimulus.host, stimulus.watch)
+                return [] if host is None else self._heard(host, stimulus)
+            case msg.Told() | msg.NotTold() | msg.TellFailed():
+                host = self._watched(stimulus.host, stimulus.watch)
+                return [] if host is None else self._told(host, stimulus)
+            case msg.ProcessStarted():
+                return self._serves(stimulus)
+            case msg.StartFailed():
+                return self._not_started(stimulus)
+            case msg.ProcessEnded():
+                return self._ended(stimulus)
+            case msg.TimerFired(timer=timer):
+                return self._time_is_up(timer)
+            case _:
+                raise AssertionError(f"no host is concerned by {stimulus!r}")
+
+    def _watched(self, name: str, watch: int) -> Host | None:
+        host = self.running.get(name)
+        return host if host is not None and host.watch == watch else None
+
+    def _time_is_up(self, timer: msg.Timer) -> list[msg.Effect]:
+        if timer.kind == "start":
+            start = self.starting.get(timer.host)
+            is_due = start is not None and start.step is Step.PAUSING
+            return self._go(timer.host) if is_due else []
+        host = self._watched(timer.host, timer.watch)
+        if host is None:
+            return []
+        return [self._ping(host)] if timer.kind == "ping" else [self._tell_effect(host)]
+
+    # What the machine asks.
+
+    def decided_on(self) -> list[msg.Fact]:
+        """What was found out and is not in the log yet."""
+        state = self._state
+        self.facts = {fact: None for fact in self.facts if fact.decide(state)}
+        found = [
+            msg.Fact("started", host.name, (host.process, host.address))
+            for host in self.running.values()
+            if state.hosts.get(host.name) != host.process and not self._is_older(host)
+        ]
+        found += [
+            msg.Fact("lost", name, (process,))
+            for name, process in self._given_up.items()
+            if state.hosts.get(name) == process and name not in self.running
+        ]
+        return [*found, *self.facts]
+
+    def behind(self) -> set[PartitionKey]:
+        """Partitions whose followers are known not to have caught up."""
+        return {key for host in self.running.values() for key in host.behind}
+
+    @property
+    def serving(self) -> int:
+        """How many run and are in the log."""
+        hosts = self._state.hosts
+        return sum(hosts.get(name) == host.process for name, host in self.running.items())
+
+    def set_aside(self) -> list[SetAside]:
+        """What hosts that live could not do."""
+        return [one for host in self.running.values() for one in host.set_aside.values()]
+
+    def seek_writer(self) -> list[msg.Effect]:
+        """Find or start the host that writes, before anything can be decided."""
+        assert self.writer is not None, "the store has one writer"
+        if self.writer in self.starting or self.writer in self.looking:
+            return []
+        if self.writer in self._state.hosts:
+            return self._look_for(self.writer)
+        return self._start(self.writer, None)
+
+    def take_up(self) -> list[msg.Effect]:
+        """Use what the log says that there is, and let it have what it had."""
+        self._is_open = True
+        effects: list[msg.Effect] = []
+        for host in list(self.running.values()):
+            effects += self._take_on(host)
+        for name in self._state.hosts:
+            if name not in self.running and name not in self.starting:
+                effects += self._look_for(name)
+        return effects
+
+    def follow(self) -> list[msg.Effect]:
+        """Another coordinator may have replaced a host: use what it started."""
+        effects: list[msg.Effect] = []
+        for name, process in self._state.hosts.items():
+            host = self.running.get(name)
+            if host is not None and host.process != process and self._is_older(host):
+                effects += self._drop(host)
+                host = None
+            if host is not None or name in self.starting:
+                continue
+            if process == self._given_up.get(name):
+                self.is_news = True  # That it had started came to the log after its end.
+                continue
+            look = self.looking.get(name)
+            if look is None or look.process != process:
+                effects += self._look_for(name)
+        return effects
+
+    def tell(self, works: Iterable[HostWork]) -> list[msg.Effect]:
+        """Let hosts know, each in order; a slow one holds up no other."""
+        effects: list[msg.Effect] = []
+        for work in works:
+            host = self.running.get(work.host)
+            if host is not None:
+                host.untold.append(work)
+                effects += self._tell_next(host)
+        return effects
+
+    def supply(self) -> list[msg.Effect]:
+        """Start the hosts that should be there and are not."""
+        state, effects = self._state, list[msg.Effect]()
+        starting = [name for name in (*self.starting, *self.running) if name not in state.hosts]
+        for name in placement.hosts_wanted(
+            state, self.wanted, self._partitions_per_host, starting
+        ):
+            effects += self._start(name, None)
+        has_room = len(state.hosts) + len(starting) < placement.HOSTS_MAX
+        if self._has_room and not has_room and state.unplaced:
+            details = {
+                "kind": "NoRoom",
+                "hosts": placement.HOSTS_MAX,
+                "unplaced": len(state.unplaced),
+            }
+            effects.append(msg.Note("error", "alarm", details))
+        self._has_room = has_room
+        return effects
+
+    # Finding.
+
+    def _look_for(self, name: str) -> list[msg.Effect]:
+        address, process = self._state.addresses[name], self._state.hosts[name]
+        former = self.looking.get(name)
+        look = self.looking[name] = Look(address, process, next(self._watches))
+        forget = [] if former is None else [msg.Forget(former.address)]
+        return [*forget, msg.Ping(name, address, look.watch, PING_TIMEOUT_S)]
+
+    def _looked(
+        self, stimulus: msg.PingAnswered | msg.PingMissed | msg.HostEnded, look: Look
+    ) -> list[msg.Effect]:
+        name = stimulus.host
+        if isinstance(stimulus, msg.PingMissed):
+            look.missed += 1
+            if look.missed < PINGS_MISSED:
+                return [msg.Ping(name, look.address, look.watch, PING_TIMEOUT_S)]
+        del self.looking[name]
+        if self._state.hosts.get(name) != look.process:
+            return [msg.Forget(look.address)]  # Another coordinator noted its end meanwhile.
+        if isinstance(stimulus, msg.PingAnswered) and stimulus.ping.process == look.process:
+            host = self._add(name, look.address, stimulus.ping)
+            return [*self._take_on(host), self._ping(host)]
+        forget = msg.Forget(look.address)
+        if name == self.writer:
+            return [forget, *self._start(name, (look.address, look.process))]
+        return [forget, *self._give_up(name, look.address, look.process)]
+
+    def _add(self, name: str, address: str, ping: msg.HostPing) -> Host:
+        host = Host(name, address, ping, next(self._watches), self._now.s)
+        self.running[name] = host
+        return host
+
+    def _take_on(self, host: Host) -> list[msg.Effect]:
+        """Let a host take up, or go on with, its work, in pieces."""
+        if self._state.hosts.get(host.name) != host.process:
+            self.is_news = True  # Its start has to come to the log first.
+            return []
+        if not self._is_open:
+            return []
+        seats = tuple(self._state.seats.get(host.name, ()))
+        host.untold += [
+            seats[first : first + ITEMS_MAX] for first in range(0, len(seats), ITEMS_MAX)
+        ]
+        return self._tell_next(host)
+
+    def _is_older(self, host: Host) -> bool:
+        """Whether the log knows a later process of that host."""
+        address = self._state.addresses.get(host.name)
+        return address is not None and _number(address) > _number(host.address)
+
+    # Starting.
+
+    def _start(self, name: str, former: tuple[str, str] | None) -> list[msg.Effect]:
+        if name in self.starting or name in self.running:
+            return []
+        look = self.looking.pop(name, None)
+        forget = [] if look is None else [msg.Forget(look.address)]
+        self.starting[name] = Start(former)
+        return [*forget, *self._back_off(name)]
+
+    def _back_off(self, name: str) -> list[msg.Effect]:
+        deaths = self._deaths.get(name, 0) - FREE_DEATHS
+        if deaths <= 0:
+            return self._go(name)
+        self.starting[name].step = Step.PAUSING
+        pause_s = min(BACKOFF_MIN_S * 2 ** (deaths - 1), BACKOFF_MAX_S)
+        return [msg.SetTimer(msg.Timer("start", name), pause_s)]
+
+    def _go(self, name: str) -> list[msg.Effect]:
+        start = self.starting[name]
+        start.address = placement.next_address(self._state, name, start.failures)
+        if start.former is None:
+            return self._launch(name, start)
+        start.step = Step.ENDING  # Two must not write: the store would refuse the second.
+        return [msg.Prepare(start.address), msg.EndProcess(name, *start.former)]
+
+    def _launch(self, name: str, start: Start) -> list[msg.Effect]:
+        if self.launching >= LAUNCHES_AT_ONCE:
+            start.step = Step.QUEUED
+            return []
+        start.step = Step.STARTING
+        timeout_s = WRITER_LAUNCH_TIMEOUT_S if name == self.writer else LAUNCH_TIMEOUT_S
+        return [msg.StartProcess(name, start.address, timeout_s)]
+
+    @property
+    def launching(self) -> int:
+        """Processes that start at the moment."""
+        return sum(start.step is Step.STARTING for start in self.starting.values())
+
+    def _launch_next(self) -> list[msg.Effect]:
+        queued = [(name, one) for name, one in self.starting.items() if one.step is Step.QUEUED]
+        return self._launch(*queued[0]) if queued else []
+
+    def _ended(self, ended: msg.ProcessEnded) -> list[msg.Effect]:
+        start = self.starting.get(ended.host)
+        if start is None or not start.awaits(ended.address):
+            if ended.error is None:
+                return []
+            # The log fences whatever it still tries to write.
+            details = {"address": ended.address, "error": str(ended.error)}
+            return [msg.Note("warning", "a process was not ended", details)]
+        if ended.error is None:
+            return self._launch(ended.host, start)
+        return self._try_again(ended.host, start, ended.error)
+
+    def _not_started(self, failed: msg.StartFailed) -> list[msg.Effect]:
+        return [
+            # It may run, and nobody would watch it or end it later.
+            msg.EndProcess(failed.host, failed.address, None),
+            *self._try_again(failed.host, self.starting[failed.host], failed.error),
+            *self._launch_next(),
+        ]
+
+    def _try_again(
+        self, name: str, start: Start, error: RemoteStorageError
+    ) -> list[msg.Effect]:
+        # What did not even start pauses from the first time on.
+        self._deaths[name] = max(self._deaths.get(name, 0), FREE_DEATHS) + 1
+        start.failures += name != self.writer
+        details = {"host": name, "error": str(error)}
+        return [msg.Note("warning", "a host does not start", details), *self._back_off(name)]
+
+    def _serves(self, started: msg.ProcessStarted) -> list[msg.Effect]:
+        del self.starting[started.host]
+        host = self._add(started.host, started.address, started.ping)
+        return [*self._take_on(host), self._ping(host), *self._launch_next()]
+
+    # Watching.
+
+    def _ping(self, host: Host) -> msg.Effect:
+        host.asked_s = self._now.s
+        return msg.Ping(host.name, host.address, host.watch, patience(host.took_s))
+
+    def _heard(
+        self, host: Host, stimulus: msg.PingAnswered | msg.PingMissed | msg.HostEnded
+    ) -> list[msg.Effect]:
+        took_s = self._now.s - host.asked_s
+        if isinstance(stimulus, msg.HostEnded):
+            return self._lose(host)
+        if isinstance(stimulus, msg.PingMissed):
+            # If this process was late itself, it says nothing.
+            host.missed += took_s - patience(host.took_s) < LATE_S
+            if host.missed >= PINGS_MISSED:
+                return self._lose(host)
+        else:
+            host.missed = 0
+            host.took_s = max(took_s, host.took_s * PING_FADES)
+            if dropped := self._reported(host, stimulus.ping):
+                return dropped
+        pause_s = max(WATCH_INTERVAL_S, len(self.running) / PINGS_PER_S)
+        return [msg.SetTimer(msg.Timer("ping", host.name, host.watch), pause_s)]
+
+    def _reported(self, host: Host, ping: msg.HostPing) -> list[msg.Effect]:
+        """Take note of what a host says; not empty if it counts no more."""
+        name, state = host.name, self._state
+        self.heard_ms[name] = self._now.ms
+        host.behind = ping.behind
+        if state.hosts.get(name) != host.process:
+            if self._is_older(host):
+                return self._drop(host)
+            self.is_news = True
+        facts = [msg.Fact("leader lost", name, one) for one in ping.lost]
+        facts += [msg.Fact("refused", name, one) for one in ping.refused]
+        for fact in facts:
+            if fact.decide(state):  # As nearly never: known already.
+                self.facts[fact] = None
+                self.is_news = True
+        if state.unplaced or (state.together and len(state.hosts) > 1):
+            self.is_news = True
+        return []
+
+    def _lose(self, host: Host) -> list[msg.Effect]:
+        name = host.name
+        is_early = self._now.s - host.since_s < AT_ONCE_S
+        self._deaths[name] = self._deaths.get(name, 0) + 1 if is_early else 0
+        details = {"host": name, "process": host.process}
+        effects = [msg.Note("warning", "host is gone", details), *self._drop(host)]
+        if name == self.writer:  # Nothing can be decided without it.
+            return [*effects, *self._start(name, (host.address, host.process))]
+        return [*effects, *self._give_up(name, host.address, host.process)]
+
+    def _give_up(self, name: str, address: str, process: str) -> list[msg.Effect]:
+        """End what is left of a process, and note its end, for as long as that takes."""
+        self._given_up[name] = process
+        self.is_news = True
+        return [msg.EndProcess(name, address, process)]
+
+    def _drop(self, host: Host) -> list[msg.Effect]:
+        """It serves no more; what it was not told is of no use any more."""
+        del self.running[host.name]
+        return [msg.Forget(host.address)]
+
+    # Telling.
+
+    def _tell_next(self, host: Host) -> list[msg.Effect]:
+        """Tell it what is next, unless something is on its way."""
+        while not host.telling and host.untold:
+            self._take_pieces(host)
+        if host.is_telling or not host.telling:
+            return []
+        return [self._tell_effect(host)]
+
+    def _take_pieces(self, host: Host) -> None:
+        """The next piece of work, and the placements behind it that go along."""
+        placements: list[Placement] = []
+        while host.untold and len(placements) < PLACEMENTS_PER_CALL:
+            work = host.untold[0]
+            if not isinstance(work, rules.HostWork):
+                work = rules.standing_work(self._state, host.name, work)
+            if work.closes and placements:
+                break
+            host.untold.popleft()
+            if work.closes:
+                host.telling.append(work.closes)
+            placements += work.placements
+            if work.closes:
+                break
+        if placements:
+            host.telling.append(tuple(placements))
+
+    def _tell_effect(self, host: Host) -> msg.Effect:
+        host.is_telling = True
+        items = host.telling[0]
+        if isinstance(items[0], Placement):
+            work = rules.HostWork(host.name, items)
+        else:
+            work = rules.HostWork(host.name, (), items)
+        return msg.Tell(host.address, host.watch, work)
+
+    def _told(
+        self, host: Host, stimulus: msg.Told | msg.NotTold | msg.TellFailed
+    ) -> list[msg.Effect]:
+        if isinstance(stimulus, msg.NotTold):
+            # The watch finds out whether it lives; a living one is told again.
+            details = {"host": host.name, "error": str(stimulus.error)}
+            again = msg.SetTimer(msg.Timer("tell", host.name, host.watch), WATCH_INTERVAL_S)
+            return [msg.Note("warning", "a host was not told", details), again]
+        host.is_telling = False
+        items = host.telling.popleft()
+        effects: list[msg.Effect] = []
+        if isinstance(stimulus, msg.Told):
+            for item in items if host.set_aside else ():
+                host.set_aside.pop(_seat(item), None)
+        elif len(items) == 1:
+            effects.append(self._set_aside(host, items[0], stimulus.error))
+        else:  # What it fails at is set aside, alone, and blocks nothing.
+            host.telling.extendleft((item,) for item in reversed(items))  # type: ignore[misc]
+        return [*effects, *self._tell_next(host)]
+
+    def _set_aside(
+        self, host: Host, item: Placement | CloseCall, error: Exception
+    ) -> msg.Effect:
+        key, role = _seat(item)
+        what = f"{key.named('?')}, {role} on {host.name}"
+        reason = f"{type(error).__name__}: {error}"
+        host.set_aside[key, role] = SetAside(what, reason, self._now.ms)
+        details = {"kind": "SetAside", "what": what, "reason": reason}
+        return msg.Note("error", "alarm", details)
+
+
+def _seat(item: Placement | CloseCall) -> tuple[PartitionKey, str]:
+    """What of which partition a host is told to change."""
+    return item.key, getattr(item, "role", "session to close")
+
+
+def _number(address: str) -> int:
+    number = address.rpartition("/")[2]
+    return int(number) if number.isdecimal() else 0

@@ -1,0 +1,43 @@
+"""The coordinator's log in a store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierledger.actors.slices import Slices
+from tierledger.events.errors import CorruptLog
+from tierledger.storage.partition.event_log import BatchLog
+
+if TYPE_CHECKING:
+    from tierledger.actors.coordinator.fold import Fold
+    from tierledger.storage.backend import MetadataStorageBackend
+    from tierledger.storage.keys import MetadataKeyFactory
+
+BATCHES_PER_READ = 500
+
+
+def coordinator_batches(backend: MetadataStorageBackend, keys: MetadataKeyFactory) -> BatchLog:
+    """The batches of a cluster's coordinators."""
+    return BatchLog(backend, keys.coordinator_log(), keys.coordinator_batch)
+
+
+async def read_on(
+    fold: Fold, backend: MetadataStorageBackend, keys: MetadataKeyFactory
+) -> None:
+    """Carry `fold` on to the end of the log.
+
+    Raises:
+        CorruptLog: It does not verify: what was decided after that is not known.
+        FormatTooNew: A newer program wrote to it.
+    """
+    batches, slices = coordinator_batches(backend, keys), Slices()
+    while True:
+        try:
+            page = await batches.page(fold.next_batch, BATCHES_PER_READ)
+        except CorruptLog as error:
+            raise fold.damaged(error) from None
+        for batch in page.batches:
+            fold.take(batch)
+            await slices.breathe()
+        if page.is_end:
+            return

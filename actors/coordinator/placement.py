@@ -1,0 +1,205 @@
+"""Where leaders and followers go, which hosts there should be, and on which node. Pure.
+
+Rule 1: what runs stays where it is; the rest goes to the host with the least, among those that
+have room. A host has room for `partitions_per_host` leaders and followers.
+Rule 2: followers run away from their leaders where there is a choice, and move once there is.
+Rule 3: a leader whose host was lost goes where a follower has caught up, even if that host is
+full for a moment: serving again comes first, and the follower moves on. That it has caught up
+is a hint and may be wrong; the log is read in any case.
+Rule 4: what finds no room calls for further hosts, up to `HOSTS_MAX`.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from tierledger.actors.calls import LEADER
+from tierledger.actors.coordinator import events as ev
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from tierledger.actors.calls import PartitionKey
+    from tierledger.actors.coordinator.events import CoordinatorBody
+    from tierledger.actors.coordinator.state import CoordinatorState, Entry
+
+PARTITIONS_PER_HOST = 4096
+"""Leaders and followers of a host, unless said otherwise: some hundred MB of them."""
+
+HOSTS_MAX = 1000
+"""Hosts of one service, however many are called for: 50 GB of idle processes."""
+
+WRITER = "host-0"
+"""The host that writes for all, where a store has one writer."""
+
+
+class _Room:
+    """Which host has the least, and room for one more."""
+
+    def __init__(self, state: CoordinatorState, partitions_per_host: int) -> None:
+        self._bound = partitions_per_host
+        self._loads = {host: state.load(host) for host in state.hosts}
+        self._heap = [(load, host) for host, load in self._loads.items()]
+        heapify(self._heap)
+
+    def add(self, host: str, count: int = 1) -> None:
+        self._loads[host] += count
+        heappush(self._heap, (self._loads[host], host))
+
+    def least(self, avoid: str | None = None, *, strictly: bool = False) -> str | None:
+        """The host to take, other than `avoid` if there is one (or else none, `strictly`)."""
+        avoided: tuple[int, str] | None = None
+        found: str | None = None
+        while self._heap:
+            load, host = self._heap[0]
+            if self._loads[host] != load or load >= self._bound:
+                heappop(self._heap)  # Out of date, or full.
+            elif host == avoid:
+                avoided = heappop(self._heap)
+            else:
+                found = host
+                break
+        if avoided is not None:
+            heappush(self._heap, avoided)
+            if found is None and not strictly:
+                found = avoided[1]
+        return found
+
+
+class _Placing:
+    """The placements of one moment, collected by host."""
+
+    def __init__(self, state: CoordinatorState, partitions_per_host: int) -> None:
+        self.state = state
+        self.room = _Room(state, partitions_per_host)
+        self.number = state.assignment
+        self.leaders: dict[str, list[tuple[bytes, int, int]]] = {}
+        self.followers: dict[str, list[tuple[bytes, int]]] = {}
+        self.homes: dict[PartitionKey, str] = {}
+        self.count = 0
+
+    def lead(self, key: PartitionKey, entry: Entry, *, is_behind: bool) -> None:
+        home = entry.leader_host
+        if home is None:
+            if entry.follower_host is not None and not is_behind:
+                home = entry.follower_host
+            else:
+                home = self.room.least()
+            if home is None:
+                return
+            self.room.add(home)
+        self.number += 1
+        self.count += 1
+        self.homes[key] = home
+        self.leaders.setdefault(home, []).append((*key, self.number))
+
+    def follow(self, key: PartitionKey, entry: Entry, *, must_move: bool = False) -> None:
+        led_from = self.homes.get(key, entry.leader_host)
+        host = self.room.least(led_from, strictly=must_move)
+        if host is not None:
+            if entry.follower_host is not None:
+                self.room.add(entry.follower_host, -1)
+            self.room.add(host)
+            self.count += 1
+            self.followers.setdefault(host, []).append(key)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the rest has to wait for the next event."""
+        return self.count >= ev.ITEMS_MAX
+
+    def bodies(self) -> list[CoordinatorBody]:
+        led = [ev.LeadersPlaced(host, tuple(new)) for host, new in sorted(self.leaders.items())]
+        followed = [
+            ev.FollowersPlaced(host, tuple(new)) for host, new in sorted(self.followers.items())
+        ]
+        return [*led, *followed]
+
+
+def place(
+    state: CoordinatorState,
+    partitions_per_host: int = PARTITIONS_PER_HOST,
+    behind: Collection[PartitionKey] = (),
+) -> list[CoordinatorBody]:
+    """Places for what is announced and runs nowhere, as far as hosts have room.
+
+    At most `ITEMS_MAX` at once: more follow once these are in the log.
+
+    `behind`: partitions whose followers are known not to have caught up.
+    """
+    if not state.hosts or not (state.unplaced or state.together):
+        return []
+    placing = _Placing(state, partitions_per_host)
+    for key, role in state.unplaced:
+        if role == LEADER and not placing.is_full:
+            placing.lead(key, state.partitions[key], is_behind=key in behind)
+    for key, role in state.unplaced:
+        if role != LEADER and not placing.is_full:
+            placing.follow(key, state.partitions[key])
+    together = dict.fromkeys((*state.together, *placing.homes))  # Each moves once.
+    for key in together if len(state.hosts) > 1 else ():
+        if placing.is_full:
+            break
+        entry = state.partitions[key]
+        led_from = placing.homes.get(key, entry.leader_host)
+        if entry.follower_host is not None and entry.follower_host == led_from:
+            placing.follow(key, entry, must_move=True)
+    return placing.bodies()
+
+
+def hosts_wanted(
+    state: CoordinatorState,
+    hosts: int,
+    partitions_per_host: int,
+    starting: Collection[str],
+) -> list[str]:
+    """Hosts to start, besides those that run or are `starting`; after `place`.
+
+    `hosts` are always wanted, and as many more as what found no room would fill.
+    """
+    names = (f"host-{number}" for number in range(HOSTS_MAX))
+    wanted = [name for name in islice(names, hosts) if _is_free(state, name, starting)]
+    crowded = sum(max(0, state.load(host) - partitions_per_host) for host in state.hosts)
+    coming = len(wanted) + len(starting)
+    lacking = len(state.unplaced) + crowded - coming * partitions_per_host
+    if lacking > 0:
+        more = min(-(-lacking // partitions_per_host), HOSTS_MAX - len(state.hosts) - coming)
+        further = (name for name in names if _is_free(state, name, starting))
+        wanted += islice(further, max(0, more))
+    return wanted
+
+
+def _is_free(state: CoordinatorState, name: str, starting: Collection[str]) -> bool:
+    return name not in state.hosts and name not in starting
+
+
+def next_address(state: CoordinatorState, host: str, failures: int = 0) -> str:
+    """Under what the next process of `host` is to be found.
+
+    No earlier process had it, so nobody waits for a name to become free; and two coordinators
+    that start the same process at once mean the same. `failures`: tries that came to nothing.
+    """
+    return f"{host}/{state.generations.get(host, 0) + 1 + failures}"
+
+
+def emptiest_node(
+    nodes: Iterable[str],
+    hosts: Mapping[str, int],
+    failures: Mapping[str, int],
+    avoid: str | None = None,
+) -> str:
+    """The node that has the fewest of `hosts`, by node; another than `avoid` if there is one.
+
+    A start that came to nothing since the last good one counts as a host: a node that is gone
+    is asked ever less, and one whose host died too early gets others as soon as it has less.
+    The host whose start came to nothing avoids that node once: with many hosts on each, the
+    count alone would send it there again and again.
+    """
+
+    def burden(node: str) -> tuple[bool, int, int, str]:
+        failed = failures.get(node, 0)
+        return node == avoid, hosts.get(node, 0) + failed, failed, node
+
+    return min(nodes, key=burden)

@@ -1,0 +1,52 @@
+"""What the coordinator says of itself: who it knows, and how much it has placed where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors.calls import LEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tierledger.actors.coordinator.state import CoordinatorState, SetAside
+
+SET_ASIDE_TOLD = 100
+"""Things set aside of which the reason is told; all are counted."""
+
+
+def coordinator_report(
+    state: CoordinatorState,
+    heard_ms: Mapping[str, int],
+    now_ms: int,
+    starting: Iterable[str] = (),
+    set_aside: Iterable[SetAside] = (),
+) -> dict[str, Any]:
+    """Position, hosts, brokers and placements, as the log says and the watch has heard.
+
+    `starting`: hosts for which a process is being started. `set_aside`: what cannot be carried
+    out; it is counted, and the first ones are told.
+    """
+    aside = sorted(set_aside, key=lambda one: one.since_ms)
+    placed = {}
+    for name in state.hosts:
+        leaders = sum(role == LEADER for _, role in state.seats.get(name, ()))
+        placed[name] = {"leaders": leaders, "followers": state.load(name) - leaders}
+    return {
+        "position": state.next_position - 1,
+        "hosts": dict(state.hosts),
+        "addresses": dict(state.addresses),
+        "starting": [name for name in starting if name not in state.hosts],
+        "heard_ms_ago": {
+            name: max(0, now_ms - heard_ms[name]) for name in state.hosts if name in heard_ms
+        },
+        "placed": placed,
+        "brokers": {
+            broker: {"incarnation": number, "announced": state.announced.get(broker)}
+            for broker, number in sorted(state.incarnations.items())
+        },
+        "partitions": len(state.partitions),
+        "unplaced": len(state.unplaced),
+        "set_aside": len(aside),
+        "set_aside_items": [one._asdict() for one in aside[:SET_ASIDE_TOLD]],
+    }

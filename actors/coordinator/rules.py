@@ -1,0 +1,473 @@
+"""The coordinator's rules: what notifications lead to. For places see `placement`.
+
+It proposes; the partitions' logs decide. Its own state is the fold of its own log, which any
+number of coordinators may append to: each decides on the whole log, and an append that finds
+the slot taken is decided anew. So two of them are a nuisance, never a danger.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from tierledger.actors.calls import FOLLOWER, LEADER, CloseCall, PartitionKey, Placement
+from tierledger.actors.coordinator import events as ev
+from tierledger.actors.coordinator.door import check_item, checked_broker, item_name
+from tierledger.actors.coordinator.formers import restore, restored
+from tierledger.actors.coordinator.refusals import give_back
+from tierledger.actors.coordinator.state import (
+    REGISTRATIONS_KEPT,
+    Entry,
+    Leadership,
+    SetAside,
+)
+from tierledger.actors.messages import Assignment
+from tierledger.events.commands import Claim
+from tierledger.events.errors import Fenced, InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tierledger.actors.coordinator.events import Announcement, CoordinatorBody
+    from tierledger.actors.coordinator.state import CoordinatorState, Seat
+    from tierledger.events.log_events import Event
+
+
+class HostWork(NamedTuple):
+    """What one host has to be told after an event is durable."""
+
+    host: str
+    placements: tuple[Placement, ...]
+    closes: tuple[CloseCall, ...] = ()
+
+
+def register(
+    state: CoordinatorState, broker_id: int, request: bytes, after: int
+) -> list[CoordinatorBody]:
+    """A client of `broker_id` starts; what spoke for it before is out of date.
+
+    Nothing for a repeat of `request`, nor if another client has registered since `after` was
+    the broker's incarnation: a request that comes late fences nobody.
+    """
+    newest = state.incarnations.get(broker_id, 0)
+    if after != newest or request in state.registrations.get(broker_id, {}):
+        return []
+    return [ev.ClientRegistered(broker_id, newest + 1, request)]
+
+
+def registered(state: CoordinatorState, broker_id: int, request: bytes) -> ev.Registered:
+    """What a client hears whose registration was decided."""
+    given = state.registrations.get(broker_id, {}).get(request)
+    if given is not None:
+        return ev.Registered(given, is_given=True)
+    return ev.Registered(state.incarnations.get(broker_id, 0), is_given=False)
+
+
+def announce(state: CoordinatorState, given: Announcement) -> list[CoordinatorBody]:
+    """What an announcement changes; nothing if it repeats what is in force.
+
+    Raises:
+        Fenced: The broker registered anew or announced something newer since.
+        InvalidArgument: The broker never registered under that incarnation.
+    """
+    registered = state.incarnations.get(given.broker_id, 0)
+    if given.incarnation > registered:
+        raise InvalidArgument(
+            f"broker {given.broker_id} has no incarnation {given.incarnation}, "
+            f"the newest is {registered}"
+        )
+    pair = (given.incarnation, given.number)
+    last = max(known.get(given.broker_id, (0, 0)) for known in (state.announced, state.heard))
+    if given.incarnation < registered:
+        raise Fenced(
+            f"broker {given.broker_id} registered anew, as incarnation {registered}; "
+            f"incarnation {given.incarnation} speaks for it no more"
+        )
+    if pair < last:
+        raise Fenced(f"broker {given.broker_id} announced {pair} after {last}")
+    if pair == last:
+        return []  # The same word once more, perhaps long after it was decided on.
+    refused = outranked(state, given)
+    leaders = tuple(
+        item for item in given.leaders if item not in refused and not _leads(state, given, item)
+    )
+    followers = tuple(item for item in given.followers if not _follows(state, given, item))
+    stopped = tuple(item for item in given.stopped if _hosts(state, given.broker_id, item))
+    if not leaders and not followers and not stopped:
+        return []
+    return [
+        ev.Announced(
+            broker_id=given.broker_id,
+            incarnation=given.incarnation,
+            number=given.number,
+            leaders=leaders,
+            followers=followers,
+            stopped=stopped,
+            import_cluster=given.import_cluster,
+        ),
+        *restored(state, given.broker_id, (*followers, *stopped)),
+    ]
+
+
+def hear(state: CoordinatorState, given: Announcement) -> list[Claim]:
+    """Note that `given` was decided on, and say what counts; see `in_force`."""
+    last = state.heard.get(given.broker_id, (0, 0))
+    state.heard[given.broker_id] = max(last, (given.incarnation, given.number))
+    return in_force(state, given)
+
+
+def in_force(state: CoordinatorState, given: Announcement) -> list[Claim]:
+    """Which claim counts for each leader, then each follower, of an announcement just taken.
+
+    A repeated announcement is not the one that is in force. Another broker's may have replaced
+    that one before it was repeated, or since: it stands again once that is given up.
+    """
+    mine = (given.broker_id, given.incarnation)  # Not of an earlier life.
+
+    def counting(key: PartitionKey, *, leads: bool) -> Claim:
+        entry = state.partitions.get(key)
+        if entry is None:
+            return given.claim
+        known = (entry.leadership, entry.formers.get(given.broker_id))
+        claims = [one.claim for one in known if one is not None]
+        if not leads:
+            claims = [entry.followers.get(given.broker_id, given.claim)]
+        return next((claim for claim in claims if claim[:2] == mine), given.claim)
+
+    return [
+        *(counting(PartitionKey(*item[:2]), leads=True) for item in given.leaders),
+        *(counting(PartitionKey(*item[:2]), leads=False) for item in given.followers),
+    ]
+
+
+def outranked(state: CoordinatorState, given: Announcement) -> list[ev.LeaderItem]:
+    """The claims to lead which the partition's log would refuse for their leader epoch.
+
+    They must not take the place of the claim that is in force: that would be lost when its
+    leader has to move.
+    """
+    refused = []
+    for item in given.leaders:
+        entry = state.partitions.get(PartitionKey(item[0], item[1]))
+        led = None if entry is None else entry.leadership
+        if led is None or led.claim.broker_id == given.broker_id:
+            continue
+        ours, theirs = item[3], led.leader_epoch
+        if ours is not None and theirs is not None and ours <= theirs:
+            refused.append(item)
+    return refused
+
+
+def _leads(state: CoordinatorState, given: Announcement, item: ev.LeaderItem) -> bool:
+    """Whether this word about a leader holds already: the same life of the same broker."""
+    entry = state.partitions.get(PartitionKey(item[0], item[1]))
+    led = None if entry is None else entry.leadership
+    if led is None:
+        return False
+    mine = (led.claim.broker_id, led.claim.incarnation) == (given.broker_id, given.incarnation)
+    newer_epoch = item[3] is not None and item[3] != led.leader_epoch
+    return mine and not newer_epoch and led.import_cluster == given.import_cluster
+
+
+def _follows(state: CoordinatorState, given: Announcement, item: ev.Item) -> bool:
+    entry = state.partitions.get(PartitionKey(item[0], item[1]))
+    claim = None if entry is None else entry.followers.get(given.broker_id)
+    return claim is not None and claim.incarnation == given.incarnation
+
+
+def _hosts(state: CoordinatorState, broker_id: int, item: ev.Item) -> bool:
+    entry = state.partitions.get(PartitionKey(item[0], item[1]))
+    if entry is None:
+        return False
+    led = entry.leadership
+    is_leader = led is not None and led.claim.broker_id == broker_id
+    return is_leader or broker_id in entry.followers or broker_id in entry.formers
+
+
+def host_started(
+    state: CoordinatorState, host: str, process: str, address: str
+) -> list[CoordinatorBody]:
+    """A new process serves as `host`; what an earlier one served is lost first."""
+    if state.hosts.get(host) == process:
+        return []
+    number = address.rpartition("/")[2]
+    generation = max(
+        state.generations.get(host, 0) + 1, int(number) if number.isdecimal() else 0
+    )
+    return [*host_lost(state, host), ev.HostStarted(host, generation, process, address)]
+
+
+def host_lost(
+    state: CoordinatorState, host: str, process: str | None = None
+) -> list[CoordinatorBody]:
+    """The process behind `host` is gone; nothing if by now it is another than `process`."""
+    known = state.hosts.get(host)
+    return [] if known is None or process not in {None, known} else [ev.HostLost(host)]
+
+
+def evolve(state: CoordinatorState, event: Event) -> list[HostWork]:
+    """Apply one durable event; what hosts have to be told because of it.
+
+    What cannot be applied is set aside and shown: it must not keep every coordinator that ever
+    reads this log from starting.
+    """
+    try:
+        return evolve_strictly(state, event)
+    except Exception as error:  # noqa: BLE001 - Whatever the log makes of these rules.
+        kind = type(event.body).__name__
+        what = f"{kind} at position {event.position}"
+        state.set_aside[what] = SetAside(what, repr(error), event.log_time_ms)
+        state.next_position = event.position + 1
+        return []
+
+
+def evolve_strictly(state: CoordinatorState, event: Event) -> list[HostWork]:
+    """The same for an event that is not durable yet: it raises what keeps it from it."""
+    body = cast("CoordinatorBody", event.body)
+    work: list[HostWork] = []
+    match body:
+        case ev.ClientRegistered():
+            _registered(state, body)
+        case ev.Announced():
+            work = _announced(state, event, body)
+        case ev.LeadersPlaced():
+            work = _leaders_placed(state, body)
+        case ev.FollowersPlaced():
+            work = _followers_placed(state, event.position, body)
+        case ev.LeaderLost():
+            _leader_lost(state, body)
+        case ev.LeaderRestored():
+            restore(state, body)
+        case ev.LeaderRefused():
+            give_back(state, PartitionKey(body.topic_id, body.partition), body)
+        case ev.HostStarted():
+            state.hosts[body.host] = body.process
+            state.addresses[body.host] = body.address
+            state.generations[body.host] = body.generation
+        case ev.HostLost():
+            _host_lost(state, body.host)
+        case ev.PartitionForgotten():
+            _forgotten(state, PartitionKey(body.topic_id, body.partition))
+    state.next_position = event.position + 1
+    return work
+
+
+def _registered(state: CoordinatorState, body: ev.ClientRegistered) -> None:
+    broker_id = checked_broker(body.broker_id)
+    state.incarnations[broker_id] = body.incarnation
+    for what, one in list(state.set_aside.items()):
+        if one.broker_id == broker_id:
+            del state.set_aside[what]
+    if body.request is not None:
+        known = state.registrations.setdefault(broker_id, {})
+        known[body.request] = body.incarnation
+        while len(known) > REGISTRATIONS_KEPT:
+            del known[next(iter(known))]
+
+
+def _announced(state: CoordinatorState, event: Event, body: ev.Announced) -> list[HostWork]:
+    claim = Claim(checked_broker(body.broker_id), body.incarnation, body.number)
+    state.announced[body.broker_id] = (body.incarnation, body.number)
+    work: list[HostWork] = []
+    for topic_id, partition, topic, leader_epoch, recorded in _carried_out(
+        state, event, body.leaders, leads=True
+    ):
+        entry = _entry(state, PartitionKey(topic_id, partition), topic)
+        entry.followers.pop(body.broker_id, None)
+        if entry.leadership is not None:
+            entry.formers[entry.leadership.claim.broker_id] = entry.leadership
+        entry.formers.pop(body.broker_id, None)
+        entry.leadership = Leadership(claim, leader_epoch, body.import_cluster, recorded, 0)
+        state.review(PartitionKey(topic_id, partition), entry)
+    for topic_id, partition, topic in _carried_out(state, event, body.followers):
+        key = PartitionKey(topic_id, partition)
+        entry = _entry(state, key, topic)
+        work += _resign(key, entry, body.broker_id)
+        entry.followers[body.broker_id] = claim
+        if entry.follower_host is not None:
+            placed = _following(key, entry, claim)
+            work.append(HostWork(entry.follower_host, (placed,)))
+        state.review(key, entry)
+    for topic_id, partition, topic in _carried_out(state, event, body.stopped):
+        key = PartitionKey(topic_id, partition)
+        entry = _entry(state, key, topic)
+        is_restored = bool(restored(state, body.broker_id, ((topic_id, partition, topic),)))
+        work += _resign(key, entry, body.broker_id)
+        entry.followers.pop(body.broker_id, None)
+        if not is_restored:  # Else another's claim stands again, as the next event says.
+            work += _release(state, key, entry)
+        state.review(key, entry)
+    return work
+
+
+def _carried_out(
+    state: CoordinatorState, event: Event, items: tuple[Any, ...], *, leads: bool = False
+) -> Iterator[Any]:
+    """Those `items` that can be carried out; the others are set aside.
+
+    None is among what today's coordinators append; older ones took every value.
+    """
+    for item in items:
+        try:
+            check_item(item, leads=leads)
+        except InvalidArgument as error:
+            what, broker_id = item_name(item), cast("ev.Announced", event.body).broker_id
+            state.set_aside[what] = SetAside(what, str(error), event.log_time_ms, broker_id)
+        else:
+            if state.set_aside:  # A name costs more than all the rest of an item.
+                state.set_aside.pop(item_name(item), None)  # A good word on the partition.
+            yield item
+
+
+def _entry(state: CoordinatorState, key: PartitionKey, topic: str) -> Entry:
+    entry = state.partitions.get(key)
+    if entry is None:
+        entry = state.partitions[key] = Entry(topic)
+    return entry
+
+
+def _resign(key: PartitionKey, entry: Entry, broker_id: int) -> list[HostWork]:
+    """The broker leads no more; its own session closes, and no other."""
+    led = entry.leadership
+    former = entry.formers.pop(broker_id, None)
+    claim = None if former is None else former.claim
+    if led is not None and led.claim.broker_id == broker_id:
+        entry.leadership, claim = None, led.claim
+    if claim is None or entry.leader_host is None:
+        return []
+    return [HostWork(entry.leader_host, (), (CloseCall(key, claim),))]
+
+
+def _release(state: CoordinatorState, key: PartitionKey, entry: Entry) -> list[HostWork]:
+    """Once no broker hosts the partition its actors go; nothing is deleted."""
+    if entry.is_hosted:
+        return []
+    work = []
+    seats = (
+        (entry.leader_host, LEADER, state.assignment),
+        (entry.follower_host, FOLLOWER, entry.follower_number),
+    )
+    for host, role, number in seats:
+        if host is not None:
+            work.append(_released(key, entry, host, role, number))
+            state.seat(key, entry, role, None)
+    return work
+
+
+def _released(key: PartitionKey, entry: Entry, host: str, role: str, number: int) -> HostWork:
+    """`host` is to release what was placed under `number` or before, and nothing after it."""
+    return HostWork(host, (Placement(key, entry.topic, role, None, until=number),))
+
+
+def _following(key: PartitionKey, entry: Entry, claim: Claim) -> Placement:
+    assignment = Assignment(entry.follower_number, claim, topic=entry.topic)
+    return Placement(key, entry.topic, FOLLOWER, assignment)
+
+
+def _leading(key: PartitionKey, entry: Entry) -> Placement:
+    led = entry.leadership
+    assert led is not None, "only what is led is placed to lead"
+    assignment = Assignment(
+        number=led.assignment,
+        claim=led.claim,
+        leader_epoch=led.leader_epoch,
+        topic=entry.topic,
+        import_cluster=led.import_cluster,
+        recorded_time_ms=led.recorded_time_ms,
+    )
+    return Placement(key, entry.topic, LEADER, assignment)
+
+
+def _leaders_placed(state: CoordinatorState, body: ev.LeadersPlaced) -> list[HostWork]:
+    placements = []
+    for topic_id, partition, number in body.partitions:
+        state.assignment = max(state.assignment, number)
+        key = PartitionKey(topic_id, partition)
+        entry = state.partitions.get(key)
+        if entry is None or entry.leadership is None:
+            continue  # Set aside, or resigned in the same batch.
+        state.seat(key, entry, LEADER, body.host)
+        entry.leadership = entry.leadership._replace(assignment=number)
+        state.review(key, entry)
+        placements.append(_leading(key, entry))
+    return [HostWork(body.host, tuple(placements))] if placements else []
+
+
+def _followers_placed(
+    state: CoordinatorState, position: int, body: ev.FollowersPlaced
+) -> list[HostWork]:
+    placements = []
+    work: list[HostWork] = []
+    for topic_id, partition in body.partitions:
+        key = PartitionKey(topic_id, partition)
+        entry = state.partitions.get(key)
+        if entry is None:
+            continue  # Set aside.
+        former = entry.follower_host
+        if former is not None and former != body.host:
+            work.append(_released(key, entry, former, FOLLOWER, entry.follower_number))
+        entry.follower_number = position
+        state.seat(key, entry, FOLLOWER, body.host)
+        state.review(key, entry)
+        placements += [_following(key, entry, claim) for claim in entry.followers.values()]
+    return [*work, HostWork(body.host, tuple(placements))] if placements else work
+
+
+def _leader_lost(state: CoordinatorState, body: ev.LeaderLost) -> None:
+    key = PartitionKey(body.topic_id, body.partition)
+    entry = state.partitions.get(key)
+    led = None if entry is None else entry.leadership
+    if entry is not None and led is not None and led.assignment == body.assignment:
+        entry.leadership = led._replace(assignment=0)
+        state.seat(key, entry, LEADER, None)
+        state.review(key, entry)
+
+
+def _host_lost(state: CoordinatorState, host: str) -> None:
+    state.hosts.pop(host, None)
+    state.addresses.pop(host, None)
+    for key, role in list(state.seats.get(host, ())):
+        entry = state.partitions[key]
+        state.seat(key, entry, role, None)
+        if role == LEADER and entry.leadership is not None:
+            entry.leadership = entry.leadership._replace(assignment=0)
+        state.review(key, entry)
+    state.seats.pop(host, None)
+
+
+def _forgotten(state: CoordinatorState, key: PartitionKey) -> None:
+    entry = state.partitions.pop(key, None)
+    if entry is not None:
+        for role in (LEADER, FOLLOWER):
+            state.seat(key, entry, role, None)
+        state.review(key, Entry(entry.topic))
+
+
+def leader_lost(
+    state: CoordinatorState, key: PartitionKey, assignment: int, host: str
+) -> list[CoordinatorBody]:
+    """`host` says that the leader that it ran under `assignment` is gone."""
+    entry = state.partitions.get(key)
+    led = None if entry is None else entry.leadership
+    if entry is None or led is None:
+        return []
+    if (entry.leader_host, led.assignment) != (host, assignment):
+        return []
+    return [ev.LeaderLost(key.topic_id, key.partition, assignment)]
+
+
+def standing_work(
+    state: CoordinatorState, host: str, seats: Iterable[Seat] | None = None
+) -> HostWork:
+    """All that `host` has to serve, for a coordinator that starts anew; repeats do nothing.
+
+    Or of these `seats` those that it has still.
+    """
+    placements: list[Placement] = []
+    taken = state.seats.get(host, {})
+    for key, role in taken if seats is None else filter(taken.__contains__, seats):
+        entry = state.partitions[key]
+        if role == FOLLOWER:
+            placements += [_following(key, entry, claim) for claim in entry.followers.values()]
+        elif entry.leadership is not None and entry.leadership.assignment:
+            placements.append(_leading(key, entry))
+    return HostWork(host, tuple(placements))

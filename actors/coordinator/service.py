@@ -1,0 +1,400 @@
+"""The coordinator at work on asyncio: carries out what its machine calls for, and no rule.
+
+Requests, the store's answers, pings and timers become stimuli; see `machine`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from typing import TYPE_CHECKING, Any, assert_never
+
+import structlog
+
+from tierledger.actors.coordinator import messages as msg
+from tierledger.actors.coordinator.door import (
+    checked_announcement,
+    checked_broker,
+    checked_key,
+)
+from tierledger.actors.coordinator.fold import Fold
+from tierledger.actors.coordinator.log import BATCHES_PER_READ, coordinator_batches
+from tierledger.actors.coordinator.machine import Coordinator
+from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST, WRITER
+from tierledger.actors.coordinator.report import coordinator_report
+from tierledger.actors.hosted_backend import HostedBackend
+from tierledger.actors.messages import (
+    Append,
+    AppendAnswered,
+    AppendOutcome,
+    LoadFailed,
+    LogRead,
+    ProbeFailed,
+    ReadLog,
+    ReadSlot,
+    ReplyError,
+    SlotRead,
+)
+from tierledger.actors.ports import HostFailed, HostGone
+from tierledger.actors.slices import Slices
+from tierledger.events.errors import (
+    OutcomeUnknown,
+    RemoteStorageError,
+    RetryableError,
+    StorageUnavailable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from tierledger.actors.calls import PartitionKey
+    from tierledger.actors.coordinator.events import Announcement, Registered, Route
+    from tierledger.actors.messages import ReplyTo
+    from tierledger.actors.ports import Clock, HostHandle, HostLauncher
+    from tierledger.events.commands import Claim
+    from tierledger.storage.backend import MetadataStorageBackend
+    from tierledger.storage.keys import MetadataKeyFactory
+    from tierledger.storage.serde import MetadataSerDe
+
+_log = structlog.get_logger("tierledger.coordinator")
+
+
+class CoordinatorService:
+    """Made on a running loop; `start` before anything else."""
+
+    def __init__(  # noqa: PLR0913 - What a coordinator is made of, all by name.
+        self,
+        *,
+        cluster_id: str,
+        keys: MetadataKeyFactory,
+        serde: MetadataSerDe,
+        launcher: HostLauncher,
+        clock: Clock,
+        hosts: int = 1,
+        partitions_per_host: int = PARTITIONS_PER_HOST,
+        identity: bytes | None = None,
+        backend: MetadataStorageBackend | None = None,
+        reader: MetadataStorageBackend | None = None,
+        give_up: Callable[[], None] = lambda: None,
+    ) -> None:
+        """What a coordinator is made of; `start` brings it up.
+
+        Args:
+            cluster_id: Whose log it keeps.
+            keys: Names the log's batches.
+            serde: Turns them into bytes.
+            launcher: Starts, finds and ends hosts.
+            clock: For the time in the log.
+            hosts: How many are started, whatever they have to serve.
+            partitions_per_host: Room of each.
+            identity: Tells this coordinator's appends from another's.
+            backend: The store, where many may write; none: `host-0` writes for all.
+            reader: In that case, the store for reading.
+            give_up: Ends the process, real or simulated, after a failure nobody foresaw.
+        """
+        self.give_up = give_up
+        self.backend: MetadataStorageBackend = backend or HostedBackend(self._writer, reader)
+        """The store, as this coordinator writes to it."""
+        self._launcher = launcher
+        self._keys = keys
+        self._clock = clock
+        self._batches = coordinator_batches(self.backend, keys)
+
+        def new_machine() -> Coordinator:
+            return Coordinator(
+                Fold(cluster_id, keys, serde, identity),
+                hosts=hosts,
+                partitions_per_host=partitions_per_host,
+                writer=WRITER if backend is None else None,
+            )
+
+        self._new_machine = new_machine
+        self._machine = self._new_machine()
+        self._loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._callers: dict[int, asyncio.Future[Any]] = {}
+        self._numbers = count(1)
+        self._handles: dict[str, HostHandle] = {}
+        """By address."""
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+
+    async def start(self) -> None:
+        """Start the hosts, read the log, and let everybody take up what they had.
+
+        An attempt that failed may be repeated.
+
+        Raises:
+            StoreRefused: The store cannot be opened.
+            CorruptLog: The coordinator's log does not verify.
+        """
+        if self._ready.done():  # An earlier attempt failed.
+            await self.close()
+            self._machine, self._ready = self._new_machine(), self._loop.create_future()
+        self._feed(msg.Started())
+        await self._ready
+
+    async def close(self) -> None:
+        """Stop watching; hosts are left to their launcher."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._feed(msg.Stopped())
+
+    async def _writer(self) -> HostHandle:
+        running = self._machine.hosts.running.get(WRITER)
+        handle = None if running is None else self._handles.get(running.address)
+        if handle is None:
+            raise StorageUnavailable("the host that writes is being replaced")
+        return handle
+
+    # Requests.
+
+    async def register(self, broker_id: int, request: bytes, after: int) -> Registered:
+        """A new incarnation for `broker_id`, greater than all before; durable.
+
+        A repeat of `request` gets the same one. It gets none, and hears of the newest, if that
+        is not `after`: the client repeats with that, as long as it still wants to speak.
+
+        Raises:
+            InvalidArgument: The broker's id is none; nothing changed.
+        """
+        checked_broker(broker_id)
+        given: Registered = await self._ask(msg.Register(broker_id, request, after))
+        return given
+
+    async def announce(self, announcement: Announcement) -> list[Claim]:
+        """Which claim counts for each leader, then each follower: an earlier one if repeated.
+
+        The announcement is durable when this returns; hosts hear of it soon after.
+
+        Raises:
+            InvalidArgument: An item cannot be carried out, the message names it, or there are
+                more than `ITEMS_MAX`; nothing changed.
+            Fenced: The broker has registered or announced something newer; nothing changed.
+            Overloaded: Too much waits; nothing changed.
+        """
+        claims: list[Claim] = await self._ask(msg.Announce(checked_announcement(announcement)))
+        return claims
+
+    async def _ask(self, request: msg.Request) -> Any:  # noqa: ANN401 - Its answer.
+        number = next(self._numbers)
+        answer = self._callers[number] = self._loop.create_future()
+        self._feed(msg.Requested(number, request))
+        return await answer
+
+    async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
+        """Where each partition is served now; a partition with a log is known for ever.
+
+        Raises:
+            InvalidArgument: A key is none.
+        """
+        routes, slices = [], Slices()
+        for key in map(checked_key, keys):
+            await slices.breathe()
+            route = self._machine.state.route(key)
+            if not route.known:
+                prefix = self._keys.log(key.named(""))
+                route = route._replace(known=bool(await self.backend.get_like(prefix, limit=1)))
+            routes.append(route)
+        return routes
+
+    async def hosts(self) -> dict[str, str]:
+        """The hosts that are believed to live, and where each is found."""
+        return {
+            name: host.address for name, host in sorted(self._machine.hosts.running.items())
+        }
+
+    async def doors(self) -> dict[str, str]:
+        """Where the processes that live listen, by address."""
+        running = self._machine.hosts.running.values()
+        return {one.address: one.door for one in running if one.door is not None}
+
+    def listening(self) -> tuple[tuple[str, str, str], ...]:
+        """The same for the service's record: address, door and process of each."""
+        running = [one for _, one in sorted(self._machine.hosts.running.items())]
+        return tuple((one.address, one.door, one.process) for one in running if one.door)
+
+    async def status(self) -> dict[str, Any]:
+        """Hosts, partitions and brokers as the coordinator knows them."""
+        state, hosts = self._machine.state, self._machine.hosts
+        aside = [*state.set_aside.values(), *hosts.set_aside()]
+        now_ms = self._clock.now_ms()
+        return coordinator_report(state, hosts.heard_ms, now_ms, list(hosts.starting), aside)
+
+    # The machine.
+
+    def _feed(self, stimulus: msg.Stimulus) -> None:
+        now = msg.Moment(self._loop.time(), self._clock.now_ms())
+        try:
+            for effect in self._machine.handle(stimulus, now):
+                self._carry_out(effect)
+        except Exception as error:  # noqa: BLE001 - Nobody foresaw it.
+            self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
+        story = self._machine.story.numbered()
+        _log.error("a task of the coordinator failed", exc_info=error, story=story)
+        if not self._ready.done():
+            self._ready.set_exception(error)
+        # What it left undone nobody knows: a successor reads the log and does all of it.
+        self.give_up()
+
+    def _carry_out(self, effect: msg.Effect) -> None:  # noqa: C901, PLR0912
+        match effect:  # However many cases: each is one line.
+            case Append(number=number, value=value):
+                self._spawn(self._append(number, value))
+            case ReadLog(number=number):
+                self._spawn(self._read_log(number))
+            case ReadSlot(number=number, delay_ms=delay_ms):
+                self._spawn(self._read_slot(number, delay_ms))
+            case msg.Resume():
+                self._after(0, msg.Resumed())
+            case msg.Reply(reply_to=caller, value=value):
+                self._answer(caller, value, None)
+            case ReplyError(reply_to=caller, error=error):
+                self._answer(caller, None, error)
+            case msg.Prepare(address=address):
+                self._launcher.prepare(address)
+            case msg.StartProcess():
+                self._spawn(self._start_process(effect))
+            case msg.EndProcess():
+                self._spawn(self._end_process(effect))
+            case msg.Ping():
+                self._spawn(self._ping(effect))
+            case msg.Tell():
+                self._spawn(self._tell(effect))
+            case msg.Forget(address=address):
+                self._handles.pop(address, None)
+            case msg.SetTimer(timer=timer, delay_s=delay_s):
+                self._after(delay_s, msg.TimerFired(timer))
+            case msg.Ready():
+                self._ready.set_result(None)
+            case msg.GiveUp(error=error):
+                self._ready.set_exception(error)
+            case msg.Note(level=level, event=event, details=details, error=error):
+                getattr(_log, level)(event, **details, exc_info=error)
+            case _:
+                assert_never(effect)
+
+    def _answer(self, caller: ReplyTo, value: object, error: RemoteStorageError | None) -> None:
+        future = self._callers.pop(caller, None) if caller is not None else None
+        if future is None or future.done():
+            return
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+
+    def _after(self, delay_s: float, stimulus: msg.Stimulus) -> None:
+        number = next(self._numbers)
+
+        def fire() -> None:
+            del self._timers[number]
+            self._feed(stimulus)
+
+        self._timers[number] = self._loop.call_later(delay_s, fire)
+
+    def _spawn(self, work: Coroutine[Any, Any, msg.Stimulus]) -> None:
+        """Do `work`, and let the machine hear what came of it."""
+        number = next(self._numbers)
+
+        async def do() -> None:
+            self._feed(await work)
+
+        def done(task: asyncio.Task[None]) -> None:
+            del self._tasks[number]
+            work.close()  # If it was cancelled before it began.
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self._failed(error)
+
+        task = self._tasks[number] = self._loop.create_task(do())
+        task.add_done_callback(done)
+
+    # The store.
+
+    async def _append(self, number: int, value: bytes) -> msg.Stimulus:
+        try:
+            (outcome,) = await self.backend.create_each([(self._batches.key(number), value)])
+        except RemoteStorageError as error:
+            return msg.AppendFailed(number, error)
+        except Exception as error:  # noqa: BLE001 - Who waits is answered, whatever it was.
+            _log.exception("the coordinator's log was not appended to")
+            return msg.AppendFailed(number, OutcomeUnknown(repr(error)))
+        return AppendAnswered(number, AppendOutcome(outcome.value))
+
+    async def _read_log(self, number: int) -> msg.Stimulus:
+        try:
+            page = await self._batches.page(number, BATCHES_PER_READ)
+        except RemoteStorageError as error:
+            return LoadFailed(error)
+        return LogRead(number, tuple(page.batches), page.is_end)
+
+    async def _read_slot(self, number: int, delay_ms: int) -> msg.Stimulus:
+        if delay_ms:
+            await asyncio.sleep(delay_ms / 1000)
+        try:
+            return SlotRead(number, await self.backend.get(self._batches.key(number)))
+        except RemoteStorageError as error:
+            return ProbeFailed(number, error)
+
+    # Hosts.
+
+    async def _start_process(self, start: msg.StartProcess) -> msg.Stimulus:
+        host, address = start.host, start.address
+        try:
+            async with asyncio.timeout(start.timeout_s):
+                handle = await self._launcher.launch(address)
+                ping = msg.HostPing.of(await handle.ping())
+        except TimeoutError:
+            error = StorageUnavailable(f"{address} did not start within {start.timeout_s:g} s")
+            return msg.StartFailed(host, address, error)
+        except RemoteStorageError as error:
+            return msg.StartFailed(host, address, error)
+        self._handles[address] = handle
+        return msg.ProcessStarted(host, address, ping)
+
+    async def _end_process(self, end: msg.EndProcess) -> msg.Stimulus:
+        try:
+            await self._launcher.end(end.address, end.process)
+        except RemoteStorageError as error:
+            return msg.ProcessEnded(end.host, end.address, error)
+        return msg.ProcessEnded(end.host, end.address)
+
+    async def _ping(self, ping: msg.Ping) -> msg.Stimulus:
+        try:
+            handle = self._handles.get(ping.address)
+            if handle is None:
+                handle = await self._launcher.find(ping.address)
+            if handle is None:
+                return msg.HostEnded(ping.host, ping.watch)
+            self._handles[ping.address] = handle
+            async with asyncio.timeout(ping.timeout_s):
+                said = msg.HostPing.of(await handle.ping())
+        except HostGone:
+            return msg.HostEnded(ping.host, ping.watch)
+        except Exception:  # noqa: BLE001 - Whatever it is, it is no answer.
+            return msg.PingMissed(ping.host, ping.watch)
+        return msg.PingAnswered(ping.host, ping.watch, said)
+
+    async def _tell(self, tell: msg.Tell) -> msg.Stimulus:
+        host, work = tell.work.host, tell.work
+        handle = self._handles.get(tell.address)
+        try:
+            if handle is None:
+                return msg.NotTold(host, tell.watch, HostGone(f"{tell.address} is forgotten"))
+            if work.closes:
+                await handle.close_sessions(work.closes)
+            else:
+                await handle.place(work.placements)
+        except HostFailed as error:
+            return msg.TellFailed(host, tell.watch, error)
+        except (OutcomeUnknown, RetryableError) as error:
+            return msg.NotTold(host, tell.watch, error)
+        except Exception as error:  # noqa: BLE001 - The host raised it.
+            return msg.TellFailed(host, tell.watch, error)
+        return msg.Told(host, tell.watch)

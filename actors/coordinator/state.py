@@ -1,0 +1,200 @@
+"""What the coordinator knows: the fold of its log, and the indexes that placing needs.
+
+An announcement must not cost a walk over all partitions, nor must the loss of a host: so what
+runs where, and what still has no place, is kept beside the entries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from typing_extensions import override
+
+from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
+from tierledger.actors.coordinator.events import Route
+
+if TYPE_CHECKING:
+    from tierledger.events.commands import Claim
+
+Seat = tuple[PartitionKey, str]
+"""A partition's leader or follower: what takes up one of a host's places."""
+
+
+REGISTRATIONS_KEPT = 8
+"""Registrations of a broker of which a repeat is recognised; an older one is out of date."""
+
+
+class SetAside(NamedTuple):
+    """Something that cannot be carried out, and since when (ms) that is known."""
+
+    what: str
+    reason: str
+    since_ms: int
+    broker_id: int | None = None
+    """Who said it; once that broker registers anew it is out of date."""
+
+
+class Leadership(NamedTuple):
+    """Who leads a partition, as announced."""
+
+    claim: Claim
+    leader_epoch: int | None
+    import_cluster: str | None
+    recorded_time_ms: int | None
+    assignment: int
+    """Number of the placement that is to open its session; 0 until it is placed."""
+
+
+class Entry:
+    """One partition as the coordinator knows it."""
+
+    __slots__ = (
+        "follower_host",
+        "follower_number",
+        "followers",
+        "formers",
+        "leader_host",
+        "leadership",
+        "topic",
+    )
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.leadership: Leadership | None = None
+        self.leader_host: str | None = None
+        """Where the leader actor runs; it stays while nobody leads, to take the next claim."""
+        self.followers: dict[int, Claim] = {}
+        self.formers: dict[int, Leadership] = {}
+        """Claims of brokers that another's replaced, and that did not say they lead no more.
+
+        The last is last. The log may hold their sessions still, as while the newer claim waits
+        for the oracle, and one of them may stand again (`formers`).
+        """
+        self.follower_host: str | None = None
+        self.follower_number = 0
+        """Number of the follower's placement: the position that says so in this log."""
+
+    @property
+    def is_hosted(self) -> bool:
+        return self.leadership is not None or bool(self.followers)
+
+    def copy(self) -> Entry:
+        copied = Entry(self.topic)
+        copied.leadership = self.leadership
+        copied.leader_host = self.leader_host
+        copied.followers = dict(self.followers)
+        copied.formers = dict(self.formers)
+        copied.follower_host = self.follower_host
+        copied.follower_number = self.follower_number
+        return copied
+
+
+class CoordinatorState:
+    """The fold of the coordinator's log. Only `evolve` changes it."""
+
+    def __init__(self, chain_hash: bytes) -> None:
+        self.next_position = 0
+        self.chain_hash = chain_hash
+        self.incarnations: dict[int, int] = {}
+        self.registrations: dict[int, dict[bytes, int]] = {}
+        """Broker to its last registrations: request and the incarnation it was given."""
+        self.announced: dict[int, tuple[int, int]] = {}
+        self.heard: dict[int, tuple[int, int]] = {}
+        """Not of the log: the newest announcement of each broker that was decided on here, also
+        one that changed nothing."""
+        self.set_aside: dict[str, SetAside] = {}
+        """What stands in the log and cannot be carried out."""
+        self.partitions: dict[PartitionKey, Entry] = {}
+        self.hosts: dict[str, str] = {}
+        """Host to the process that serves under its name."""
+        self.addresses: dict[str, str] = {}
+        """Host to where that process is found."""
+        self.generations: dict[str, int] = {}
+        """Host to the number of its last process, also of one that is gone."""
+        self.assignment = 0
+        self.seats: dict[str, dict[Seat, None]] = {}
+        """Host to what runs there."""
+        self.unplaced: dict[Seat, None] = {}
+        """What is announced and runs nowhere."""
+        self.together: dict[PartitionKey, None] = {}
+        """Partitions whose leader and follower would be lost with the same host."""
+
+    def draft(self) -> CoordinatorState:
+        """A state to decide on what comes next, on top of this one, which stays as it is.
+
+        It knows brokers and partitions, not what runs where.
+        """
+        draft = CoordinatorState(self.chain_hash)
+        draft.next_position = self.next_position
+        draft.incarnations = dict(self.incarnations)
+        draft.registrations = {
+            broker: dict(known) for broker, known in self.registrations.items()
+        }
+        draft.announced = dict(self.announced)
+        draft.heard = dict(self.heard)
+        draft.partitions = _CopiedEntries(self.partitions)
+        draft.hosts = dict(self.hosts)
+        draft.addresses = dict(self.addresses)
+        draft.generations = dict(self.generations)
+        return draft
+
+    def load(self, host: str) -> int:
+        """How many leaders and followers run on `host`."""
+        return len(self.seats.get(host, ()))
+
+    def seat(self, key: PartitionKey, entry: Entry, role: str, host: str | None) -> None:
+        """Note that the partition's `role` runs on `host` now, or nowhere."""
+        former = entry.leader_host if role == LEADER else entry.follower_host
+        if former is not None:
+            self.seats.get(former, {}).pop((key, role), None)
+        if host is not None:
+            self.seats.setdefault(host, {})[key, role] = None
+        if role == LEADER:
+            entry.leader_host = host
+        else:
+            entry.follower_host = host
+
+    def review(self, key: PartitionKey, entry: Entry) -> None:
+        """Note what the partition lacks; after every change of its entry."""
+        led = entry.leadership
+        self._note((key, LEADER), lacks=led is not None and led.assignment == 0)
+        self._note((key, FOLLOWER), lacks=bool(entry.followers) and entry.follower_host is None)
+        if entry.leader_host is not None and entry.leader_host == entry.follower_host:
+            self.together[key] = None
+        else:
+            self.together.pop(key, None)
+
+    def _note(self, seat: Seat, *, lacks: bool) -> None:
+        if lacks:
+            self.unplaced.setdefault(seat)
+        else:
+            self.unplaced.pop(seat, None)
+
+    def route(self, key: PartitionKey) -> Route:
+        entry = self.partitions.get(key)
+        if entry is None:
+            return Route(known=False, leader_host=None, follower_host=None, leader=None)
+        led = entry.leadership
+        return Route(
+            known=True,
+            leader_host=self.addresses.get(entry.leader_host or ""),
+            follower_host=self.addresses.get(entry.follower_host or ""),
+            leader=None if led is None else led.claim,
+            topic=entry.topic,
+            followers=tuple(entry.followers.values()),
+        )
+
+
+class _CopiedEntries(dict[PartitionKey, Entry]):
+    """Entries on top of others: whatever is asked for is copied first."""
+
+    def __init__(self, base: dict[PartitionKey, Entry]) -> None:
+        super().__init__()
+        self._base = base
+
+    @override
+    def get(self, key: PartitionKey, default: None = None) -> Entry | None:  # type: ignore[override]
+        found = super().get(key, default)
+        if found is None and (entry := self._base.get(key)) is not None:
+            found = self[key] = entry.copy()
+        return found

@@ -1,0 +1,1 @@
+"""How a client finds the service."""

@@ -1,0 +1,243 @@
+"""A client's way to the service that runs on a store: by the doors that its record names.
+
+The record is a hint, and is read again whenever no host that it named is left. A door is
+believed only once the process behind it has said its name: a port may be another service's by
+then, of the same cluster on another store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from tierledger.actors.discovery.service_record import read_record
+from tierledger.actors.door.client.connection import DoorConnection, broker_in, greeting_of
+from tierledger.actors.door.client.streams import NO_SECURITY, Streams, word_of
+from tierledger.actors.door.security.settings import CA_KEY, CERTIFICATE_KEY, ClientSecurity
+from tierledger.actors.door.wire.failures import error_of
+from tierledger.events.errors import (
+    InvalidArgument,
+    NotReady,
+    OutcomeUnknown,
+    RemoteStorageError,
+)
+
+if TYPE_CHECKING:
+    from tierledger.actors.discovery.service_record import HostDoor, ServiceRecord
+    from tierledger.actors.door.client.streams import Stream
+    from tierledger.actors.host_settings import ServiceSettings
+
+LOOK_PAUSE_S = 0.1
+"""For so long after a look at the record it is not read again."""
+
+PROOF_S = 3.0
+"""How long a host may take to say which process it is."""
+
+
+async def connect(settings: ServiceSettings) -> FoundConnection:
+    """The way to the service that runs on the store that `settings` name.
+
+    Raises:
+        NotReady: None runs, or it is of a release that does not say where its hosts listen.
+        NotAuthorized: A host does not let this client in, or is not believed.
+        InvalidArgument: The settings do not fit the service's doors.
+        StoreRefused: There is no such store.
+    """
+    connection = FoundConnection(settings)
+    try:
+        await connection.any()
+    except NotReady:
+        # While its only host is replaced nobody answers, and the calls can wait for that.
+        record = connection.record
+        if (
+            record is None
+            or not record.doors
+            or not await asyncio.to_thread(lambda: record.is_live)
+        ):
+            await connection.close()
+            raise
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
+
+
+class FoundConnection(DoorConnection):
+    """Streams to the hosts of the service that the store's record names."""
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        self._greeting = greeting_of(settings.cluster_id, broker_in(settings))
+        super().__init__((), self._greeting)
+        self.record: ServiceRecord | None = None
+        """As it was read last."""
+        self._settings = settings
+        self._security = NO_SECURITY
+        self._recorded: dict[str, HostDoor] = {}
+        """By address."""
+        self._proven: dict[str, Stream] = {}
+        """By door; only over these anything is asked."""
+        self._proving: dict[str, asyncio.Lock] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._looked = float("-inf")
+
+    @override
+    def at_hand(self, name: str) -> Stream | None:
+        """See `DoorConnection.at_hand`."""
+        recorded = self._recorded.get(name)
+        return None if recorded is None else self._proven_stream(recorded)
+
+    @override
+    async def to(self, name: str) -> Stream:
+        """See `DoorConnection.to`."""
+        recorded = self._recorded.get(name)
+        if recorded is None:
+            with contextlib.suppress(RemoteStorageError):  # Another host passes the call on.
+                await self._look()
+            recorded = self._recorded.get(name)
+        if recorded is not None:
+            try:
+                return await self._stream(recorded)
+            except NotReady:
+                self._recorded.pop(name, None)
+        return await self.any()
+
+    @override
+    async def any(self) -> Stream:
+        """A stream to any host.
+
+        Raises:
+            NotReady: No service runs on the store, or none of its doors can be opened.
+            RemoteStorageError: Why a host would not let this client in, or was not believed, or
+                what is wrong with the store.
+        """
+        for stream in self._proven.values():
+            if stream.ended is None:
+                return stream
+        await self._look()
+        error: RemoteStorageError = self._missing()
+        for recorded in list(self._recorded.values()):
+            try:
+                return await self._stream(recorded)
+            except RemoteStorageError as closed:
+                if isinstance(error, NotReady):  # A refusal tells more.
+                    error = self._missing(closed) if isinstance(closed, NotReady) else closed
+        raise error
+
+    def _missing(self, why: RemoteStorageError | None = None) -> NotReady:
+        cluster, record = self._settings.cluster_id, self.record
+        if record is None:
+            return NotReady(
+                f"no service runs for cluster {cluster!r} on this store; "
+                "start one with: tierledger serve"
+            )
+        if record.doors is None:
+            return NotReady(
+                "the service on this store is of a release that does not say where its hosts "
+                "listen; start it again with: tierledger serve"
+            )
+        return NotReady(
+            f"no service runs for cluster {cluster!r} on this store, or its hosts are being "
+            f"replaced: {why or 'none of them listens'}; start one with: tierledger serve"
+        )
+
+    # The record.
+
+    async def _look(self) -> None:
+        """Read the record, unless that was done a moment ago; at once for all who want it."""
+        loop = asyncio.get_running_loop()
+        if self._looking is None:
+            if loop.time() - self._looked < LOOK_PAUSE_S:
+                return
+            self._looking = loop.create_task(self._read())
+            self._looking.add_done_callback(self._was_read)
+        await asyncio.shield(self._looking)
+
+    async def _read(self) -> None:
+        record = await read_record(self._settings)
+        doors = [] if record is None else record.host_doors
+        if record is not None:
+            await self._prepare(record)
+        self.record = record
+        self._recorded = {one.address: one for one in doors}
+        known = {one.door for one in doors}
+        self._proven = {
+            door: stream
+            for door, stream in self._proven.items()
+            if door in known or stream.ended is None
+        }
+
+    def _was_read(self, task: asyncio.Task[None]) -> None:
+        self._looking = None
+        self._looked = asyncio.get_running_loop().time()
+        if not task.cancelled():
+            task.exception()  # Those who wait for it hear of it; there may be none left.
+
+    async def _prepare(self, record: ServiceRecord) -> None:
+        """Come in with or without TLS, as that service wants it."""
+        config = self._settings.storage
+        if not record.speaks_tls and (given := {CA_KEY, CERTIFICATE_KEY} & set(config)):
+            raise InvalidArgument(
+                f"expected no {min(given)}: the service on this store speaks no TLS"
+            )
+        security = ClientSecurity.of(config, tls=record.speaks_tls)
+        if security != self._security:
+            former, self._streams = self._streams, Streams(self._greeting, security)
+            self._security = security
+            self._proven.clear()
+            await former.close()
+
+    # Who is there.
+
+    async def _stream(self, recorded: HostDoor) -> Stream:
+        """A stream to that process.
+
+        Raises:
+            NotReady: It is not there.
+            RemoteStorageError: It does not let this client in, or is not believed.
+        """
+        proven = self._proven_stream(recorded)
+        if proven is not None:
+            return proven
+        async with self._proving.setdefault(recorded.door, asyncio.Lock()):
+            stream = await self._streams.to(recorded.door, recorded.address)
+            if self._proven.get(recorded.door) is not stream:
+                await _prove(stream, recorded)
+                self._proven[recorded.door] = stream
+        return stream
+
+    def _proven_stream(self, recorded: HostDoor) -> Stream | None:
+        """The stream to that process, if it is open."""
+        proven = self._proven.get(recorded.door)
+        if proven is None or proven.ended is not None or proven.host != recorded.address:
+            return None
+        return proven
+
+    @override
+    async def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        await super().close()
+
+
+async def _prove(stream: Stream, recorded: HostDoor) -> None:
+    """Make sure that the process at the other end is the one that is meant.
+
+    Raises:
+        NotReady: It is another, or does not say.
+        RemoteStorageError: Why it does not say.
+    """
+    try:
+        async with asyncio.timeout(PROOF_S):
+            answer = await stream.ask(word_of(recorded.address))
+    except (TimeoutError, OutcomeUnknown) as error:
+        said = str(error) or f"does not say within {PROOF_S:g} s which process it is"
+        raise NotReady(f"{recorded.door}: {said}") from error
+    if answer.WhichOneof("result") == "failure":
+        raise error_of(answer.failure)
+    if json.loads(answer.status.json).get("process") != recorded.process:
+        raise NotReady(f"{recorded.door} is the door of another service by now")

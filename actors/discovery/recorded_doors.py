@@ -1,0 +1,81 @@
+"""Keeps the service's record true about where its hosts listen.
+
+Clients find the service by that record. The coordinator rewrites it, since it knows first which
+process serves as which host. What stands there is a hint: a client believes a door only if the
+process behind it is the one that the record names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from tierledger.actors.discovery.service_record import stored_record
+from tierledger.events.errors import RemoteStorageError
+from tierledger.storage.backend import Update
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.storage.backend import MetadataStorageBackend
+
+CHANGED_S = 0.1
+"""How often it is looked whether hosts have come or gone, which costs nothing."""
+
+LOOK_S = 1.0
+"""How often the record itself is looked at: another coordinator, or a new start of the service,
+may have written something else."""
+
+_log = structlog.get_logger("tierledger.coordinator")
+
+Doors = tuple[tuple[str, str, str], ...]
+"""As the record has them: a host's address, its door, and what its process calls itself."""
+
+
+class RecordedDoors:
+    """Writes into the service's record what `doors` gives, when that changes."""
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        backend: MetadataStorageBackend,
+        doors: Callable[[], Doors],
+    ) -> None:
+        self._settings = settings
+        self._backend = backend
+        self._doors = doors
+
+    async def keep(self) -> None:
+        """Look and write until cancelled; what fails is tried again."""
+        loop = asyncio.get_running_loop()
+        known: Doors | None = None
+        looked = loop.time()
+        while True:
+            doors = self._doors()
+            if doors and (doors != known or loop.time() - looked >= LOOK_S):
+                looked = loop.time()
+                try:
+                    await self.write(doors)
+                    known = doors
+                except RemoteStorageError as error:
+                    _log.debug("where hosts listen is not recorded yet", error=str(error))
+            await asyncio.sleep(CHANGED_S)
+
+    async def write(self, doors: Doors) -> None:
+        """Let the record say `doors`, if there is one.
+
+        Raises:
+            RemoteStorageError: It was not written, or not for certain.
+        """
+        record, stored = await stored_record(self._backend, self._settings)
+        if record is None or record.doors == doors:
+            return
+        key = self._settings.connector().key_factory(self._settings.cluster_id).service()
+        known = list(record._replace(doors=doors))
+        # Nothing is written over the record of a service that was started meanwhile, nor is
+        # one brought back that has ended.
+        value = self._settings.serde().serialize("service", known)
+        await self._backend.execute_atomically([Update(key, value, stored)])

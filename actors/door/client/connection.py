@@ -1,0 +1,259 @@
+"""A client's way to a service through its doors: no Ray, no store."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors.door import door_pb2 as pb
+from tierledger.actors.door.addresses import TLS_SCHEME, doors_in
+from tierledger.actors.door.client.streams import NO_SECURITY, Opened, Stream, Streams
+from tierledger.actors.door.limits import SOFTWARE, VERSION_MAX, VERSION_MIN
+from tierledger.actors.door.security.settings import ClientSecurity
+from tierledger.actors.door.wire import coordination
+from tierledger.actors.door.wire.answers import result_of
+from tierledger.actors.door.wire.calls import put_call
+from tierledger.actors.door.wire.failures import error_of
+from tierledger.actors.door.wire.segments import claim_of
+from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from tierledger.actors.calls import Call, PartitionKey
+    from tierledger.actors.coordinator.events import Announcement, Registered, Route
+    from tierledger.actors.deadline import Attempt
+    from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.events.commands import Claim
+
+COORDINATOR_MS = 10_000
+"""How long a request to the coordinator may take; a frozen one has a successor by then."""
+
+DOORS_KEPT = 1000
+"""Doors that were learnt from hosts; the oldest are forgotten for the next."""
+
+TOLD_MS = 10_000
+"""The same for what a host says of itself."""
+
+
+def greeting_of(cluster_id: str, broker_id: int | None = None) -> pb.ClientGreeting:
+    """What a client of this program says first."""
+    return pb.ClientGreeting(
+        version_min=VERSION_MIN,
+        version_max=VERSION_MAX,
+        cluster_id=cluster_id,
+        broker_id=broker_id,
+        software=SOFTWARE,
+    )
+
+
+def connect_at(
+    url: str, opened: Opened | None = None
+) -> Callable[[ServiceSettings], Awaitable[DoorConnection]]:
+    """How a manager finds the service whose doors `url` names; `opened`: see `Streams`.
+
+    Raises:
+        InvalidArgument: It is no `tierledger://HOST:PORT,…`, nor with `tierledgers`.
+    """
+    doors = doors_in(url)
+    learnt: dict[str, str] = {}
+
+    async def connect(settings: ServiceSettings) -> DoorConnection:
+        security = ClientSecurity.of(settings.storage, tls=url.startswith(TLS_SCHEME))
+        greeting = greeting_of(settings.cluster_id, broker_in(settings))
+        # Where those of the URL are gone by then, the next connection has what this one learnt.
+        connection = DoorConnection(doors, greeting, security, opened, learnt)
+        try:
+            await connection.any()
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    return connect
+
+
+def broker_in(settings: ServiceSettings) -> int | None:
+    """For which broker a manager was configured; commands speak for none."""
+    broker_id = settings.storage.get("broker.id")
+    return None if broker_id is None else int(broker_id)
+
+
+class DoorConnection:
+    """Streams to the hosts of one service, opened when they are needed."""
+
+    def __init__(
+        self,
+        doors: Sequence[str],
+        greeting: pb.ClientGreeting,
+        security: ClientSecurity = NO_SECURITY,
+        opened: Opened | None = None,
+        learnt: dict[str, str] | None = None,
+    ) -> None:
+        """`doors`: where hosts of the service listen, one or more of them.
+
+        `learnt`: where others do, by their addresses, as was heard last; kept up.
+        """
+        self.coordinator = DoorCoordinator(self)
+        self._bootstraps = list(doors)
+        self._streams = Streams(greeting, security, opened)
+        self._doors = {} if learnt is None else learnt
+
+    def host(self, name: str) -> DoorHost:
+        """The process at an address; one that is gone is found out when it is called."""
+        return DoorHost(self, name)
+
+    def heard(self, hosts: Sequence[pb.Host]) -> None:
+        """Note where hosts listen."""
+        for one in hosts:
+            if one.door:
+                self._doors.pop(one.address, None)  # Who was heard of last stands last.
+                self._doors[one.address] = one.door
+        for address in list(self._doors)[:-DOORS_KEPT]:
+            del self._doors[address]
+
+    def at_hand(self, name: str) -> Stream | None:
+        """The stream to the host at an address, if it is open."""
+        door = self._doors.get(name)
+        return None if door is None else self._streams.at_hand(door, name)
+
+    async def to(self, name: str) -> Stream:
+        """The stream to the host at an address; to another, which passes calls on, if need be.
+
+        Raises:
+            NotReady: No door can be opened; nothing was sent.
+        """
+        door = self._doors.get(name)
+        if door is not None:
+            try:
+                return await self._streams.to(door, name)
+            except NotReady:
+                self._doors.pop(name, None)
+        return await self.any()
+
+    async def any(self) -> Stream:
+        """A stream to any host.
+
+        Raises:
+            NotReady: No door can be opened; nothing was sent.
+            RemoteStorageError: Why a host would not let this client in, or was not believed.
+        """
+        error: RemoteStorageError = NotReady("no door is known")
+        known = dict.fromkeys((*self._streams.doors, *self._bootstraps, *self._doors.values()))
+        for door in known:
+            try:
+                return await self._streams.to(door)
+            except RemoteStorageError as closed:
+                # A refusal tells more than that another host is away.
+                error = closed if isinstance(error, NotReady) else error
+        raise error
+
+    async def close(self) -> None:
+        await self._streams.close()
+
+
+class DoorHost:
+    """A host, through its own door or another's."""
+
+    def __init__(self, connection: DoorConnection, name: str) -> None:
+        self._connection = connection
+        self._name = name
+
+    async def call(self, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401
+        """The result of `call`, or the error as a value; `attempt` notes when it is sent.
+
+        Raises:
+            NotReady: Nothing was sent.
+            OutcomeUnknown: The stream ended before there was an answer.
+        """
+        message = pb.Call(deadline_ms=attempt.left_ms, host=self._name)
+        put_call(call, message)
+        stream = self._connection.at_hand(self._name)
+        if stream is None:
+            stream, message.host = await self._stream()
+        return result_of(await stream.ask(message, attempt))
+
+    async def _stream(self) -> tuple[Stream, str]:
+        name = self._name
+        if "/" not in name:
+            addresses = await self._connection.coordinator.hosts()
+            if name not in addresses:
+                raise NotReady(f"{name} is not running")
+            name = addresses[name]
+        return await self._connection.to(name), name
+
+    async def ping(self) -> dict[str, Any]:
+        said: dict[str, Any] = await self._said(pb.StatusQuestion.HOST)
+        return said
+
+    async def partitions(self) -> list[dict[str, Any]]:
+        said: list[dict[str, Any]] = await self._said(pb.StatusQuestion.PARTITIONS)
+        return said
+
+    async def _said(self, of: pb.StatusQuestion.Of) -> Any:  # noqa: ANN401 - JSON.
+        stream, name = await self._stream()
+        asked = pb.Call(deadline_ms=TOLD_MS, host=name, status=pb.StatusQuestion(of=of))
+        answer = await stream.ask(asked)
+        return json.loads(_expected(answer, "status").status.json)
+
+
+class DoorCoordinator:
+    """The coordinator, through any host."""
+
+    def __init__(self, connection: DoorConnection) -> None:
+        self._connection = connection
+
+    async def _ask(self, what: str, **asked: Any) -> pb.Answer:  # noqa: ANN401 - As pb.Call has it.
+        stream = await self._connection.any()
+        answer = await stream.ask(pb.Call(deadline_ms=COORDINATOR_MS, **asked))
+        return _expected(answer, what)
+
+    async def register(self, broker_id: int, request: bytes, after: int) -> Registered:
+        question = pb.Register(broker_id=broker_id, request=request, after=after)
+        answer = await self._ask("registered", register=question)
+        return coordination.registered_of(answer.registered)
+
+    async def announce(self, announcement: Announcement) -> list[Claim]:
+        message = coordination.announce_message(announcement)
+        answer = await self._ask("announced", announce=message)
+        return list(map(claim_of, answer.announced.claims))
+
+    async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
+        answer = await self._ask("routes", route=coordination.routes_asked(keys))
+        for route in answer.routes.routes:
+            self._connection.heard((route.leader, route.follower))
+        return list(map(coordination.route_of, answer.routes.routes))
+
+    async def hosts(self) -> dict[str, str]:
+        hosts = await self._hosts()
+        return {one.address.rpartition("/")[0]: one.address for one in hosts}
+
+    async def doors(self) -> dict[str, str]:
+        return {one.address: one.door for one in await self._hosts() if one.door}
+
+    async def _hosts(self) -> Sequence[pb.Host]:
+        answer = await self._ask("hosts", hosts=pb.HostsQuestion())
+        self._connection.heard(answer.hosts.hosts)
+        return answer.hosts.hosts
+
+    async def status(self) -> dict[str, Any]:
+        asked = pb.StatusQuestion(of=pb.StatusQuestion.SERVICE)
+        answer = await self._ask("status", status=asked)
+        said: dict[str, Any] = json.loads(answer.status.json)
+        # JSON has text for names.
+        return {**said, "brokers": {int(one): told for one, told in said["brokers"].items()}}
+
+
+def _expected(answer: pb.Answer, what: str) -> pb.Answer:
+    """`answer` if it is one of that kind.
+
+    Raises:
+        RemoteStorageError: It is a failure.
+        OutcomeUnknown: It is another kind of answer.
+    """
+    got = answer.WhichOneof("result")
+    if got == "failure":
+        raise error_of(answer.failure)
+    if got != what:
+        raise OutcomeUnknown(f"expected an answer of kind {what}, got {got}")
+    return answer

@@ -1,0 +1,457 @@
+"""Conversations with hosts, from the client's side: one stream to each door."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from tierledger.actors.door import door_pb2 as pb
+from tierledger.actors.door.client.trouble import trouble_with
+from tierledger.actors.door.limits import (
+    FRAME_BYTES,
+    FRAME_ITEMS,
+    KEEPALIVE_MS,
+    KEEPALIVE_TIMEOUT_MS,
+    METHOD,
+    SERVICE,
+)
+from tierledger.actors.door.security.settings import ClientSecurity
+from tierledger.actors.door.wire.failures import error_of
+from tierledger.events.errors import (
+    InvalidArgument,
+    NotAuthorized,
+    NotReady,
+    OutcomeUnknown,
+    Overloaded,
+    RejectedError,
+    RemoteStorageError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Self
+
+    from tierledger.actors.deadline import Attempt
+
+OPEN_S = 3.0
+"""How long a host may take to greet: a frozen one still accepts connections."""
+
+WORD_PAUSE_S = 1.0
+"""How often a host that owes answers, and said nothing meanwhile, is asked for a word."""
+
+SILENT_S = 3.0
+"""How long it may take to say anything then. gRPC's own signs of life tell nothing of a loop
+that hangs, and a proxy gives them for whoever is behind it."""
+
+LATE_S = 0.5
+"""How late a timer of this process may be before its own loop counts as what was too busy."""
+
+REOPEN_PAUSE_S = 0.1
+"""For so long after a door was closed it is not knocked at again."""
+
+REFUSED_PAUSE_MAX_S = 5.0
+"""The same, at most, after refusals in a row; it doubles with each."""
+
+NO_SECURITY = ClientSecurity()
+
+WAITING_MAX = 20_000
+"""Calls that may be without an answer; the next is refused at once."""
+
+OPTIONS = (
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_receive_message_length", -1),  # Answers are as long as what was asked for.
+    ("grpc.max_send_message_length", -1),  # The host's own limit is kept before.
+    ("grpc.use_local_subchannel_pool", 1),  # A stream that is replaced gets a new connection.
+    ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),  # Hosts are reached directly, whatever the environment says.
+)
+
+BROKEN = (grpc.aio.AioRpcError, asyncio.InvalidStateError, ConnectionError)
+"""What is raised when a stream has ended; the second by gRPC, which says so to later calls."""
+
+
+class Stream:
+    """One open stream: calls out, answers in, whatever is ready at a time in one frame."""
+
+    method = METHOD
+
+    def __init__(self, door: str, channel: grpc.aio.Channel, call: Any) -> None:  # noqa: ANN401
+        """Made by `opened`."""
+        self.door = door
+        self.greeting = pb.HostGreeting()
+        self.host = ""
+        """The address of the host that greeted."""
+        self.ended: RemoteStorageError | None = None
+        """Why it is open no more."""
+        self._channel = channel
+        self._call = call
+        self._call_bytes_max = 0
+        self._last_id = 0
+        self._waiting: deque[tuple[int, bytes, Attempt | None]] = deque()
+        self._answers: dict[int, asyncio.Future[pb.Answer]] = {}
+        self._cancelled: list[int] = []
+        self._heard = 0
+        """Frames that came."""
+        self._wake = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def opened(
+        cls, door: str, greeting: pb.ClientGreeting, security: ClientSecurity = NO_SECURITY
+    ) -> Self:
+        """A stream on which both sides have greeted; the files of `security` as they are now.
+
+        Raises:
+            NotReady: Nobody answers there as a host does; nothing was asked.
+            NotAuthorized: One side does not believe the other, or they do not both speak TLS.
+            InvalidArgument: A file of `security` is wrong.
+            RemoteStorageError: The host's farewell.
+        """
+        metadata, credentials = security.metadata(door), security.credentials()
+        if credentials is None:
+            channel = grpc.aio.insecure_channel(door, options=OPTIONS)
+        else:
+            channel = grpc.aio.secure_channel(door, credentials, options=OPTIONS)
+        converse: grpc.aio.StreamStreamMultiCallable[bytes, bytes]
+        converse = channel.stream_stream(f"/{SERVICE}/{cls.method}")
+        try:
+            return await cls.greeted(door, greeting, channel, converse(metadata=metadata))
+        except NotReady as error:
+            is_farewell = error.__cause__ is None  # It says itself why.
+            if not is_farewell and (trouble := await trouble_with(door, security)) is not None:
+                raise NotAuthorized(f"{door}: {trouble}") from error
+            raise
+
+    @classmethod
+    async def greeted(
+        cls,
+        door: str,
+        greeting: pb.ClientGreeting,
+        channel: Any,  # noqa: ANN401 - As gRPC types neither of the two.
+        call: Any,  # noqa: ANN401
+    ) -> Self:
+        """A stream over `call`, closed with its `channel`: gRPC's, or what does as they do.
+
+        Raises:
+            NotReady: Nobody answers there as a host does; nothing was asked.
+            RemoteStorageError: The host's farewell.
+        """
+        stream = cls(door, channel, call)
+        try:
+            async with asyncio.timeout(OPEN_S):
+                await stream._greet(greeting)
+        except (*BROKEN, TimeoutError) as error:
+            await stream.close()
+            raise NotReady(f"{door}: {_reason(error)}") from error
+        except BaseException:
+            await stream.close()
+            raise
+        loop = asyncio.get_running_loop()
+        work = (stream._read(), stream._write(), stream._watch())
+        stream._tasks = [loop.create_task(one) for one in work]
+        return stream
+
+    async def _greet(self, greeting: pb.ClientGreeting) -> None:
+        # Listening before it speaks: a host that lets nobody in may have ended the stream while
+        # the greeting is written, and after a failed write gRPC gives away no farewell.
+        hearing = asyncio.ensure_future(self._call.read())
+        try:
+            with contextlib.suppress(*BROKEN):
+                await self._call.write(pb.ClientFrame(greeting=greeting).SerializeToString())
+            frame = frame_in(await hearing)
+        finally:
+            hearing.cancel()
+        if frame.HasField("farewell"):
+            raise error_of(frame.farewell)
+        if not frame.HasField("greeting"):
+            raise ConnectionError("what answers there does not greet as a host does")
+        self.greeting, self.host = frame.greeting, frame.greeting.host
+        self._call_bytes_max = frame.greeting.frame_bytes_max - 16
+
+    async def ask(self, message: pb.Call, attempt: Attempt | None = None) -> pb.Answer:
+        """The answer to a call, which gets its id here; `attempt` notes when it is sent.
+
+        Raises:
+            NotReady: The stream had ended; it was not sent.
+            Overloaded: Too many calls wait on this stream.
+            InvalidArgument: It is longer than the host takes.
+            OutcomeUnknown: The stream ended before there was an answer.
+        """
+        if self.ended is not None:
+            raise NotReady(str(self.ended))
+        if len(self._answers) >= WAITING_MAX:
+            raise Overloaded(f"{WAITING_MAX} calls wait for {self.door}; try again later")
+        number = self._last_id = self._last_id + 1
+        message.id = number
+        packed = message.SerializeToString()
+        if len(packed) > self._call_bytes_max:
+            raise InvalidArgument(
+                f"expected a call of at most {self._call_bytes_max} bytes, "
+                f"got one of {len(packed)}"
+            )
+        future: asyncio.Future[pb.Answer] = asyncio.get_running_loop().create_future()
+        self._answers[number] = future
+        self._waiting.append((number, packed, attempt))
+        self._wake.set()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if self._answers.pop(number, None) is not None:
+                self._cancelled.append(number)
+                self._wake.set()
+            raise
+
+    async def _watch(self) -> None:
+        """End the stream when its host is frozen, or cannot be heard.
+
+        What it owes is in doubt then, and is asked again where the partition is served by then.
+        """
+        loop = asyncio.get_running_loop()
+        while self.ended is None:
+            heard = self._heard
+            await asyncio.sleep(WORD_PAUSE_S)
+            # A host that owes so many answers reads no further, and lives.
+            is_due = 0 < len(self._answers) < self.greeting.calls_max
+            if self._heard > heard or not is_due:
+                continue
+            deadline = loop.time() + SILENT_S
+            with contextlib.suppress(RemoteStorageError):
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        await self.ask(word_of(self.greeting.host))
+                except TimeoutError:
+                    is_late = loop.time() - deadline > LATE_S
+                    if self._heard == heard and not is_late:
+                        silence = f"the host has said nothing for {SILENT_S:g} s"
+                        await self._end(ConnectionError(silence))
+                        self._call.cancel()
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._waiting or self._cancelled:
+                    await self._call.write(self._next_frame())
+        except BROKEN as error:
+            await self._end(error)
+
+    def _next_frame(self) -> bytes:
+        """Whatever waits; calls that were cancelled before they were sent are left out."""
+        parts: list[bytes] = []
+        size = 0
+        cancelled, self._cancelled = set(self._cancelled), []
+        while self._waiting and len(parts) < 2 * FRAME_ITEMS:
+            number, packed, attempt = self._waiting[0]
+            if parts and size + len(packed) > FRAME_BYTES:
+                break
+            self._waiting.popleft()
+            if number in cancelled:
+                cancelled.discard(number)
+                continue
+            if number not in self._answers:
+                continue
+            if attempt is not None:
+                attempt.is_sent = True
+            size += len(packed)
+            parts += (_head(len(packed)), packed)
+        if cancelled:
+            parts.append(pb.ClientFrame(cancelled=cancelled).SerializeToString())
+        return b"".join(parts)
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                frame = frame_in(await self._call.read())
+                self._heard += 1
+                for answer in frame.answers:
+                    future = self._answers.pop(answer.id, None)
+                    if future is not None and not future.done():
+                        future.set_result(answer)
+                if frame.HasField("farewell"):
+                    await self._end(error_of(frame.farewell))
+                    return
+        except BROKEN as error:
+            await self._end(error)
+
+    async def _end(self, error: Exception) -> None:
+        if self.ended is not None:
+            return
+        if isinstance(error, asyncio.InvalidStateError) and self._call.done():
+            reason = f"{self.door}: {await self._call.details() or error}"
+        else:
+            reason = f"{self.door}: {_reason(error)}"
+        self.ended = NotReady(reason)
+        unsent = {number for number, _, _ in self._waiting}
+        answers, self._answers = self._answers, {}
+        for number, future in answers.items():
+            if not future.done():
+                kind = NotReady if number in unsent else OutcomeUnknown
+                future.set_exception(kind(reason))
+
+    async def close(self) -> None:
+        """End it; calls without an answer may have happened."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._call.cancel()
+        await self._end(ConnectionError("the connection was closed"))
+        await self._channel.close()
+
+
+def word_of(host: str) -> pb.Call:
+    """The question what a host says of itself, which no other answers."""
+    asked = pb.StatusQuestion(of=pb.StatusQuestion.HOST)
+    return pb.Call(deadline_ms=int(SILENT_S * 1000), host=host, status=asked)
+
+
+def _head(size: int) -> bytes:
+    """What stands before a call in the bytes of a `ClientFrame`: field 2, then its size."""
+    if size < 0x80:
+        return bytes((0x12, size))
+    if size < 0x4000:
+        return bytes((0x12, size & 0x7F | 0x80, size >> 7))
+    head = bytearray(b"\x12")
+    while size > 0x7F:
+        head.append(size & 0x7F | 0x80)
+        size >>= 7
+    head.append(size)
+    return bytes(head)
+
+
+def frame_in(data: Any) -> pb.HostFrame:  # noqa: ANN401 - Bytes, or gRPC's own end.
+    if data is grpc.aio.EOF:
+        raise ConnectionError("the host ended the conversation")
+    try:
+        return pb.HostFrame.FromString(data)
+    except DecodeError as error:
+        raise ConnectionError(f"what answers there is no host: {error}") from error
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name}: {error.details()}"
+    if isinstance(error, TimeoutError):
+        return f"no greeting within {OPEN_S:g} s"
+    return str(error)
+
+
+Opened: TypeAlias = (
+    "Callable[[str, pb.ClientGreeting, ClientSecurity], Coroutine[Any, Any, Stream]]"
+)
+"""`Stream.opened`, or what takes its place."""
+
+
+class Streams:
+    """The streams of one client, each opened when it is needed."""
+
+    kind: type[Stream] = Stream
+
+    def __init__(
+        self,
+        greeting: pb.ClientGreeting,
+        security: ClientSecurity = NO_SECURITY,
+        opened: Opened | None = None,
+    ) -> None:
+        """`security`: how the client and the hosts prove to each other who they are.
+
+        `opened`: makes a stream, by gRPC unless told otherwise.
+        """
+        self._opened_by = opened
+        self._greeting = greeting
+        self._security = security
+        self._refusals: dict[str, int] = {}
+        """By door: in a row, by either side; waiting a moment changes nothing about one."""
+        self._open: dict[str, asyncio.Task[Stream]] = {}
+        self._closed_until: dict[str, tuple[float, RemoteStorageError]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def at_hand(self, door: str, host: str) -> Stream | None:
+        """The stream to a door if it is open, and the door is `host`'s."""
+        opening = self._open.get(door)
+        if opening is None or not opening.done() or opening.cancelled():
+            return None
+        if opening.exception() is not None:
+            return None
+        stream = opening.result()
+        return stream if stream.ended is None and stream.host == host else None
+
+    async def to(self, door: str, host: str | None = None) -> Stream:
+        """The stream to a door.
+
+        Raises:
+            NotReady: It cannot be opened, or another than `host` has the door by now.
+            RemoteStorageError: The host's farewell.
+        """
+        opening = self._open.get(door)
+        if opening is not None and opening.done() and opening.result().ended is not None:
+            self._let_go(opening.result())
+            del self._open[door]
+            opening = None
+        if opening is None:
+            opening = self._opening(door)
+        stream = await asyncio.shield(opening)
+        if host is not None and stream.host != host:
+            raise NotReady(f"{door} is the door of {stream.host} by now, not {host}")
+        return stream
+
+    def _opening(self, door: str) -> asyncio.Task[Stream]:
+        loop = asyncio.get_running_loop()
+        until, error = self._closed_until.get(door, (0.0, None))
+        if error is not None and loop.time() < until:
+            raise error
+        task = self._open[door] = loop.create_task(
+            (self._opened_by or self.kind.opened)(door, self._greeting, self._security)
+        )
+        task.add_done_callback(lambda _: self._opened(door, task))
+        return task
+
+    def _opened(self, door: str, task: asyncio.Task[Stream]) -> None:
+        if task.cancelled():
+            self._open.pop(door, None)
+            return
+        error = task.exception()
+        if error is None:
+            self._closed_until.pop(door, None)
+            self._refusals.pop(door, None)
+            return
+        self._open.pop(door, None)
+        if isinstance(error, RemoteStorageError):
+            pause_s = REOPEN_PAUSE_S
+            if isinstance(error, RejectedError):
+                refusals = self._refusals[door] = self._refusals.get(door, 0) + 1
+                pause_s = min(pause_s * 2 ** min(refusals, 16), REFUSED_PAUSE_MAX_S)
+            until = asyncio.get_running_loop().time() + pause_s
+            self._closed_until[door] = (until, error)
+
+    def _let_go(self, stream: Stream) -> None:
+        task = asyncio.get_running_loop().create_task(stream.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    @property
+    def doors(self) -> list[str]:
+        """Doors to which a stream is open."""
+        return [
+            door
+            for door, task in self._open.items()
+            if task.done() and not task.cancelled() and task.result().ended is None
+        ]
+
+    async def close(self) -> None:
+        """End all streams."""
+        opening, self._open = list(self._open.values()), {}
+        for task in opening:
+            if not task.done():
+                task.cancel()
+        made = await asyncio.gather(*opening, return_exceptions=True)
+        await asyncio.gather(*(one.close() for one in made if isinstance(one, Stream)))
+        await asyncio.gather(*self._closing, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""TLS, tokens, and who a caller is."""

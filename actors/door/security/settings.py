@@ -1,0 +1,206 @@
+"""What is set about a door's security: paths of files and switches, never what is in the files.
+
+So these values may travel, be stored and be shown.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierledger.actors.door.addresses import DoorAddress
+from tierledger.actors.door.security.tls import Pair, channel_credentials, server_credentials
+from tierledger.actors.door.security.tokens import (
+    HEADER,
+    SCHEME,
+    digest_of,
+    read_list,
+    read_token,
+)
+from tierledger.events.errors import InvalidArgument, NotAuthorized
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import grpc
+
+CA_KEY = "door.ssl.ca.location"
+CERTIFICATE_KEY = "door.ssl.certificate.location"
+KEY_KEY = "door.ssl.key.location"
+TOKEN_KEY = "door.token.location"
+PLAINTEXT_KEY = "door.token.without.tls"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody on another machine can be there."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class ClientSecurity(NamedTuple):
+    """How a client proves who it is, and whom it believes."""
+
+    tls: bool = False
+    ca: str | None = None
+    """Whose signatures on a host's certificate count; none: those in gRPC's own list."""
+    certificate: str | None = None
+    key: str | None = None
+    token: str | None = None
+    token_without_tls: bool = False
+    """Whether the token may go to other machines unencrypted."""
+
+    @classmethod
+    def of(cls, config: Mapping[str, str], *, tls: bool) -> ClientSecurity:
+        """What a client's settings say, for a URL with or without TLS.
+
+        Raises:
+            InvalidArgument: They contradict each other, or the URL.
+        """
+        made = cls(
+            tls=tls,
+            ca=config.get(CA_KEY),
+            certificate=config.get(CERTIFICATE_KEY),
+            key=config.get(KEY_KEY),
+            token=config.get(TOKEN_KEY),
+            token_without_tls=_switch(config, PLAINTEXT_KEY),
+        )
+        if (made.certificate is None) is not (made.key is None):
+            raise InvalidArgument(f"expected both {CERTIFICATE_KEY} and {KEY_KEY}, or neither")
+        for name in (CA_KEY, CERTIFICATE_KEY):
+            if name in config and not tls:
+                raise InvalidArgument(f"expected a URL of tierledgers://… beside {name}")
+        return made
+
+    def credentials(self) -> grpc.ChannelCredentials | None:
+        """For a connection that is opened now; none: it is not encrypted.
+
+        Raises:
+            InvalidArgument: A file is wrong.
+        """
+        if not self.tls:
+            return None
+        return channel_credentials(self.ca, self.pair)
+
+    @property
+    def pair(self) -> Pair | None:
+        """The client's own certificate."""
+        if self.certificate is None or self.key is None:
+            return None
+        return Pair(self.certificate, self.key)
+
+    def metadata(self, door: str) -> tuple[tuple[str, str], ...]:
+        """What a stream to `door` that is opened now says of its client.
+
+        Raises:
+            InvalidArgument: The token's file is wrong.
+            NotAuthorized: Everybody on the way could read the token.
+        """
+        if self.token is None:
+            return ()
+        if not (
+            self.tls or self.token_without_tls or is_loopback(DoorAddress.parse(door).host)
+        ):
+            raise NotAuthorized(
+                f"{door}: the token is not sent without TLS to another machine; expected a URL "
+                f"of tierledgers://…, or {PLAINTEXT_KEY}=true"
+            )
+        return ((HEADER, SCHEME + read_token(self.token)),)
+
+
+class DoorSecurity(NamedTuple):
+    """How a service's hosts prove who they are, and whom they let in."""
+
+    certificate: str | None = None
+    key: str | None = None
+    client_ca: str | None = None
+    """Whose signatures on clients' certificates count; then each client needs one."""
+    tokens: str | None = None
+    """The list of tokens; then each client needs one, and it says who it is."""
+    host_token: str | None = None
+    """The token with which hosts come in at each other's doors."""
+    ca: str | None = None
+    """Whose signatures on each other's certificates hosts accept."""
+    allow_plaintext: bool = False
+    allow_anonymous: bool = False
+    """The same off loopback, where else neither is."""
+
+    @property
+    def pair(self) -> Pair | None:
+        """The hosts' certificate."""
+        if self.certificate is None or self.key is None:
+            return None
+        return Pair(self.certificate, self.key)
+
+    @property
+    def as_client(self) -> ClientSecurity:
+        """How a host comes in at another's door."""
+        return ClientSecurity(
+            tls=self.pair is not None,
+            ca=self.ca or self.client_ca,
+            certificate=self.certificate if self.client_ca else None,
+            key=self.key if self.client_ca else None,
+            token=self.host_token,
+            token_without_tls=self.allow_plaintext,
+        )
+
+    def credentials(self, complain: Callable[[str], None]) -> grpc.ServerCredentials | None:
+        """For a port; none: it is not encrypted. Raises as `check` does."""
+        if self.pair is None:
+            return None
+        return server_credentials(self.pair, self.client_ca, complain)
+
+    def check(self, listen: DoorAddress, now_ms: Callable[[], int]) -> None:
+        """Refuse what would not work, or would let in more than was said.
+
+        Raises:
+            InvalidArgument: Settings contradict each other, a file is wrong, or the door would
+                be open to other machines.
+        """
+        if (self.certificate is None) is not (self.key is None):
+            raise InvalidArgument("expected both --tls-cert and --tls-key, or neither")
+        if self.pair is None and (self.client_ca or self.ca):
+            raise InvalidArgument(
+                "expected --tls-cert and --tls-key beside another --tls option"
+            )
+        if (self.tokens is None) is not (self.host_token is None):
+            raise InvalidArgument(
+                "expected both --tokens and --host-token, or neither: hosts pass calls on to "
+                "each other, and need a token for it"
+            )
+        self._check_exposure(listen)
+        self.credentials(lambda _: None)
+        self.as_client.credentials()
+        if self.tokens is not None and self.host_token is not None:
+            found = read_list(self.tokens).find(digest_of(read_token(self.host_token)))
+            if found is None or found.identity.name != "host":
+                raise InvalidArgument(
+                    f"expected the identity host in {self.tokens} for the token in "
+                    f"{self.host_token}, got {found.identity.name if found else 'none'}"
+                )
+            if found.expires_ms is not None and found.expires_ms <= now_ms():
+                raise InvalidArgument(f"the token in {self.host_token} has expired")
+
+    def _check_exposure(self, listen: DoorAddress) -> None:
+        if is_loopback(listen.host):
+            return
+        missing, switches = [], []
+        if self.pair is None and not self.allow_plaintext:
+            missing.append("encryption (--tls-cert and --tls-key)")
+            switches.append("--allow-plaintext")
+        if not (self.tokens or self.client_ca or self.allow_anonymous):
+            missing.append("proof of who calls (--tokens or --tls-client-ca)")
+            switches.append("--allow-anonymous")
+        if missing:
+            raise InvalidArgument(
+                f"{listen} can be reached from other machines: expected "
+                f"{' and '.join(missing)}, or {' '.join(switches)} to do without"
+            )
+
+
+def _switch(config: Mapping[str, str], key: str) -> bool:
+    text = config.get(key, "false").lower()
+    if text not in {"true", "false"}:
+        raise InvalidArgument(f"{key}: expected true or false, got {text!r:.40}")
+    return text == "true"

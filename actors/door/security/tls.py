@@ -1,0 +1,103 @@
+"""Certificates and keys from PEM files, as gRPC wants them."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierledger.actors.door.security.renewed import Renewed, read
+from tierledger.events.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import grpc
+
+
+class Pair(NamedTuple):
+    """Where a certificate chain and its key are."""
+
+    certificate: str
+    key: str
+
+    def read(self) -> tuple[bytes, bytes]:
+        """Chain and key, which belong to each other.
+
+        Raises:
+            InvalidArgument: They do not, or one is none. No key is in the message.
+        """
+        chain, key = read(self.certificate, "the certificate"), read(self.key, "the key")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(self.certificate, self.key, password=_no_password)
+        except (ssl.SSLError, OSError) as error:
+            reason = getattr(error, "reason", None) or type(error).__name__
+            raise InvalidArgument(
+                f"expected a PEM certificate in {self.certificate} and its key, not encrypted, "
+                f"in {self.key}: {reason}"
+            ) from None
+        return chain, key
+
+
+def _no_password() -> str:
+    """Else OpenSSL would ask the terminal."""
+    return ""
+
+
+def read_authorities(path: str) -> bytes:
+    """The certificates of those whose signatures count.
+
+    Raises:
+        InvalidArgument: There are none.
+    """
+    found = read(path, "the certificate authority")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except (ssl.SSLError, OSError) as error:
+        raise InvalidArgument(f"expected PEM certificates in {path}, found none") from error
+    return found
+
+
+def server_credentials(
+    pair: Pair, client_authority: str | None, complain: Callable[[str], None]
+) -> grpc.ServerCredentials:
+    """What a port needs; each new connection gets what the files hold then.
+
+    Raises:
+        InvalidArgument: They are wrong as they are now.
+    """
+    import grpc  # noqa: PLC0415 - Settings are read without it.
+
+    def load() -> grpc.ServerCertificateConfiguration:
+        chain, key = pair.read()
+        roots = client_authority and read_authorities(client_authority)
+        return grpc.ssl_server_certificate_configuration([(key, chain)], roots or None)
+
+    paths = (*pair, *((client_authority,) if client_authority else ()))
+    files = Renewed(paths, load, complain)
+    given = files.current()
+
+    def renewed() -> grpc.ServerCertificateConfiguration | None:
+        """What gRPC asks for at each connection, on a thread of its own; none: no change."""
+        nonlocal given
+        former, given = given, files.current()
+        return None if given is former else given
+
+    return grpc.dynamic_ssl_server_credentials(
+        given,
+        renewed,  # type: ignore[arg-type] # Its types know of no None.
+        require_client_authentication=bool(client_authority),
+    )
+
+
+def channel_credentials(authority: str | None, own: Pair | None) -> grpc.ChannelCredentials:
+    """What a connection needs, as the files are now; without `authority`, gRPC's list counts.
+
+    Raises:
+        InvalidArgument: A file is wrong.
+    """
+    import grpc  # noqa: PLC0415 - As above.
+
+    roots = None if authority is None else read_authorities(authority)
+    chain, key = (None, None) if own is None else own.read()
+    return grpc.ssl_channel_credentials(roots, key, chain)

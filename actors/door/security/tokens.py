@@ -1,0 +1,116 @@
+"""Bearer tokens: a client's own in a file, and a service's list of whose they are.
+
+A service keeps no token, only its SHA-256. A line of its list:
+
+    SHA256-IN-HEX IDENTITY [EXPIRY]
+
+such as `9f86…0a08 broker:3 2027-01-31T00:00:00Z`. Empty lines and those that begin with `#` do
+not count. One identity may have several tokens, which is how they are renewed.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from datetime import datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierledger.actors.door.security.identity import FORMS, Identity
+from tierledger.actors.door.security.renewed import read
+from tierledger.events.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HEADER = "authorization"
+SCHEME = "Bearer "
+
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]{16,4096}=*")
+"""RFC 6750's letters; shorter than that one could guess."""
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class KnownToken(NamedTuple):
+    """A line of the list."""
+
+    digest: bytes
+    identity: Identity
+    expires_ms: int | None
+
+
+class TokenList(NamedTuple):
+    """Whose tokens a service knows."""
+
+    known: tuple[KnownToken, ...]
+
+    def find(self, digest: bytes) -> KnownToken | None:
+        """The line of a token; takes as long for a wrong one as for any."""
+        found = None
+        for one in self.known:
+            if hmac.compare_digest(one.digest, digest):
+                found = one
+        return found
+
+
+def digest_of(token: str) -> bytes:
+    return sha256(token.encode()).digest()
+
+
+def read_list(path: str) -> TokenList:
+    """The list in a file.
+
+    Raises:
+        InvalidArgument: It is none; the message names the line, not what is in it.
+    """
+    text = read(path, "the list of tokens").decode(errors="replace")
+    known: dict[bytes, KnownToken] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        fields = line.split()
+        if not fields or fields[0].startswith("#"):
+            continue
+        try:
+            one = _parsed(fields)
+        except ValueError as error:
+            raise InvalidArgument(f"{path}, line {number}: {error}") from None
+        if one.digest in known:
+            raise InvalidArgument(f"{path}, line {number}: this token stands above already")
+        known[one.digest] = one
+    if not known:
+        raise InvalidArgument(f"{path}: expected at least one token, found none")
+    return TokenList(tuple(known.values()))
+
+
+def _parsed(fields: Sequence[str]) -> KnownToken:
+    if len(fields) not in {2, 3} or not _DIGEST.fullmatch(fields[0].lower()):
+        # Nothing of a line is repeated: it may be a token.
+        raise ValueError("expected SHA256-IN-HEX IDENTITY [EXPIRY]")
+    expires_ms = None
+    if len(fields) > 2:
+        try:
+            expiry = datetime.fromisoformat(fields[2])
+        except ValueError:
+            expiry = None
+        if expiry is None or expiry.tzinfo is None:
+            raise ValueError("expected an expiry with its zone, as 2027-01-31T00:00:00Z")
+        expires_ms = int(expiry.timestamp() * 1000)
+    try:
+        identity = Identity.parse(fields[1])
+    except InvalidArgument:
+        raise ValueError(f"{FORMS} behind the digest") from None
+    return KnownToken(bytes.fromhex(fields[0]), identity, expires_ms)
+
+
+def read_token(path: str) -> str:
+    """The one token in a client's file.
+
+    Raises:
+        InvalidArgument: There is none, or more; the message does not say what is there.
+    """
+    token = read(path, "the token").decode(errors="replace").strip()
+    if not _TOKEN.fullmatch(token):
+        raise InvalidArgument(
+            f"{path}: expected one token of at least 16 letters, digits or ._~+/-"
+        )
+    return token

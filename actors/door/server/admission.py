@@ -1,0 +1,194 @@
+"""Who comes in: the one place where a connection is accepted, and who it is becomes known."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from tierledger.actors.coordinator.door import checked_broker
+from tierledger.actors.door.limits import VERSION_MAX, VERSION_MIN
+from tierledger.actors.door.security.identity import ANYBODY, Identity, check_speaks_for
+from tierledger.actors.door.security.renewed import Renewed
+from tierledger.actors.door.security.settings import DoorSecurity
+from tierledger.actors.door.security.tokens import HEADER, SCHEME, digest_of, read_list
+from tierledger.events.errors import InvalidArgument, NotAuthorized
+from tierledger.events.typed_fields import Text, checked, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import grpc.aio
+
+    from tierledger.actors.door import door_pb2 as pb
+    from tierledger.actors.door.security.tokens import TokenList
+
+Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
+
+LOOK_S = 1.0
+"""How long a token may count after its line was taken out, on a stream that is open."""
+
+
+class Guest(NamedTuple):
+    """A client that was let in."""
+
+    peer: str
+    """Where it calls from, as gRPC names it."""
+    broker_id: int | None
+    """For whom it speaks, as it says itself and may."""
+    software: str
+    version: int
+    """The protocol version that is spoken."""
+    identity: str
+    """Who it has proved to be."""
+
+
+class Admission:
+    """What a door asks of those who come."""
+
+    def __init__(
+        self,
+        cluster_id: str,
+        security: DoorSecurity | None = None,
+        now_ms: Callable[[], int] = lambda: 0,
+        complain: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`complain` hears why changed files are not taken, perhaps on another thread.
+
+        `now_ms` tells which tokens have expired.
+
+        Raises:
+            InvalidArgument: A file is wrong as it is now.
+        """
+        security = security or DoorSecurity()
+        self.credentials = security.credentials(complain)
+        """Of the port; none: it is not encrypted."""
+        self._cluster_id = cluster_id
+        self._now_ms = now_ms
+        self._has_certificates = security.client_ca is not None
+        self._tokens: Renewed[TokenList] | None = None
+        self._looked_s = float("-inf")
+        path = security.tokens
+        if path is not None:
+            self._tokens = Renewed((path,), lambda: read_list(path), complain)
+            self._list = self._tokens.current()
+
+    def admitted(self, greeting: pb.ClientGreeting, peer: str, credential: Credential) -> Guest:
+        """The client that says `greeting`.
+
+        Raises:
+            NotAuthorized: It may not speak for the broker that it names.
+            InvalidArgument: It is after another cluster, speaks no version that is spoken here,
+                or a field is not what it should be.
+        """
+        software: str = checked(Text, greeting.software, "greeting.software")
+        version = min(greeting.version_max, VERSION_MAX)
+        if not 0 < greeting.version_min <= version or version < VERSION_MIN:
+            raise InvalidArgument(
+                f"this host speaks the protocol versions {VERSION_MIN} to {VERSION_MAX}, the "
+                f"client {greeting.version_min} to {greeting.version_max}: update the older one"
+            )
+        if greeting.cluster_id != self._cluster_id:
+            raise InvalidArgument(
+                f"this host serves cluster {self._cluster_id!r}, "
+                f"not {shown(greeting.cluster_id)}"
+            )
+        identity = credential.identity()
+        broker_id = None
+        if greeting.HasField("broker_id"):
+            broker_id = checked_broker(greeting.broker_id)
+            check_speaks_for(identity, broker_id, "greeting")
+        return Guest(peer, broker_id, software, version, identity.name)
+
+    def credential(self, context: Context) -> Credential:
+        """What the client on a stream proves who it is with.
+
+        Where there is a list of tokens, its token says who it is; else its certificate's common
+        name, if certificates are asked for.
+
+        Raises:
+            NotAuthorized: It is nobody.
+        """
+        if self._tokens is not None:
+            self._look(asyncio.get_running_loop().time(), self._tokens)
+            credential = Credential(self, _token_of(context))
+        elif self._has_certificates:
+            credential = Credential(self, _named_in(context))
+        else:
+            credential = Credential(self, Identity(ANYBODY))
+        credential.identity()
+        return credential
+
+    def owner(self, digest: bytes) -> Identity:
+        """Whose token it is now.
+
+        Raises:
+            NotAuthorized: It is nobody's, or has expired.
+        """
+        assert self._tokens is not None, "who has no list asks for no token"
+        found = self._list.find(digest)
+        if found is None:
+            raise NotAuthorized("this bearer token is not known here")
+        if found.expires_ms is not None and found.expires_ms <= self._now_ms():
+            raise NotAuthorized(f"the bearer token of {found.identity.name} has expired")
+        return found.identity
+
+    def looked(self) -> float:
+        """When the list of tokens was looked at last, which happens now if it is long ago."""
+        now_s = asyncio.get_running_loop().time()
+        if self._tokens is not None and now_s >= self._looked_s + LOOK_S:
+            self._look(now_s, self._tokens)
+        return self._looked_s
+
+    def _look(self, now_s: float, tokens: Renewed[TokenList]) -> None:
+        self._list, self._looked_s = tokens.current(), now_s
+
+
+class Credential:
+    """What one client has shown. It counts for as long as the service's list says so."""
+
+    def __init__(self, admission: Admission, shown_as: Identity | bytes) -> None:
+        """`shown_as`: a token's digest, or who it is for as long as the stream is open."""
+        self._admission = admission
+        self._digest = shown_as if isinstance(shown_as, bytes) else None
+        self._identity = shown_as if isinstance(shown_as, Identity) else Identity("")
+        self._looked_s = float("-inf")
+
+    def identity(self) -> Identity:
+        """Who the client is.
+
+        Raises:
+            NotAuthorized: It is nobody any more.
+        """
+        if self._digest is not None:
+            looked_s = self._admission.looked()
+            if looked_s != self._looked_s:
+                self._identity = self._admission.owner(self._digest)
+                self._looked_s = looked_s
+        return self._identity
+
+
+def _token_of(context: Context) -> bytes:
+    """The digest of the token in a stream's metadata."""
+    given = [value for key, value in context.invocation_metadata() or () if key == HEADER]
+    text = given[0] if len(given) == 1 else None
+    if not isinstance(text, str) or not text.startswith(SCHEME):
+        raise NotAuthorized("expected one bearer token in the stream's metadata, got none")
+    return digest_of(text.removeprefix(SCHEME))
+
+
+def _named_in(context: Context) -> Identity:
+    """The identity that a certificate, which gRPC has verified, is for."""
+    names = [one.decode(errors="replace") for one in _common_names(context)]
+    if len(names) != 1:
+        raise NotAuthorized(f"expected one common name in the certificate, got {len(names)}")
+    try:
+        return Identity.parse(names[0])
+    except InvalidArgument as error:
+        raise NotAuthorized(f"the certificate's common name: {error}") from None
+
+
+def _common_names(context: Context) -> list[bytes]:
+    properties = context.auth_context()
+    if properties.get("transport_security_type") != [b"ssl"]:
+        return []
+    return list(properties.get("x509_common_name", ()))

@@ -1,0 +1,196 @@
+"""The door of a host: listens, lets clients in, and keeps each of them within its bounds."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import grpc
+import grpc.aio
+import structlog
+
+from tierledger.actors.door import door_pb2 as pb
+from tierledger.actors.door.addresses import DoorAddress
+from tierledger.actors.door.limits import (
+    FEED_METHOD,
+    KEEPALIVE_MS,
+    KEEPALIVE_TIMEOUT_MS,
+    METHOD,
+    SERVICE,
+    SOFTWARE,
+    DoorLimits,
+)
+from tierledger.actors.door.server.admission import Admission, Context, Guest
+from tierledger.actors.door.server.conversation import Conversation, next_frame
+from tierledger.actors.door.server.feeding import FeedConversation
+from tierledger.actors.door.wire.failures import failure_message
+from tierledger.events.errors import (
+    InvalidArgument,
+    NotReady,
+    Overloaded,
+    RemoteStorageError,
+)
+
+if TYPE_CHECKING:
+    from tierledger.actors.door.server.desk import Desk
+
+
+FAREWELL_S = 2.0
+"""How long the conversations of a door that closes may take to end."""
+
+_log = structlog.get_logger("tierledger.door")
+
+
+class Gateway:
+    """One listening port; made on a running loop."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        cluster_id: str,
+        limits: DoorLimits | None = None,
+        admission: Admission | None = None,
+    ) -> None:
+        """`desk` answers; nobody who is after another cluster than `cluster_id` is let in.
+
+        `admission` says who is; without it everybody else is.
+        """
+        self._desk = desk
+        self._cluster_id = cluster_id
+        self._limits = limits or DoorLimits()
+        self._admission = admission or Admission(cluster_id)
+        self._server: grpc.aio.Server | None = None
+        self._connections = 0
+        self._conversations: set[Conversation] = set()
+
+    async def start(self, listen: DoorAddress) -> DoorAddress:
+        """Listen, at an address whose port may be 0; where it listens then.
+
+        With the admission's credentials it speaks TLS, and nothing else.
+
+        Raises:
+            NotReady: The port is taken, or the address is none of this machine's.
+        """
+        limit = self._limits.frame_bytes_max
+        server = grpc.aio.server(
+            options=(
+                # Else a process that hangs would get half of its successor's connections.
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", limit),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.max_concurrent_streams", 16),
+                ("grpc.server_handshake_timeout_ms", int(self._limits.greeting_s * 1000)),
+                ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+                ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+                ("grpc.keepalive_permit_without_calls", 1),
+                ("grpc.http2.max_pings_without_data", 0),
+                ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
+            )
+        )
+        methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+            METHOD: grpc.stream_stream_rpc_method_handler(self.converse),
+            FEED_METHOD: grpc.stream_stream_rpc_method_handler(self.feed),
+        }
+        handlers = grpc.method_handlers_generic_handler(SERVICE, methods)
+        server.add_generic_rpc_handlers((handlers,))
+        try:
+            credentials = self._admission.credentials
+            if credentials is None:
+                port = server.add_insecure_port(str(listen))
+            else:
+                port = server.add_secure_port(str(listen), credentials)
+        except RuntimeError as error:
+            raise NotReady(
+                f"{listen} cannot be listened on: the port is taken, or the address is not "
+                "this machine's"
+            ) from error
+        await server.start()
+        self._server = server
+        return listen._replace(port=port)
+
+    async def converse(self, _: object, context: Context) -> None:
+        await self._stream(Conversation, context)
+
+    async def feed(self, _: object, context: Context) -> None:
+        await self._stream(FeedConversation, context)
+
+    async def _stream(self, kind: type[Conversation], context: Context) -> None:
+        """One stream, from its greeting to its end."""
+        if self._connections >= self._limits.connections_max:
+            await _say(context, Overloaded(f"{self._connections} connections are open already"))
+            return
+        self._connections += 1
+        try:
+            try:
+                # Heard to the end before anything is judged: a client that is still writing
+                # when its stream ends does not read why.
+                greeting = await self._greeted(context)
+                if greeting is None:
+                    return
+                credential = self._admission.credential(context)
+                guest = self._admission.admitted(greeting, context.peer(), credential)
+            except RemoteStorageError as error:
+                _log.warning("a client was not let in", peer=context.peer(), error=str(error))
+                await _say(context, error)
+                return
+            await self._talk(
+                guest, context, kind(self._desk, self._limits, context, credential)
+            )
+        except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
+            pass  # The client is gone.
+        finally:
+            self._connections -= 1
+
+    async def _greeted(self, context: Context) -> pb.ClientGreeting | None:
+        """What a client says first; none if it left without a word."""
+        try:
+            async with asyncio.timeout(self._limits.greeting_s):
+                frame = await next_frame(context)
+        except TimeoutError:
+            raise InvalidArgument(
+                f"expected a greeting within {self._limits.greeting_s:g} s"
+            ) from None
+        if frame is None:
+            return None
+        if not frame.HasField("greeting"):
+            raise InvalidArgument("expected a greeting in the first frame")
+        if frame.calls or frame.cancelled:
+            raise InvalidArgument("expected nothing beside the greeting in the first frame")
+        return frame.greeting
+
+    async def _talk(self, guest: Guest, context: Context, conversation: Conversation) -> None:
+        greeting = pb.HostGreeting(
+            version=guest.version,
+            cluster_id=self._cluster_id,
+            host=self._desk.address,
+            software=SOFTWARE,
+            frame_bytes_max=self._limits.frame_bytes_max,
+            calls_max=self._limits.calls_max,
+        )
+        await context.write(pb.HostFrame(greeting=greeting).SerializeToString())
+        _log.debug("a client was let in", **guest._asdict())
+        self._conversations.add(conversation)
+        try:
+            await conversation.run()
+        finally:
+            self._conversations.discard(conversation)
+
+    async def close(self) -> None:
+        """Say farewell to everybody and listen no more."""
+        for conversation in list(self._conversations):
+            conversation.end(NotReady("the host is closing"))
+        await self._end(FAREWELL_S)
+
+    async def abandon(self) -> None:
+        """Listen no more at once, as after a crash."""
+        await self._end(None)
+
+    async def _end(self, grace_s: float | None) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(grace_s)
+        await self._desk.close()
+
+
+async def _say(context: Context, error: RemoteStorageError) -> None:
+    await context.write(pb.HostFrame(farewell=failure_message(error)).SerializeToString())

@@ -1,0 +1,126 @@
+"""Lets a host's followers be told, by the hosts that lead, when their logs grow.
+
+One stream to each such host carries positions. The coordinator's routes say where the leaders
+are; a route that turns out wrong is asked for again, and meanwhile the log is polled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.feed.frames import Subscription
+from tierledger.events.errors import RemoteStorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierledger.actors.calls import PartitionKey
+    from tierledger.actors.door import door_pb2 as pb
+    from tierledger.actors.door.client.feed_stream import FeedStream, FeedStreams
+    from tierledger.actors.door.server.desk import Desk
+    from tierledger.actors.host.heads import Hints
+    from tierledger.actors.host.host import Host
+
+LOOK_S = 0.5
+LOOK_MAX_S = 4.0
+"""How often it is looked for followers that nobody tells anything; the pause doubles while they
+are the same ones, as where no broker leads."""
+
+ROUTES_AT_ONCE = 500
+
+_log = structlog.get_logger("tierledger.host")
+
+
+class _Told:
+    """Takes what is told of one partition."""
+
+    def __init__(self, hints: Hints, key: PartitionKey) -> None:
+        self._hints = hints
+        self._key = key
+
+    def given(self, item: pb.Fed) -> bool:
+        if item.HasField("head"):
+            self._hints.arrived(self._key, item.head.position)
+        return True
+
+
+class _Subscribed(NamedTuple):
+    stream: FeedStream
+    number: int
+
+
+class Hinting:
+    """The subscriptions of one host to heads elsewhere."""
+
+    def __init__(self, host: Host, desk: Desk, streams: FeedStreams) -> None:
+        """`desk` knows who leads; `streams` go to the doors of other hosts."""
+        self._host = host
+        self._desk = desk
+        self._streams = streams
+        self._subscribed: dict[PartitionKey, _Subscribed] = {}
+
+    async def run(self) -> None:
+        """Subscribe, and again where that ended or came to nothing, until cancelled."""
+        pause_s = LOOK_S
+        unheard: set[PartitionKey] = set()
+        asked: set[PartitionKey] = set()
+        try:
+            while True:
+                await asyncio.sleep(pause_s)
+                for key in [*self._subscribed]:
+                    if not self._host.serves(key, FOLLOWER):
+                        self._drop(key)
+                former, unheard = unheard, self._host.hints.unheard()
+                # One look is not enough for a subscription: its word may be on its way.
+                lost = {key for key in unheard if key not in self._subscribed or key in former}
+                pause_s = min(2 * pause_s, LOOK_MAX_S) if lost and lost == asked else LOOK_S
+                asked, keys = lost, sorted(lost)
+                for first in range(0, len(keys), ROUTES_AT_ONCE):
+                    await self._subscribe(keys[first : first + ROUTES_AT_ONCE])
+        finally:
+            await self._streams.close()
+
+    async def _subscribe(self, keys: Sequence[PartitionKey]) -> None:
+        for key in keys:
+            self._drop(key)
+        try:
+            places = await self._desk.led_from(keys)
+        except Exception as error:  # noqa: BLE001 - Whatever keeps the coordinator from answering.
+            _log.debug("it is not known who leads", error=repr(error))
+            return
+        led: dict[tuple[str, str], list[PartitionKey]] = {}
+        for key, (address, door) in zip(keys, places, strict=True):
+            if door and address != self._desk.address:
+                led.setdefault((address, door), []).append(key)
+        await asyncio.gather(*(self._at(*place, some) for place, some in led.items()))
+
+    async def _at(self, address: str, door: str, keys: Sequence[PartitionKey]) -> None:
+        try:
+            stream = await self._streams.feeding(door, address)
+        except RemoteStorageError as error:
+            _log.debug("a leader's host tells nothing", address=address, error=str(error))
+            return
+        for key in keys:
+            number, ended = stream.begin(
+                Subscription(key, LEADER, head_only=True), _Told(self._host.hints, key)
+            )
+            one = self._subscribed[key] = _Subscribed(stream, number)
+            ended.add_done_callback(partial(self._ended, key, one))
+
+    def _ended(
+        self, key: PartitionKey, one: _Subscribed, ended: asyncio.Future[pb.FeedEnded]
+    ) -> None:
+        ended.exception()  # The next look asks again, whatever it was.
+        if self._subscribed.get(key) is one:
+            self._drop(key)
+
+    def _drop(self, key: PartitionKey) -> None:
+        one = self._subscribed.pop(key, None)
+        if one is not None:
+            one.stream.drop(one.number)
+            self._host.hints.end(key)

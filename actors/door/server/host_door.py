@@ -1,0 +1,139 @@
+"""The door of one host: which port it gets, and where clients are told that it is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tierledger.actors.door.addresses import DoorAddress
+from tierledger.actors.door.client.connection import greeting_of
+from tierledger.actors.door.client.feed_stream import FeedStreams
+from tierledger.actors.door.client.streams import Streams
+from tierledger.actors.door.security.settings import DoorSecurity
+from tierledger.actors.door.server.admission import Admission
+from tierledger.actors.door.server.desk import Desk
+from tierledger.actors.door.server.gateway import Gateway
+from tierledger.actors.door.server.hinting import Hinting
+from tierledger.events.errors import InvalidArgument, NotReady
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tierledger.actors.door.limits import DoorLimits
+    from tierledger.actors.host.host import Host
+    from tierledger.actors.ports import CoordinatorHandle
+
+WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - They are what is looked for.
+
+TAKEN_S = 5.0
+"""How long a host waits for its port: the process before it may not be quite gone."""
+
+TAKEN_PAUSE_S = 0.1
+
+
+class DoorSettings:
+    """Where the hosts of a service listen."""
+
+    def __init__(
+        self,
+        listen: str,
+        advertise: str | None = None,
+        own_ip: Callable[[], str] | None = None,
+        security: DoorSecurity | None = None,
+    ) -> None:
+        """`listen`: `HOST:PORT` of host-0; host-N takes PORT+N, and 0 is any free port.
+
+        `advertise`: the same for what clients are told, where that is another; without a port
+        it is the one that is listened on. `own_ip` gives it for a host that listens everywhere.
+
+        `security`: who proves to whom who it is; without, nobody.
+
+        Raises:
+            InvalidArgument: An address is none, or nobody could connect to it.
+        """
+        self.security = security or DoorSecurity()
+        self._listen = DoorAddress.parse(listen)
+        if advertise is None and self._listen.host in WILDCARDS:
+            if own_ip is None:
+                raise InvalidArgument(
+                    f"expected an address to advertise: clients cannot connect to {listen}"
+                )
+            ip = own_ip()
+            advertise = f"[{ip}]" if ":" in ip else ip
+        has_port = advertise is not None and _has_port(advertise)
+        told = advertise if advertise is None or has_port else f"{advertise}:0"
+        self._advertise = None if told is None else DoorAddress.parse(told)
+
+    def listen(self, number: int) -> DoorAddress:
+        """Where the host of that number listens."""
+        return self._listen.at(number)
+
+    def refuse_taken(self, hosts: int) -> None:
+        """Make sure that the ports of so many hosts can be had on this machine now.
+
+        Raises:
+            InvalidArgument: One is taken, or there is none.
+        """
+        for listen in map(self.listen, range(hosts)):
+            family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+            try:
+                socket.create_server(listen, family=family).close()
+            except OSError as error:
+                raise InvalidArgument(
+                    f"cannot listen on {listen}: {os.strerror(error.errno or 0)}"
+                ) from error
+
+    def told(self, number: int, bound: DoorAddress) -> str:
+        """Where clients find that host, which listens at `bound`."""
+        if self._advertise is None:
+            return str(bound)
+        told = self._advertise.at(number)
+        return str(told if told.port else told._replace(port=bound.port))
+
+
+def _has_port(text: str) -> bool:
+    return not text.endswith("]") and (text.count(":") == 1 or text.startswith("["))
+
+
+async def open_door(
+    host: Host,
+    address: str,
+    settings: DoorSettings,
+    coordinator: CoordinatorHandle,
+    limits: DoorLimits | None = None,
+) -> Gateway:
+    """Let clients in to `host`, the process at `address`; it says from now on where.
+
+    Raises:
+        NotReady: Its port is taken.
+        InvalidArgument: It would be open to more than was said, or a file is wrong.
+    """
+    number = int(host.name.rpartition("-")[2])
+    listen, security = settings.listen(number), settings.security
+    security.check(listen, host.now_ms)
+    peers = Streams(greeting_of(host.cluster_id), security.as_client)
+    admission = Admission(
+        host.cluster_id, security, host.now_ms, partial(host.report.alarm_of_host, "door")
+    )
+    desk = Desk(address, host, coordinator, peers)
+    told = FeedStreams(greeting_of(host.cluster_id), security.as_client)
+    gateway = Gateway(desk, host.cluster_id, limits, admission)
+    bound = await _listening(gateway, listen)
+    host.report.door = settings.told(number, bound)
+    host.spawn(Hinting(host, desk, told).run())
+    return gateway
+
+
+async def _listening(gateway: Gateway, listen: DoorAddress) -> DoorAddress:
+    loop = asyncio.get_running_loop()
+    patience = loop.time() + TAKEN_S
+    while True:
+        try:
+            return await gateway.start(listen)
+        except NotReady:
+            if loop.time() > patience:
+                raise
+            await asyncio.sleep(TAKEN_PAUSE_S)

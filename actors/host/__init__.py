@@ -1,0 +1,1 @@
+"""A process that runs many partitions on one loop."""

@@ -1,0 +1,145 @@
+"""Answers a `Query` from a state: at once if that is one search, in slices if it is long."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from tierledger.actors.calls import Answered
+from tierledger.events.errors import InvalidArgument, NotReady, PartitionDeleted
+from tierledger.events.partition import answers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tierledger.actors.messages import Query
+    from tierledger.events.errors import RemoteStorageError
+    from tierledger.events.partition.state import PartitionState
+
+PAGE_ROWS = 1000
+"""Rows of a list's page: 100 kB on the wire, below 2 ms to make."""
+
+PAGE_BYTES = 4 * 1024 * 1024
+"""Bytes of a list's page, up to the one row that exceeds it: rows with custom metadata may be
+a thousand times as long as others."""
+
+CURSORS_MAX = 64
+"""Lists that a host keeps open; the oldest is closed for the next, and its reader told so."""
+
+LISTS = ("list", "list_epoch")
+QUERIES = ("lookup", "highest_offset", "size", "summary", "next_txn", *LISTS)
+
+
+def answer_now(state: PartitionState, query: Query, *, stale: bool) -> Answered | None:
+    """The answer if it takes one search; none if it has to be made in slices.
+
+    Raises:
+        PartitionDeleted: The partition's deletion is finished.
+        InvalidArgument: There is no such question.
+    """
+    if state.is_finished:
+        raise PartitionDeleted(f"{state.topic_id_partition}: its deletion is finished")
+    value: object
+    match query.kind:
+        case "lookup":
+            value = answers.lookup(state, query.epoch, query.offset)
+        case "highest_offset":
+            value = answers.highest_offset_for_epoch(state, query.epoch)
+        case "size":
+            value = answers.remote_log_size(state, query.epoch)
+        case "summary":
+            value = tuple(answers.summary(state))
+        case "next_txn":
+            value = answers.next_segment_with_txn_index(state, query.epoch, query.offset)
+            if isinstance(value, answers.WalkPaused):
+                return None
+        case "list" | "list_epoch":
+            return None
+        case _:
+            raise InvalidArgument(f"expected one of {', '.join(QUERIES)}, got {query.kind!r}")
+    return Answered(value, state.next_position - 1, stale=stale)
+
+
+def snapshot_for(state: PartitionState, query: Query) -> answers.Snapshot:
+    """What a sliced answer needs, fixed at the state's present position."""
+    return answers.Snapshot(state, None if query.kind == "list" else query.epoch)
+
+
+async def walk(snapshot: answers.Snapshot, query: Query) -> Answered:
+    """The answer of a long `next_txn`."""
+    offset = query.offset
+    while True:
+        found = answers.next_segment_with_txn_index(snapshot, query.epoch, offset)
+        if not isinstance(found, answers.WalkPaused):
+            return Answered(found, snapshot.position)
+        offset = found.offset
+        await asyncio.sleep(0)
+
+
+Failed: TypeAlias = "Callable[[Exception], RemoteStorageError]"
+
+
+class _OpenList(NamedTuple):
+    rows: Iterator[bytes | None]
+    position: int
+    failed: Failed
+
+
+class OpenLists:
+    """Lists that readers go through page by page, each at one position."""
+
+    def __init__(self, process: str) -> None:
+        """`process` tells its cursors from those of other hosts, and of those before it."""
+        self._process = process
+        self._open: dict[str, _OpenList] = {}
+        self._count = itertools.count(1)
+
+    async def first_page(
+        self, snapshot: answers.Snapshot, query: Query, failed: Failed
+    ) -> Answered:
+        """Open a list and give its first page.
+
+        `failed` gives the error for the reader of a later page that cannot be made.
+        """
+        rows: Iterator[bytes | None]
+        if query.kind == "list":
+            rows = answers.list_all(snapshot)
+        else:
+            rows = answers.list_epoch(snapshot, query.epoch)
+        return await self._page(_OpenList(rows, snapshot.position, failed))
+
+    async def next_page(self, cursor: str) -> Answered:
+        """The page that follows.
+
+        Raises:
+            NotReady: The list was closed to make room for others; begin it again.
+            RemoteStorageError: The page could not be made, as `failed` has it.
+        """
+        found = self._open.pop(cursor, None)
+        if found is None:
+            raise NotReady(f"list {cursor} is not open any more; begin it again")
+        try:
+            return await self._page(found)
+        except Exception as error:
+            raise found.failed(error) from error
+
+    async def _page(self, open_list: _OpenList) -> Answered:
+        page: list[bytes] = []
+        size = 0
+        for row in open_list.rows:
+            if row is None:
+                await asyncio.sleep(0)
+                continue
+            page.append(row)
+            size += len(row)
+            if len(page) == PAGE_ROWS or size >= PAGE_BYTES:
+                return Answered(page, open_list.position, self._keep(open_list))
+        return Answered(page, open_list.position)
+
+    def _keep(self, open_list: _OpenList) -> str:
+        while len(self._open) >= CURSORS_MAX:
+            del self._open[next(iter(self._open))]
+        cursor = f"{self._process}/{next(self._count)}"
+        self._open[cursor] = open_list
+        return cursor

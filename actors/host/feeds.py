@@ -1,0 +1,253 @@
+"""What of a host's partitions is fed to replicas, whoever they are behind.
+
+Rule 1: a machine's step is over before anything is taken from its source, and nothing that is
+done here can be part of one. Rule 2: a feed that fails is its partition's failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.slices import Slices
+from tierledger.events.errors import NotLeader, Quarantined, RemoteStorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tierledger.actors.calls import PartitionKey
+    from tierledger.actors.feed.frames import Frame, Subscription
+    from tierledger.actors.feed.source import FeedSource
+    from tierledger.actors.host.partition_shell import PartitionShell
+    from tierledger.events.commands import Claim
+
+SNAPSHOTS_AT_ONCE = 8
+"""That are under way on one host; one of a million rows takes a few seconds."""
+
+TURN_S = 10.0
+"""After that long a snapshot counts as one of a slow reader, which keeps nobody waiting."""
+
+LINGER_S = 60.0
+"""How long a feed stays open when nobody is fed: who comes back soon finds it in the ring."""
+
+
+class Fed:
+    """One subscriber. `take` what there is whenever `wake` was called."""
+
+    def __init__(
+        self,
+        feed: _OpenFeed,
+        subscription: Subscription,
+        wake: Callable[[], None],
+        turns: Turns,
+    ) -> None:
+        """Made by `Feeds.subscribe`."""
+        self._feed = feed
+        self._turns = turns
+        self._is_waiting = False
+        """Whether it needs a snapshot and it is not its turn."""
+        self._number = feed.source.subscribe(subscription)
+        self.wake = wake
+
+    def take(self) -> Frame | None:
+        """What is next; none if that was all. It is given once.
+
+        Raises:
+            NotLeader: The partition does not run here any more in that role.
+            Quarantined: Its feed cannot go on.
+        """
+        feed = self._feed
+        if feed.is_gone:
+            raise NotLeader(f"{feed.shell.key.named('?')} is not fed by this host any more")
+        try:
+            self._is_waiting = False
+            frames = feed.source.take(self._number, 1, self._may_begin)
+            if not (self._is_waiting or feed.source.is_sending(self._number)):
+                self._turns.end(self)
+        except Exception as error:
+            feed.shell.failed(error)
+            raise Quarantined(f"the feed failed: {type(error).__name__}: {error}") from error
+        return frames[0] if frames else None
+
+    def _may_begin(self) -> bool:
+        self._is_waiting = not self._turns.begin(self)
+        return not self._is_waiting
+
+    def expect(self, claim: Claim | None) -> None:
+        """Its broker announced itself anew."""
+        if not self._feed.is_gone:
+            self._feed.source.expect(self._number, claim)
+        self.wake()
+
+    def close(self) -> None:
+        """It is fed no further."""
+        self._turns.end(self)
+        self._feed.drop(self, self._number)
+
+
+class Turns:
+    """The snapshots that are under way on a host; further ones wait, first come, first served.
+
+    So where a host takes over what another fed, and all replicas want one, each is done soon.
+    """
+
+    def __init__(self) -> None:
+        self.under_way: dict[Fed, float] = {}
+        """With when each began."""
+        self.waiting: dict[Fed, None] = {}
+
+    def begin(self, fed: Fed) -> bool:
+        """Whether the snapshot of `fed` may begin now; if not, it is woken when it may."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if fed not in self.waiting:
+            self.waiting[fed] = None
+            loop.call_later(TURN_S, fed.wake)
+        free = SNAPSHOTS_AT_ONCE - sum(now - at < TURN_S for at in self.under_way.values())
+        if fed not in islice(self.waiting, max(free, 0)):
+            return False
+        del self.waiting[fed]
+        self.under_way[fed] = now
+        return True
+
+    def end(self, fed: Fed) -> None:
+        """It is under way no more, nor waits for its turn."""
+        self.waiting.pop(fed, None)
+        if self.under_way.pop(fed, None) is not None:
+            for one in islice(self.waiting, SNAPSHOTS_AT_ONCE):
+                one.wake()
+
+
+class _OpenFeed:
+    """The feed of one partition in one role, from its first subscriber on."""
+
+    def __init__(
+        self, shell: PartitionShell, source: FeedSource, close: Callable[[PartitionShell], None]
+    ) -> None:
+        """`close` is called when nobody has come back."""
+        self.shell = shell
+        self.source = source
+        self._close = close
+        self.is_gone = False
+        self._is_beginning = False
+        self.fed: set[Fed] = set()
+        self.closing: asyncio.TimerHandle | None = None
+        """While nobody is fed."""
+
+    def stepped(self) -> None:
+        if not self.source.has_begun:
+            self._begin_on()
+        for one in self.fed:
+            one.wake()
+
+    def _begin_on(self) -> None:
+        """Let the source take up what stands there, in bounded steps."""
+        if not self._is_beginning:
+            self._is_beginning = True
+            asyncio.get_running_loop().call_soon(self._begin_some)
+
+    def _begin_some(self) -> None:
+        self._is_beginning = False
+        if not self.is_gone:
+            self.source.begin_on()
+            self.stepped()
+
+    def drop(self, fed: Fed, number: int) -> None:
+        if fed not in self.fed:
+            return
+        self.fed.discard(fed)
+        if self.is_gone:
+            return
+        self.source.drop(number)
+        if not self.fed:
+            loop = asyncio.get_running_loop()
+            self.closing = loop.call_later(LINGER_S, self._close, self.shell)
+
+    def keep(self) -> None:
+        if self.closing is not None:
+            self.closing.cancel()
+            self.closing = None
+
+
+class Feeds:
+    """The feeds of one host."""
+
+    def __init__(self, shells: Mapping[tuple[PartitionKey, str], PartitionShell]) -> None:
+        """`shells`: what runs here, as it is at any time."""
+        self._shells = shells
+        self._open: dict[PartitionShell, _OpenFeed] = {}
+        self._turns = Turns()
+        self._overtaken = 0
+        """By feeds that are open no more."""
+
+    def subscribe(self, subscription: Subscription, wake: Callable[[], None]) -> Fed:
+        """Feed a replica; whenever there is something to take, or an end, `wake` is called.
+
+        Raises:
+            NotLeader: The partition does not run here in that role.
+            Overloaded: It has too many subscribers.
+            Quarantined: It cannot be fed.
+        """
+        shell = self._feeding(subscription)
+        feed = self._open.get(shell)
+        if feed is None:
+            feed = self._open[shell] = _OpenFeed(shell, _opened(shell), self._close)
+            shell.after_step = feed.stepped
+        fed = Fed(feed, subscription, wake, self._turns)
+        feed.keep()
+        feed.fed.add(fed)
+        if not feed.source.has_begun:
+            feed.stepped()
+        return fed
+
+    async def counts(self) -> dict[str, int]:
+        """What is fed, and how well."""
+        slices, lag, replicas, overtaken = Slices(), 0, 0, self._overtaken
+        for feed in list(self._open.values()):
+            lag, replicas = max(lag, feed.source.lag()), replicas + len(feed.fed)
+            overtaken += feed.source.overtaken
+            await slices.breathe()
+        return {
+            "open": len(self._open),
+            "replicas": replicas,
+            "lag_events_max": lag,
+            "snapshots": len(self._turns.under_way),
+            "snapshots_waiting": len(self._turns.waiting),
+            "overtaken": overtaken,
+        }
+
+    def _feeding(self, subscription: Subscription) -> PartitionShell:
+        key, role = subscription.key, subscription.role
+        shell = self._shells.get((key, role))
+        if shell is None and role == FOLLOWER and subscription.claim is None:
+            shell = self._shells.get((key, LEADER))
+        if shell is None:
+            raise NotLeader(f"this host has no {role} of {key.named('?')}")
+        return shell
+
+    def gone(self, shell: PartitionShell) -> None:
+        """The partition does not run here any more: its subscribers find out."""
+        feed = self._open.pop(shell, None)
+        if feed is not None:
+            self._overtaken += feed.source.overtaken
+            feed.keep()
+            feed.is_gone = True
+            shell.after_step = None
+            feed.stepped()
+
+    def _close(self, shell: PartitionShell) -> None:
+        self._overtaken += self._open.pop(shell).source.overtaken
+        shell.after_step = None
+        shell.machine.close_feed()
+
+
+def _opened(shell: PartitionShell) -> FeedSource:
+    try:
+        return shell.machine.open_feed()
+    except RemoteStorageError:
+        raise
+    except Exception as error:
+        shell.failed(error)
+        raise Quarantined(f"the feed failed: {type(error).__name__}: {error}") from error

@@ -1,0 +1,455 @@
+"""A host: one process that runs many partitions on one asyncio loop.
+
+Everything here is traffic: calls in, effects out, placements from the coordinator. The rules
+are the machines'. `partitions_per_host` bounds how many it takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from functools import partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from tierledger.actors import messages as msg
+from tierledger.actors.calls import (
+    FOLLOWER,
+    LEADER,
+    STORAGE,
+    Call,
+    CloseCall,
+    CommandCall,
+    PageCall,
+    PartitionKey,
+    Placement,
+    QueryCall,
+    ReadyCall,
+)
+from tierledger.actors.coordinator.refusals import Refusal
+from tierledger.actors.deadline import AlarmClock
+from tierledger.actors.follower import Follower, Phase
+from tierledger.actors.host.answering import OpenLists
+from tierledger.actors.host.feeds import Feeds
+from tierledger.actors.host.heads import Heads, Hints
+from tierledger.actors.host.partition_shell import PartitionShell
+from tierledger.actors.host.placement_order import PlacementOrder
+from tierledger.actors.host.released_reads import ReleasedReads
+from tierledger.actors.host.report import HostReport
+from tierledger.actors.host.store_queues import Committer, PendingSlot, SlotReader
+from tierledger.actors.leader.machine import Leader
+from tierledger.actors.oracle import NoOracle
+from tierledger.actors.slices import Slices
+from tierledger.events import commands as cmd
+from tierledger.events.errors import (
+    InvalidArgument,
+    NotLeader,
+    NotReady,
+    Overloaded,
+    RemoteStorageError,
+)
+from tierledger.storage.partition.checkpoint import ROWS_AT_ONCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+    from tierledger.actors.ports import Clock, LeaderOracle
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.events.partition.decide import Limits
+    from tierledger.events.partition.state import PartitionState
+    from tierledger.storage.backend import MetadataStorageBackend
+    from tierledger.storage.keys import MetadataKeyFactory
+    from tierledger.storage.serde import MetadataSerDe
+
+POLL_INTERVAL_S = 0.05
+"""How often the next slots of followers are looked at whose leaders do not tell of their logs;
+half the 100 ms a follower may lag."""
+
+ALL_POLLED_EVERY = 20
+"""At one look in so many those of all followers are: what was told is only a hint."""
+
+POLL_KEYS = 500
+"""Slots of one poll's read."""
+
+LOADS_AT_ONCE = 8
+"""Partitions that load side by side; more would only compete for the store."""
+
+STORE_METHODS = (
+    "create",
+    "update",
+    "get",
+    "get_each",
+    "get_like",
+    "last_keys",
+    "remove_like",
+    "execute_atomically",
+    "create_each",
+)
+
+_log = structlog.get_logger("tierledger.host")
+
+
+class Host:
+    """Runs leaders and followers. Made on a running loop, and started by `start`."""
+
+    def __init__(  # noqa: PLR0913 - What a host is made of, all by name.
+        self,
+        name: str,
+        *,
+        process: str,
+        cluster_id: str,
+        backend: MetadataStorageBackend,
+        keys: MetadataKeyFactory,
+        serde: MetadataSerDe,
+        limits: Limits,
+        clock: Clock,
+        give_up: Callable[[], None],
+        oracle: LeaderOracle | None = None,
+    ) -> None:
+        """`give_up` ends the process, real or simulated, after a failure nobody foresaw."""
+        self.name = name
+        self.process = process
+        self._opener = blake2b(process.encode(), digest_size=8).digest()
+        self.cluster_id = cluster_id
+        self.backend = backend
+        self.keys = keys
+        self.serde = serde
+        self.lists = OpenLists(process)
+        self.committer = Committer(backend)
+        self.oracle = oracle or NoOracle()
+        self.is_closing = False
+        self._limits = limits
+        self._clock = clock
+        self._give_up = give_up
+        self._slots = SlotReader(backend)
+        self._shells: dict[tuple[PartitionKey, str], PartitionShell] = {}
+        self._replies: dict[int, Callable[[object], None]] = {}
+        self._questions: dict[int, PartitionShell | None] = {}
+        """Those of `_replies` that are asked, and who makes the answer, if it is hosted."""
+        self._patience: AlarmClock[int] = AlarmClock(self._expire)
+        self._reply_ids = itertools.count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loads = asyncio.Semaphore(LOADS_AT_ONCE)
+        self._released_reads = ReleasedReads(
+            self._reader, self._loads, self.spawn, self._replies.__contains__, self.reply
+        )
+        self._order = PlacementOrder()
+        self._lost: dict[PartitionKey, int] = {}
+        """Leaders that ended here and were not assigned anew, with their last assignment."""
+        self._refused: dict[PartitionKey, Refusal] = {}
+        """Claims that did not get to lead here, until the next is placed."""
+        self.feeds = Feeds(self._shells)
+        self.heads = Heads(self._shells)
+        self.hints = Hints(self._shells)
+        self.report = HostReport(name, process, self.committer, self._shells)
+
+    def start(self) -> None:
+        """Begin to commit, read and poll."""
+        for loop in (self.committer.run(), self._slots.run(), self._poll()):
+            self.spawn(loop)
+
+    async def close(self) -> None:
+        """Stop all partitions in good order (drain, checkpoint), then the rest.
+
+        Sessions stay open: brokers lead on, served by another host.
+        """
+        shells = list(self._shells.values())
+        stops, slices = [], Slices()
+        for shell in shells:
+            future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            reply_to = next(self._reply_ids)
+            self._replies[reply_to] = partial(_settle, future)
+            stop = msg.StopArrived(reply_to, self._clock.now_ms(), is_released=False)
+            shell.feed(stop)
+            stops.append(future)
+            await slices.breathe()
+        if stops:
+            await asyncio.wait(stops, timeout=10)
+        await self.abandon()
+
+    async def abandon(self) -> None:
+        """Stop at once, as a crash would: nothing is drained, and the store stays open."""
+        self.is_closing = True
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # Calls.
+
+    def serves(self, key: PartitionKey, role: str) -> bool:
+        """Whether the partition runs here in that role."""
+        return (key, role) in self._shells
+
+    def call(self, call: Call) -> asyncio.Future[Any]:
+        """The result of a call that was checked: a value, or an error as a value.
+
+        Who cancels it waits no more; see `give_up`.
+        """
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        reply_to = self.answer(call, partial(_settle, future))
+        if not future.done():
+            future.add_done_callback(lambda _: self.give_up(reply_to))
+        return future
+
+    def answer(self, call: Call, then: Callable[[object], None]) -> int:
+        """Carry out a call that was checked; the number under which it can be given up.
+
+        `then` is called with what it comes to, a value or an error as a value, in the step that
+        makes the answer and perhaps before this returns: a future, and a turn of the loop for
+        it, cost more than all else that happens to an answer here.
+        """
+        reply_to = next(self._reply_ids)
+        match call:
+            case CommandCall(key, command):
+                shell = self._shells.get((key, LEADER))
+                if shell is None:
+                    then(NotLeader(f"{self.name} does not lead {_text(key)}"))
+                else:
+                    self._replies[reply_to] = then
+                    shell.want(msg.CommandArrived(reply_to, command, self._clock.now_ms()))
+            case QueryCall():
+                self._replies[reply_to] = then
+                self._query(call, reply_to)
+            case ReadyCall():
+                then(self._is_ready(call))
+            case PageCall(cursor):
+                self._replies[reply_to] = then
+                self.spawn(self._next_page(cursor, reply_to))
+        return reply_to
+
+    def give_up(self, reply_to: int) -> None:
+        """Nobody waits any more: a question costs nothing further, a write may happen."""
+        if self._replies.pop(reply_to, None) is not None and reply_to in self._questions:
+            shell = self._questions.pop(reply_to)
+            self._patience.take_out(reply_to)
+            if shell is not None:
+                shell.feed(msg.QueryExpired(reply_to))
+
+    def _query(self, call: QueryCall, reply_to: int) -> None:
+        shell = self._shells.get((call.key, call.role))
+        if call.role == STORAGE:
+            try:
+                self._released_reads.add(call, reply_to)
+            except Overloaded as full:
+                self.reply(reply_to, full)
+        elif shell is None:
+            error = NotLeader(f"{self.name} has no {call.role} of {_text(call.key)}")
+            self.reply(reply_to, error)
+        else:
+            shell.feed(msg.QueryArrived(reply_to, call.query, call.position_min))
+        if reply_to in self._replies:
+            self._questions[reply_to] = shell
+            now_s = asyncio.get_running_loop().time()
+            self._patience.enter(reply_to, now_s + call.timeout_ms / 1000)
+
+    async def _next_page(self, cursor: str, reply_to: int) -> None:
+        try:
+            self.reply(reply_to, await self.lists.next_page(cursor))
+        except RemoteStorageError as error:
+            self.reply(reply_to, error)
+
+    def _reader(self, key: PartitionKey) -> PartitionShell:
+        """What reads the log of a partition that nobody hosts, for the calls at hand."""
+        return PartitionShell(self, key.named(""), STORAGE, Follower(self.serde))
+
+    def _expire(self, reply_to: int) -> None:
+        shell = self._questions.pop(reply_to)
+        if shell is not None:
+            shell.feed(msg.QueryExpired(reply_to))
+        self.reply(reply_to, NotReady("no answer within the call's time"))
+
+    def _is_ready(self, call: ReadyCall) -> bool:
+        shell = self._shells.get((call.key, call.role))
+        if shell is None:
+            return False
+        machine = shell.machine
+        if isinstance(machine, Leader):
+            return machine.holds(call.claim)
+        return machine.is_ready_for(call.claim)
+
+    def reply(self, reply_to: msg.ReplyTo, value: object) -> None:
+        """Give a waiting caller its result; late and repeated ones find nobody."""
+        then = None if reply_to is None else self._replies.pop(reply_to, None)
+        if then is None or reply_to is None:
+            return
+        if reply_to in self._questions:
+            del self._questions[reply_to]
+            self._patience.take_out(reply_to)
+        then(value)
+
+    # Placements.
+
+    async def place(self, placements: Sequence[Placement]) -> None:
+        """Take on, change or release partitions; repeats and late words do nothing.
+
+        Raises what one of them leads to, with those before it done.
+        """
+        slices = Slices()
+        for placement in placements:
+            self._place(placement)
+            await slices.breathe()
+
+    def _place(self, placement: Placement) -> None:
+        shell = self._shells.get((placement.key, placement.role))
+        if self._order.is_late(placement, None if shell is None else shell.assignment):
+            return
+        if placement.assignment is None:
+            assert shell is not None, "a release of nothing is late"
+            shell.feed(msg.StopArrived(None, self._clock.now_ms()))
+            return
+        if placement.role == LEADER:
+            self._refused.pop(placement.key, None)
+        now_ms = self._clock.now_ms()
+        assigned = msg.Assigned(placement.assignment, None, now_ms, self._opener)
+        if shell is None:
+            tip = placement.key.named(placement.topic)
+            machine: Leader | Follower
+            if placement.role == LEADER:
+                machine = Leader(self.serde, self._limits, assigned)
+            else:
+                machine = Follower(self.serde)
+            shell = PartitionShell(self, tip, placement.role, machine)
+            self._shells[(placement.key, placement.role)] = shell
+            if placement.role == LEADER:
+                self._lost.pop(placement.key, None)
+            self.spawn(self._load(shell))
+            if placement.role == FOLLOWER:
+                shell.feed(assigned)
+        else:
+            shell.feed(assigned)
+        shell.assignment = placement.assignment.number
+
+    async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
+        """Brokers lead no more: end their sessions, and no others."""
+        slices = Slices()
+        for close in closes:
+            shell = self._shells.get((close.key, LEADER))
+            if shell is not None:
+                command = cmd.CloseSession(close.claim, "the broker leads no more")
+                shell.feed(msg.CommandArrived(None, command, self._clock.now_ms()))
+                await slices.breathe()
+
+    async def _load(self, shell: PartitionShell) -> None:
+        async with self._loads:
+            await shell.load()
+
+    # What shells ask for.
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` beside the rest, and let nobody lose its failure."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("a task of the host failed", host=self.name, exc_info=task.exception())
+            # Of a task that serves all partitions, as the committer does; what one partition
+            # does wrong ends with that partition. A successor replays the logs.
+            self._give_up()
+
+    def read_slot(self, slot: PendingSlot, delay_ms: int) -> None:
+        if delay_ms:
+            asyncio.get_running_loop().call_later(delay_ms / 1000, self._slots.add, slot)
+        else:
+            self._slots.add(slot)
+
+    def head_moved(self, shell: PartitionShell, position: int) -> None:
+        """Let followers know at once: this host's, and those of hosts that asked for it."""
+        self.heads.moved(shell)
+        follower = self._shells.get((shell.key, FOLLOWER))
+        if follower is not None:
+            asyncio.get_running_loop().call_soon(follower.feed, msg.HintArrived(position))
+
+    def alarm(self, topic_id_partition: TopicIdPartition, kind: str, message: str) -> None:
+        self.report.alarm(topic_id_partition, kind, message)
+
+    def refused(self, shell: PartitionShell, refused: msg.ClaimRefused) -> None:
+        """A claim does not lead: the coordinator hears of it, and who does."""
+        self._refused[shell.key] = Refusal.of(refused)
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def forget(self, shell: PartitionShell, reason: str) -> None:
+        """A machine is finished; if it was not told to stop, the coordinator hears of it."""
+        if self._shells.get((shell.key, shell.role)) is shell:
+            del self._shells[(shell.key, shell.role)]
+        self.feeds.gone(shell)
+        self.heads.gone(shell)
+        if shell.role == FOLLOWER:
+            self.hints.gone(shell.key)
+        if shell.role == LEADER and reason not in {msg.STOPPED, msg.REFUSED}:
+            self._refused.pop(shell.key, None)
+            self._lost[shell.key] = shell.assignment
+        if shell.machine.state is not None and len(shell.machine.state.rows) > ROWS_AT_ONCE:
+            self.spawn(_dismantled(shell.machine.state))
+
+    # Standing work.
+
+    async def _poll(self) -> None:
+        for number in itertools.count():
+            await asyncio.sleep(POLL_INTERVAL_S)
+            unheard = self.hints.unheard()
+            followers = self.hints.look()
+            if number % ALL_POLLED_EVERY:
+                followers = [shell for shell in followers if shell.key in unheard]
+            for start in range(0, len(followers), POLL_KEYS):
+                await self._poll_some(followers[start : start + POLL_KEYS])
+
+    async def _poll_some(self, followers: list[PartitionShell]) -> None:
+        logs = [self.keys.log(shell.topic_id_partition) for shell in followers]
+        try:
+            found = await self.backend.last_keys(logs)
+        except RemoteStorageError:
+            return  # The next poll asks again; reads go on from what is here.
+        slices = Slices()
+        for shell, last in zip(followers, found, strict=True):
+            if last is not None and last >= shell.next_slot:
+                shell.feed(msg.HintArrived(shell.machine.position + 1))
+                await slices.breathe()
+
+    async def ping(self) -> dict[str, Any]:
+        """What this host says of itself; also tells that it lives."""
+        lost, refused = list(self._lost.items()), list(self._refused.items())
+        said = {"lost": lost, "refused": refused, "behind": self._behind()}
+        said["feeds"] = await self.feeds.counts()
+        return {**self.report.counts(), **said}
+
+    def _behind(self) -> list[PartitionKey]:
+        """Partitions that are followed here and have not been read to their end yet."""
+        return [
+            key
+            for (key, role), shell in self._shells.items()
+            if role == FOLLOWER and shell.machine.phase is Phase.LOADING
+        ]
+
+    async def store(
+        self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]
+    ) -> Any:  # noqa: ANN401 - What the backend's method returns.
+        """Call the backend on behalf of a process that may not write to the store itself."""
+        if method not in STORE_METHODS:
+            raise InvalidArgument(f"expected one of {', '.join(STORE_METHODS)}, got {method!r}")
+        return await getattr(self.backend, method)(*arguments, **named)
+
+    async def partitions(self) -> list[dict[str, Any]]:
+        """Role, phase, position and session of everything that runs here."""
+        return await self.report.partitions()
+
+
+async def _dismantled(state: PartitionState) -> None:
+    slices = Slices()
+    for _ in state.dismantle():
+        await slices.breathe()
+
+
+def _settle(future: asyncio.Future[Any], value: object) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+def _text(key: PartitionKey) -> str:
+    return str(key.named("?"))

@@ -1,0 +1,107 @@
+"""Lets nothing unforeseen out of a partition's machine.
+
+Rule 1: whatever a step of a partition raises, and of whatever class, quarantines that partition
+and no other; nobody who uses a guard has to catch anything.
+Rule 2: callers whose answer the exception has lost are told so truthfully: a write may have
+been stored, unless it still waited for its turn.
+
+The story of the last steps is kept here, not in the machine: its state is its rules' alone.
+"""
+
+from __future__ import annotations
+
+from traceback import walk_tb
+from typing import TYPE_CHECKING
+
+from tierledger.actors import messages as msg
+from tierledger.actors.story import Story
+from tierledger.events.errors import OutcomeUnknown
+
+if TYPE_CHECKING:
+    from tierledger.actors.follower import Follower
+    from tierledger.actors.leader.machine import Leader
+
+CAUSE_CHARACTERS = 300
+"""Of an unforeseen error's own words that are told."""
+
+
+class MachineGuard:
+    """A leader or follower, its last steps, and the callers that wait for it."""
+
+    def __init__(self, machine: Leader | Follower) -> None:
+        self.machine = machine
+        self.failure: str | None = None
+        """The last unforeseen one."""
+        self._story = Story()
+        self._waiting: dict[int, msg.Stimulus] = {}
+
+    def handle(self, stimulus: msg.Stimulus) -> list[msg.Effect]:
+        """What `stimulus` calls for. Effects are to be carried out in order."""
+        if isinstance(stimulus, msg.QueryExpired):
+            self._forget(stimulus.reply_to)
+        elif isinstance(stimulus, msg.CommandsArrived):
+            for one in stimulus.commands:
+                if one.reply_to is not None:
+                    self._waiting[one.reply_to] = one
+        else:
+            self._wait(stimulus)
+        try:
+            effects = self.machine.handle(stimulus)
+        except Exception as error:  # noqa: BLE001 - Rule 1.
+            self._note(stimulus, [])
+            return self.failed(error)
+        self._note(stimulus, effects)
+        return effects
+
+    def failed(self, error: Exception) -> list[msg.Effect]:
+        """What follows from an unforeseen `error` in any step of the partition."""
+        story = str(self._story)
+        failure = msg.StepFailed(_cause(error), story)
+        self.failure = failure.cause
+        effects = self.machine.handle(failure)
+        self._note(failure, effects)
+        lost, self._waiting = self._waiting, {}
+        for reply_to, stimulus in lost.items():
+            if isinstance(stimulus, msg.QueryArrived):
+                effects += self.machine.handle(stimulus)
+            else:
+                unknown = OutcomeUnknown(f"the partition failed meanwhile: {failure.cause}")
+                effects.append(msg.ReplyError(reply_to, unknown))
+        return effects
+
+    def _note(self, stimulus: msg.Stimulus, effects: list[msg.Effect]) -> None:
+        about: object = getattr(stimulus, "number", None)
+        if isinstance(stimulus, msg.CommandArrived):
+            about = type(stimulus.command).__name__
+        elif isinstance(stimulus, msg.CommandsArrived):
+            about = len(stimulus.commands)
+        self._story.note(stimulus, about, effects)
+        waiting = self._waiting
+        for effect in effects:
+            # Written out: it is done for each answer.
+            if type(effect) is msg.Reply or type(effect) is msg.Answer:
+                waiting.pop(effect.reply_to, None)  # type: ignore[arg-type] # Nobody is none.
+            else:
+                self._forget(getattr(effect, "reply_to", None))
+
+    def _wait(self, stimulus: msg.Stimulus) -> None:
+        reply_to = getattr(stimulus, "reply_to", None)
+        if reply_to is not None:
+            self._waiting[reply_to] = stimulus
+
+    def _forget(self, reply_to: msg.ReplyTo) -> None:
+        if reply_to is not None:
+            self._waiting.pop(reply_to, None)
+
+
+def _cause(error: Exception) -> str:
+    """What was raised, and where."""
+    try:
+        words = str(error)[:CAUSE_CHARACTERS]
+    except Exception:  # noqa: BLE001 - An error of a foreign object's.
+        words = ""
+    place = ""
+    for frame, line in walk_tb(error.__traceback__):
+        code = frame.f_code
+        place = f" in {code.co_name}, line {line} of {code.co_filename.rpartition('/')[2]}"
+    return f"{type(error).__name__}: {words}{place}"

@@ -1,0 +1,114 @@
+"""What a host says of itself: its counts, its alarms, and each partition that runs there.
+
+Everything is read on the host's own loop between two of its steps, so one partition's line is
+of one moment; two partitions' lines need not be.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
+from tierledger.actors.slices import Slices
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tierledger.actors.host.partition_shell import PartitionShell
+    from tierledger.actors.host.store_queues import Committer
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.events.partition.state import PartitionState
+
+QUARANTINED = "quarantined"
+"""The alarm whose message is the reason for a quarantine."""
+
+_log = structlog.get_logger("tierledger.host")
+
+
+class HostReport:
+    """Counts a host's alarms, and describes what runs there when asked."""
+
+    def __init__(
+        self,
+        name: str,
+        process: str,
+        committer: Committer,
+        shells: Mapping[tuple[PartitionKey, str], PartitionShell],
+    ) -> None:
+        self.door: str | None = None
+        """Where clients reach this host (HOST:PORT), if it listens."""
+        self._name = name
+        self._process = process
+        self._committer = committer
+        self._shells = shells
+        self._alarms: dict[str, int] = {}
+        self._reasons: dict[PartitionKey, str] = {}
+
+    def alarm(self, topic_id_partition: TopicIdPartition, kind: str, message: str) -> None:
+        """Count an alarm and log it."""
+        self._count(kind)
+        if kind == QUARANTINED:
+            self._reasons[PartitionKey.of(topic_id_partition)] = message
+        _log.warning("alarm", kind=kind, partition=str(topic_id_partition), message=message)
+
+    def alarm_of_host(self, kind: str, message: str) -> None:
+        """The same for one that is of no partition."""
+        self._count(kind)
+        _log.warning("alarm", kind=kind, message=message)
+
+    def _count(self, kind: str) -> None:
+        self._alarms[kind] = self._alarms.get(kind, 0) + 1
+
+    def counts(self) -> dict[str, Any]:
+        """Who this is, and what it has done since its process began."""
+        return {
+            "host": self._name,
+            "process": self._process,
+            "pid": os.getpid(),
+            "door": self.door,
+            "leaders": sum(role == LEADER for _, role in self._shells),
+            "followers": sum(role == FOLLOWER for _, role in self._shells),
+            "commits": self._committer.commits,
+            "batches": self._committer.batches,
+            "alarms": dict(self._alarms),
+        }
+
+    async def partitions(self) -> list[dict[str, Any]]:
+        """Role, phase, position and session of everything that runs here."""
+        slices = Slices()
+        found = []
+        for shell in list(self._shells.values()):
+            found.append(self._partition(shell))
+            await slices.breathe()
+        return found
+
+    def _partition(self, shell: PartitionShell) -> dict[str, Any]:
+        tip, machine = shell.topic_id_partition, shell.machine
+        phase, state = machine.phase.value, machine.state
+        run = None if state is None else state.dispute_run
+        return {
+            "topic": tip.topic,
+            "topic_id": str(tip.topic_id),
+            "partition": tip.partition,
+            "role": shell.role,
+            "phase": phase,
+            "reason": self._reasons.get(shell.key) if phase == QUARANTINED else None,
+            "position": machine.position,
+            "remote_log_bytes": 0 if state is None else sum(state.bytes_by_state),
+            "waiting": machine.waiting + shell.held,
+            "disputes": 0 if state is None else state.disputes,
+            "disputes_in_a_row": 0 if run is None else run.in_a_row,
+            "last_dispute_ms": None if run is None else run.log_time_ms,
+            "is_deleted": state is not None and state.is_finished,
+            "session": None if state is None else _session(state),
+        }
+
+
+def _session(state: PartitionState) -> dict[str, Any] | None:
+    session = state.session
+    if session is None:
+        return None
+    return {**session._asdict(), "log_time_ms": state.log_time_ms}

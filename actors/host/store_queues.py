@@ -1,0 +1,181 @@
+"""A host's traffic with its store: everything that waits becomes one step.
+
+Appends of all partitions that arrive while a commit is under way are the next commit (group
+commit); probes and looks at lost slots are read together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from tierledger.actors import messages as msg
+from tierledger.actors.slices import Slices
+from tierledger.events.errors import OutcomeUnknown, RemoteStorageError
+from tierledger.storage.backend import folder_of
+
+if TYPE_CHECKING:
+    from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend
+
+COMMIT_BYTES_MAX = 8 * 1024 * 1024
+"""Bytes of one commit; more waits for the next."""
+
+SLOTS_PER_READ = 500
+
+
+class Fed(Protocol):
+    """A partition that is told what became of its request."""
+
+    def feed(self, stimulus: msg.Stimulus) -> None: ...
+
+
+class Holding(Protocol):
+    """A partition with commands that are decided on when the next commit begins."""
+
+    def hand_over(self) -> None: ...
+
+
+class PendingAppend(NamedTuple):
+    """A batch that waits to be stored, and who wants to hear of it."""
+
+    partition: Fed
+    number: int
+    key: str
+    value: bytes
+
+
+class Committer:
+    """Turns all appends that wait into one durable step, again and again."""
+
+    def __init__(self, backend: MetadataStorageBackend) -> None:
+        self._backend = backend
+        self._pending: list[PendingAppend] = []
+        self._holding: list[Holding] = []
+        self._wake = asyncio.Event()
+        self.commits = 0
+        self.batches = 0
+
+    def add(self, append: PendingAppend) -> None:
+        self._pending.append(append)
+        self._wake.set()
+
+    def expect(self, holding: Holding) -> None:
+        """Ask `holding` for its commands before the next commit begins.
+
+        What comes while a commit is under way would wait for its end anyway, so a partition's
+        batch is whatever has come by then, not what came first.
+        """
+        self._holding.append(holding)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Commit until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._pending or self._holding:
+                await self._collect()
+                if self._pending:
+                    await self._commit(self._take())
+
+    async def _collect(self) -> None:
+        holding, self._holding = self._holding, []
+        slices = Slices()
+        for one in holding:
+            one.hand_over()
+            await slices.breathe()
+
+    def _take(self) -> list[PendingAppend]:
+        size = 0
+        for count, append in enumerate(self._pending):
+            size += len(append.value)
+            if size > COMMIT_BYTES_MAX and count:
+                taken, self._pending = self._pending[:count], self._pending[count:]
+                return taken
+        taken, self._pending = self._pending, []
+        return taken
+
+    async def _commit(self, appends: list[PendingAppend]) -> None:
+        self.commits += 1
+        self.batches += len(appends)
+        stimuli: list[msg.Stimulus]
+        try:
+            outcomes = await self._backend.create_each([(a.key, a.value) for a in appends])
+            stimuli = [
+                msg.AppendAnswered(append.number, _outcome(outcome))
+                for append, outcome in zip(appends, outcomes, strict=True)
+            ]
+        except OutcomeUnknown:
+            unknown = msg.AppendOutcome.UNKNOWN
+            stimuli = [msg.AppendAnswered(append.number, unknown) for append in appends]
+        except RemoteStorageError as error:
+            stimuli = [msg.AppendRefused(append.number, error) for append in appends]
+        slices = Slices()
+        for append, stimulus in zip(appends, stimuli, strict=True):
+            append.partition.feed(stimulus)
+            await slices.breathe()
+
+
+def _outcome(outcome: CreateOutcome) -> msg.AppendOutcome:
+    return msg.AppendOutcome(outcome.value)
+
+
+class PendingSlot(NamedTuple):
+    """A slot that waits to be read, and who wants to hear of it."""
+
+    partition: Fed
+    number: int
+    key: str
+
+
+class SlotReader:
+    """Reads all slots that anybody asks about in one go, again and again."""
+
+    def __init__(self, backend: MetadataStorageBackend) -> None:
+        self._backend = backend
+        self._pending: list[PendingSlot] = []
+        self._wake = asyncio.Event()
+
+    def add(self, slot: PendingSlot) -> None:
+        self._pending.append(slot)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._pending:
+                taken = self._pending[:SLOTS_PER_READ]
+                del self._pending[:SLOTS_PER_READ]
+                await self._read(taken)
+
+    async def _read(self, slots: list[PendingSlot]) -> None:
+        stimuli: list[msg.Stimulus]
+        try:
+            stimuli = await self._found(slots)
+        except RemoteStorageError as error:
+            stimuli = [msg.ProbeFailed(slot.number, error) for slot in slots]
+        slices = Slices()
+        for slot, stimulus in zip(slots, stimuli, strict=True):
+            slot.partition.feed(stimulus)
+            await slices.breathe()
+
+    async def _found(self, slots: list[PendingSlot]) -> list[msg.Stimulus]:
+        """What stands in `slots`: as a rule nothing, and they are the ends of their logs."""
+        lasts = await self._backend.last_keys([folder_of(slot.key) or "" for slot in slots])
+        taken = [
+            slot.key
+            for slot, last in zip(slots, lasts, strict=True)
+            if (last or "") >= slot.key
+        ]
+        values = await self._backend.get_each(taken) if taken else []
+        by_key = dict(zip(taken, values, strict=True))
+        return [
+            msg.SlotRead(
+                slot.number,
+                value := by_key.get(slot.key),
+                is_passed=slot.key in by_key and value is None,
+            )
+            for slot in slots
+        ]

@@ -1,0 +1,1 @@
+"""The machine that leads a partition."""

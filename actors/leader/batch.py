@@ -1,0 +1,154 @@
+"""One batch of a leader: what the commands that wait lead to, and who hears of it when.
+
+Nothing here changes the state: commands are decided on an overlay, and what was decided counts
+once it is durable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierledger.actors import messages as msg
+from tierledger.events import commands as cmd
+from tierledger.events import log_events as log
+from tierledger.events.errors import DataError, Fenced, NotLeader, NotReady, OutcomeUnknown
+from tierledger.events.partition.decide import Rejected, Undecided, decide
+from tierledger.storage.partition.checkpoint import boundary_in
+from tierledger.storage.partition.event_log import StoredBatch, decode_batch
+
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Iterable
+
+    from tierledger.events.errors import RemoteStorageError
+    from tierledger.events.partition.decide import Limits
+    from tierledger.events.partition.overlay import Overlay
+    from tierledger.events.partition.state import PartitionState
+    from tierledger.storage.partition.event_log import EncodedBatch
+    from tierledger.storage.serde import MetadataSerDe
+
+EVENTS_PER_BATCH = 256
+"""Events of a batch, up to the one command that exceeds it: 1 ms to apply, 64 KiB to store."""
+
+CUSTOM_BYTES_PER_BATCH = 4 * 1024 * 1024
+"""Custom metadata of a batch, up to the one command that exceeds it; a store takes 64 MiB."""
+
+
+class Draft(NamedTuple):
+    """What commands lead to, decided and not yet stored."""
+
+    commands: list[msg.CommandArrived]
+    events: list[log.Event]
+    replies: list[msg.Effect]
+    """Given once it is known that nobody else has written meanwhile."""
+    at_once: list[msg.Effect]
+    """Given now: they say nothing of the log."""
+    undecided: list[tuple[msg.CommandArrived, int]]
+    """Claims about which the oracle has to be asked, and after how many ms."""
+    given_up: list[cmd.Claim]
+    """Claims whose brokers lead no more: none of them is to wait."""
+
+
+class InFlight(NamedTuple):
+    """The one batch that is on its way, and who waits for it."""
+
+    number: int
+    encoded: EncodedBatch
+    events: tuple[log.Event, ...]
+    commands: tuple[msg.CommandArrived, ...]
+    replies: tuple[msg.Effect, ...]
+    is_uncertain: bool = False
+    """An append of it was not answered, and may still arrive."""
+
+
+def draft(
+    overlay: Overlay, inbox: deque[msg.CommandArrived], limits: Limits, *, has_claimed: bool
+) -> Draft:
+    """Take commands out of `inbox` until a batch is full, and decide on each."""
+    drafted = Draft([], [], [], [], [], [])
+    # Not one that this batch opens: the oracle may be asked before that is durable.
+    led = 0 if overlay.session is None else overlay.session.number
+    size = 0
+    while inbox and len(drafted.events) < EVENTS_PER_BATCH and size < CUSTOM_BYTES_PER_BATCH:
+        arrived = inbox.popleft()
+        if isinstance(arrived.command, cmd.CloseSession):
+            drafted.given_up.append(arrived.command.claim)
+        claimed = has_claimed or bool(drafted.events)
+        if not claimed and not isinstance(arrived.command, cmd.OpenSession):
+            error = NotReady("the session is being opened")
+            drafted.at_once.append(msg.ReplyError(arrived.reply_to, error))
+            continue
+        decision = decide(overlay, arrived.command, arrived.now_ms, limits)
+        if isinstance(decision, Undecided):
+            assert isinstance(arrived.command, cmd.OpenSession), "only a claim is undecided"
+            arrived = arrived._replace(command=arrived.command._replace(asked_of=led))
+            drafted.undecided.append((arrived, decision.delay_ms))
+            continue
+        drafted.commands.append(arrived)
+        if isinstance(decision, Rejected):
+            rejected = _rejected(overlay, arrived, decision.error, claimed=claimed)
+            drafted.replies.extend(rejected)
+        else:
+            drafted.events.extend(decision.events)
+            drafted.replies.append(msg.Reply(arrived.reply_to, decision.position))
+            size += _custom_bytes(decision.events)
+    return drafted
+
+
+def _rejected(
+    overlay: Overlay, arrived: msg.CommandArrived, error: RemoteStorageError, *, claimed: bool
+) -> list[msg.Effect]:
+    """Who hears that a command changed nothing."""
+    effects: list[msg.Effect] = [msg.ReplyError(arrived.reply_to, error)]
+    if not isinstance(error, NotLeader):
+        effects.append(msg.Alarm(type(error).__name__, str(error)))
+    command, session = arrived.command, overlay.session
+    if isinstance(command, cmd.OpenSession) and isinstance(error, Fenced):
+        held = session if session is not None and session.is_open else None
+        number, time_ms = command.assignment, overlay.log_time_ms
+        effects.append(msg.ClaimRefused(number, held, claimed, time_ms))
+    return effects
+
+
+def _custom_bytes(events: Iterable[log.Event]) -> int:
+    size = 0
+    for event in events:
+        body = event.body
+        if isinstance(body, (log.SegmentAdded, log.SegmentUpdated)) and body.custom_metadata:
+            size += len(body.custom_metadata)
+    return size
+
+
+def unkept(replies: Iterable[msg.Effect], error: RemoteStorageError) -> list[msg.Effect]:
+    """What is left of `replies` that the store did not let us give.
+
+    A claim that was refused stays so: the coordinator hears, or nobody would claim any more.
+    """
+    kept = [one for one in replies if isinstance(one, msg.ClaimRefused)]
+    return [*refusals(replies, error), *kept]
+
+
+def refusals(replies: Iterable[msg.Effect], error: RemoteStorageError) -> list[msg.Effect]:
+    """What those hear to whom `replies` would have gone."""
+    return [
+        msg.ReplyError(reply.reply_to, error)
+        for reply in replies
+        if isinstance(reply, msg.Reply | msg.ReplyError | msg.Answer)
+    ]
+
+
+def damage_of(
+    number: int, value: bytes, serde: MetadataSerDe, state: PartitionState
+) -> OutcomeUnknown | None:
+    """What those hear whose batch found `value` in its slot, if that is nobody's batch.
+
+    It may have been theirs, and damaged since. None if another's batch follows `state` there,
+    or the boundary of a log that was forgotten.
+    """
+    try:
+        if boundary_in(serde, state.topic_id_partition, number, value) is not None:
+            return None
+        decode_batch(serde, StoredBatch(number, value), state.next_position, state.chain_hash)
+    except DataError as error:
+        return OutcomeUnknown(f"it may have been stored, and is damaged now: {error}")
+    return None

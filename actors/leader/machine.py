@@ -1,0 +1,484 @@
+"""The rules by which one partition's leader lives, as a pure state machine.
+
+Rule 1: the log is the lease. The leader serves nothing before its own `SessionOpened` is
+durable and all before it is applied; a slot that somebody else filled ends it.
+Rule 2: nothing that anyone can read changes before it is durable. One batch is in flight at a
+time; what arrives meanwhile is the next batch.
+Rule 3: a reply that appends nothing is a read: it is given after a probe of the next slot, or
+with an append, that began after the call arrived.
+
+No I/O, clock or Ray here: the host carries the effects out, and the simulator can, too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING, assert_never
+
+from tierledger.actors import messages as msg
+from tierledger.actors.feed.source import FeedSource
+from tierledger.actors.leader.batch import InFlight, damage_of, draft, refusals, unkept
+from tierledger.actors.leader.checkpoints import Checkpoints
+from tierledger.actors.leader.claim import CLAIMS_MAX, WaitingClaims, is_under, open_command
+from tierledger.events import commands as cmd
+from tierledger.events.errors import (
+    CorruptLog,
+    DataError,
+    NotLeader,
+    NotReady,
+    OutcomeUnknown,
+    Overloaded,
+    Quarantined,
+    RemoteStorageError,
+)
+from tierledger.events.partition.evolve import evolve_all
+from tierledger.events.partition.overlay import Overlay
+from tierledger.storage.partition.event_log import decode_batch, encode_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierledger.events.log_events import Event
+    from tierledger.events.partition.decide import Limits
+    from tierledger.events.partition.state import PartitionState
+    from tierledger.storage.serde import MetadataSerDe
+
+INBOX_MAX = 1024
+"""Calls that may wait for one partition; the next is answered `Overloaded` at once."""
+
+SESSION_COMMANDS = (cmd.OpenSession, cmd.CloseSession)
+"""The coordinator's; they wait however long the queue is, since nobody would repeat them."""
+
+CHECKPOINT_EVENTS = 1000
+"""Events between two checkpoints: 4 ms to replay, 2 ms to plan."""
+
+LOADED_EVENTS = 20_000
+"""The same while a log is read that has no checkpoint: a load that is broken off goes on from
+there, and no checkpoint has to hold a whole log."""
+
+RETRY_DELAY_MS = 50
+"""Pause before a slot is read again whose append was not answered."""
+
+
+class Phase(Enum):
+    """Where a leader is in its life."""
+
+    LOADING = "loading"
+    LEADING = "leading"
+    QUARANTINED = "quarantined"
+    GONE = "gone"
+
+
+class Leader:
+    """Owns one partition's log while it leads. Talk to it through `handle` only."""
+
+    def __init__(self, serde: MetadataSerDe, limits: Limits, first: msg.Assigned) -> None:
+        self.phase = Phase.LOADING
+        self.state: PartitionState | None = None
+        self.next_batch = 0
+        self._feed: FeedSource | None = None
+        self._serde = serde
+        self._limits = limits
+        self._inbox: deque[msg.CommandArrived] = deque([open_command(first)])
+        self._queries: list[msg.QueryArrived] = []
+        self._has_claimed = False
+        self._claims = 0
+        self._undecided = WaitingClaims()
+        self._in_flight: InFlight | None = None
+        self._probe: list[msg.Effect] | None = None
+        self._checkpoints = Checkpoints()
+        self._is_held = False
+        """Whether the log is not read further before a checkpoint is done."""
+        self._stop: msg.StopArrived | None = None
+        self._trouble: RemoteStorageError | None = None
+
+    def handle(self, stimulus: msg.Stimulus) -> list[msg.Effect]:  # noqa: C901, PLR0911, PLR0912
+        """What `stimulus` calls for. Effects are to be carried out in order."""
+        match stimulus:  # However many cases: each is one line. The frequent ones go first.
+            case msg.CommandsArrived(commands):
+                return self._commands(commands)
+            case msg.AppendAnswered():
+                return self._append_answered(stimulus)
+            case msg.QueryArrived():
+                return self._query(stimulus)
+            case msg.SlotRead():
+                return self._slot_read(stimulus)
+            case msg.StateLoaded():
+                self.state, self.next_batch = stimulus.state, stimulus.next_batch
+                if self._feed is not None:
+                    self._feed.restarted()
+                return [msg.ReadLog(self.next_batch)]
+            case msg.LogRead():
+                return self._log_read(stimulus)
+            case msg.LoadFailed():
+                return self._quarantine(str(stimulus.error))
+            case msg.StepFailed(cause=cause, story=story):
+                return self._quarantine(cause, story)
+            case msg.Assigned():
+                return self._command(open_command(stimulus))
+            case msg.CommandArrived():
+                return self._command(stimulus)
+            case msg.QueryExpired():
+                self._queries = [q for q in self._queries if q.reply_to != stimulus.reply_to]
+                return []
+            case msg.AppendRefused():
+                return self._append_refused(stimulus)
+            case msg.ProbeFailed():
+                return self._probe_failed(stimulus)
+            case msg.OracleAnswered():
+                decidable = self._undecided.answered(stimulus)
+                return [] if decidable is None else self._command(decidable)
+            case msg.CheckpointDone():
+                self._checkpoints.done(stimulus)
+                return self._read_on() if self._is_held else self._pump()
+            case msg.StopArrived():
+                return self._stop_arrived(stimulus)
+            case msg.HintArrived():
+                return []
+            case _:
+                assert_never(stimulus)
+
+    @property
+    def position(self) -> int:
+        """The last position that is durable and applied; -1 before the first."""
+        return -1 if self.state is None else self.state.next_position - 1
+
+    @property
+    def waiting(self) -> int:
+        """Calls that wait here."""
+        return len(self._inbox) + len(self._queries)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether a command that comes now is decided on; otherwise it is refused at once."""
+        return self.phase is Phase.LEADING and self._stop is None
+
+    def holds(self, claim: cmd.Claim) -> bool:
+        """Whether the session that `claim` asked for is open here."""
+        if self.state is None or not self._has_claimed or self.phase is not Phase.LEADING:
+            return False
+        return is_under(self.state.session, claim)
+
+    def open_feed(self) -> FeedSource:
+        """What feeds replicas with this leader's state; from now on it is kept up."""
+        if self._feed is None:
+            self._feed = FeedSource(self, self.holds)
+        return self._feed
+
+    def close_feed(self) -> None:
+        """Nobody is fed any more, and nobody comes back soon."""
+        if self._feed is not None:
+            self._feed.close()
+            self._feed = None
+
+    # Loading and claiming.
+
+    def _log_read(self, stimulus: msg.LogRead) -> list[msg.Effect]:
+        state = self.state
+        if self.phase is not Phase.LOADING or state is None:
+            return []
+        if stimulus.number != self.next_batch:
+            return []
+        for batch in stimulus.batches:
+            try:
+                decoded = decode_batch(
+                    self._serde, batch, state.next_position, state.chain_hash
+                )
+                self._apply(state, decoded.events, decoded.chain_hash)
+            except DataError as error:
+                return self._quarantine(str(error))
+            self.next_batch = batch.number + 1
+            self._checkpoints.applied(len(decoded.events))
+        if stimulus.batches and not stimulus.is_end:
+            return self._read_on()
+        # Leads nothing yet: the claim is the first command in the inbox. Only a finished
+        # deletion is final: it is served without a session, which nobody may open any more.
+        self.phase = Phase.LEADING
+        self._has_claimed = state.is_finished
+        return self._pump()
+
+    def _read_on(self) -> list[msg.Effect]:
+        """Read further, behind a checkpoint if as much was read as one may hold."""
+        effects = self._checkpoints.due(LOADED_EVENTS, self.next_batch)
+        self._is_held = self._checkpoints.holds_back(LOADED_EVENTS)
+        return effects if self._is_held else [*effects, msg.ReadLog(self.next_batch)]
+
+    def _apply(self, state: PartitionState, events: Sequence[Event], chain_hash: bytes) -> None:
+        """Change the state; unless that ends as `evolve` says, it is nobody's to read."""
+        self.state = None
+        try:
+            evolve_all(state, events, chain_hash)
+        except CorruptLog:  # Said before the event changes anything.
+            self.state = state
+            raise
+        self.state = state
+        if self._feed is not None:
+            self._feed.changed(events)
+
+    def _quarantine(self, cause: str, story: str = "") -> list[msg.Effect]:
+        if self.phase in {Phase.QUARANTINED, Phase.GONE}:
+            return []
+        self.phase = Phase.QUARANTINED
+        self._is_held = False
+        self._trouble = Quarantined(f"the partition takes no writes: {cause}")
+        told = f"{cause}; the steps before: {story}" if story else cause
+        effects: list[msg.Effect] = [msg.Alarm("quarantined", told)]
+        if self._in_flight is not None:
+            doubt = OutcomeUnknown(f"it may be stored; the partition failed: {cause}")
+            effects += refusals(self._in_flight.replies, doubt)
+            self._in_flight = None
+        effects += self._refuse_all(self._trouble)
+        for query in self._queries:
+            effects += self._query_in_quarantine(query)
+        self._queries = []
+        return effects if self._stop is None else effects + self._leave(msg.STOPPED)
+
+    # Calls.
+
+    def _command(self, arrived: msg.CommandArrived) -> list[msg.Effect]:
+        return self._commands((arrived,))
+
+    def _commands(self, commands: Sequence[msg.CommandArrived]) -> list[msg.Effect]:
+        effects: list[msg.Effect] = []
+        for arrived in commands:
+            effects += self._queued(arrived)
+        return effects + self._pump()
+
+    def _queued(self, arrived: msg.CommandArrived) -> list[msg.Effect]:
+        """Put a command behind those that wait; what it leads to before its turn comes."""
+        if self.phase is Phase.GONE or not self._stays_for(arrived):
+            return [msg.ReplyError(arrived.reply_to, self._gone_error())]
+        if self._trouble is not None:
+            return [msg.ReplyError(arrived.reply_to, self._trouble)]
+        if len(self._inbox) >= INBOX_MAX and not isinstance(arrived.command, SESSION_COMMANDS):
+            error = Overloaded(f"{INBOX_MAX} calls wait for this partition; try again later")
+            return [msg.ReplyError(arrived.reply_to, error)]
+        self._inbox.append(arrived)
+        if isinstance(arrived.command, cmd.CloseSession):  # It may be some time until its turn.
+            return self._undecided.withdraw([arrived.command.claim])
+        return []
+
+    def _query(self, arrived: msg.QueryArrived) -> list[msg.Effect]:
+        if self.phase is Phase.GONE:
+            return [msg.ReplyError(arrived.reply_to, self._gone_error())]
+        if self.phase is Phase.QUARANTINED:
+            return self._query_in_quarantine(arrived)
+        if len(self._queries) >= INBOX_MAX:
+            error = Overloaded(f"{INBOX_MAX} reads wait for this partition; try again later")
+            return [msg.ReplyError(arrived.reply_to, error)]
+        if not self._has_claimed:
+            not_ready = NotReady("the partition's log is being loaded")
+            return [msg.ReplyError(arrived.reply_to, not_ready)]
+        self._queries.append(arrived)
+        return self._pump()
+
+    def _query_in_quarantine(self, arrived: msg.QueryArrived) -> list[msg.Effect]:
+        if self.state is None or arrived.position_min > self.position:  # Seen before it broke.
+            assert self._trouble is not None, "a quarantine has its reason"
+            return [msg.ReplyError(arrived.reply_to, self._trouble)]
+        return [msg.Answer(arrived.reply_to, arrived.query, stale=True)]
+
+    def _gone_error(self) -> RemoteStorageError:
+        return self._trouble or NotLeader("this host does not lead the partition any more")
+
+    # The one step that decides, appends or probes.
+
+    def _pump(self) -> list[msg.Effect]:
+        """Start the next batch or probe if nothing is in flight."""
+        if self.phase is not Phase.LEADING or self._in_flight or self._probe is not None:
+            return []
+        if not self._inbox and not self._queries:
+            return self._when_idle()
+        assert self.state is not None, "a leader has loaded its log"
+        drafted = draft(
+            Overlay(self.state), self._inbox, self._limits, has_claimed=self._has_claimed
+        )
+        leaving = None if self._stop is None else self._gone_error()
+        effects = drafted.at_once + self._undecided.hold_all(drafted.undecided, leaving)
+        effects += self._undecided.withdraw(drafted.given_up)
+        replies = drafted.replies
+        replies += [msg.Answer(query.reply_to, query.query) for query in self._queries]
+        self._queries = []
+        if not drafted.events:
+            if not replies:
+                return effects + self._pump()
+            self._probe = replies
+            return [*effects, msg.ReadSlot(self.next_batch)]
+        encoded = encode_batch(self._serde, drafted.events, self.state.chain_hash)
+        self._in_flight = InFlight(
+            number=self.next_batch,
+            encoded=encoded,
+            events=tuple(drafted.events),
+            commands=tuple(drafted.commands),
+            replies=tuple(replies),
+        )
+        return [*effects, msg.Append(self.next_batch, encoded.value)]
+
+    def _when_idle(self) -> list[msg.Effect]:
+        if self._stop is None:
+            return self._checkpoints.due(CHECKPOINT_EVENTS, self.next_batch)
+        assert self.state is not None, "a leader has loaded its log"
+        session = self.state.session
+        if self._stop.is_released and session is not None and session.is_open:
+            claim = cmd.Claim(session.broker_id, *session.pair)
+            close = cmd.CloseSession(claim, "no broker hosts the partition")
+            self._inbox.append(msg.CommandArrived(None, close, self._stop.now_ms))
+            return self._pump()
+        effects = self._checkpoints.due(1, self.next_batch)
+        if self._checkpoints.is_writing:
+            return effects
+        return [*effects, *self._leave(msg.STOPPED)]
+
+    def _stop_arrived(self, stop: msg.StopArrived) -> list[msg.Effect]:
+        self._stop = stop
+        dropped = self._undecided.drop(self._gone_error())
+        if self.phase is not Phase.LEADING or not (self._in_flight or self._has_claimed):
+            return dropped + self._leave(msg.STOPPED)
+        # What is on its way may be stored: nobody is told otherwise.
+        return dropped + self._pump()
+
+    def _stays_for(self, arrived: msg.CommandArrived) -> bool:
+        """False if the partition is being let go; but a new claim calls it back."""
+        stop = self._stop
+        if stop is None:
+            return True
+        if stop.reply_to is None and isinstance(arrived.command, cmd.OpenSession):
+            self._stop = None  # Nobody waits for the end, as the host does when it closes.
+            return True
+        return False
+
+    def _leave(self, reason: str) -> list[msg.Effect]:
+        """Refuse callers that still wait, and be gone."""
+        self.phase = Phase.GONE
+        self._is_held = False
+        error = self._gone_error()
+        effects = self._refuse_all(error)
+        effects += [msg.ReplyError(query.reply_to, error) for query in self._queries]
+        self._queries = []
+        return [*effects, msg.Gone(reason, None if self._stop is None else self._stop.reply_to)]
+
+    # Outcomes.
+
+    def _append_answered(self, answered: msg.AppendAnswered) -> list[msg.Effect]:
+        flight = self._in_flight
+        if flight is None or answered.number != flight.number:
+            return []
+        match answered.outcome:
+            case msg.AppendOutcome.CREATED:
+                return self._stored(flight)
+            case msg.AppendOutcome.EXISTS:
+                return [msg.ReadSlot(flight.number)]
+            case msg.AppendOutcome.PASSED:
+                return self._passed(flight)
+            case msg.AppendOutcome.UNKNOWN:
+                self._in_flight = flight._replace(is_uncertain=True)
+                return [msg.ReadSlot(flight.number, delay_ms=RETRY_DELAY_MS)]
+            case _:
+                assert_never(answered.outcome)
+
+    def _stored(self, flight: InFlight) -> list[msg.Effect]:
+        assert self.state is not None, "a leader has loaded its log"
+        before = self.state.session
+        self._apply(self.state, flight.events, flight.encoded.chain_hash)
+        if self.state.session != before and self._stop is None:
+            self._inbox.extend(self._undecided.release())
+        self.next_batch = flight.number + 1
+        self._in_flight = None
+        self._checkpoints.applied(len(flight.events))
+        self._has_claimed = True  # The first batch of a leader begins with its session.
+        effects = [*flight.replies, msg.HeadMoved(self.position)]
+        checkpoint = self._checkpoints.due(CHECKPOINT_EVENTS, self.next_batch)
+        if checkpoint and len(self.state.tombstones):
+            forget = msg.CommandArrived(None, cmd.DropTombstones(), self.state.log_time_ms)
+            self._inbox.append(forget)
+        return effects + checkpoint + self._pump()
+
+    def _append_refused(self, refused: msg.AppendRefused) -> list[msg.Effect]:
+        """Nothing was kept: callers hear so. Claims are tried again: nobody repeats them."""
+        flight = self._in_flight
+        if flight is None or refused.number != flight.number:
+            return []
+        if flight.is_uncertain:  # Of this attempt; an earlier one may have been stored.
+            return [msg.ReadSlot(flight.number, delay_ms=RETRY_DELAY_MS)]
+        self._in_flight = None
+        effects = unkept(flight.replies, refused.error)
+        if not self._has_claimed:
+            return effects + self._leave("the claim could not be stored")
+        if self._stop is not None and not self._inbox:
+            return effects + self._leave(msg.STOPPED)  # The next session replaces this one.
+        again = [one for one in flight.commands if isinstance(one.command, SESSION_COMMANDS)]
+        if not again:
+            return effects + self._pump()
+        self._inbox.extendleft(one._replace(reply_to=None) for one in reversed(again))
+        self._probe = []  # So that nothing is sent before that look.
+        return [*effects, msg.ReadSlot(self.next_batch, delay_ms=RETRY_DELAY_MS)]
+
+    def _slot_read(self, read: msg.SlotRead) -> list[msg.Effect]:
+        flight = self._in_flight
+        if flight is not None and read.number == flight.number:
+            if read.is_passed:
+                return self._passed(flight)
+            if read.value is None:
+                # Still on its way, or lost: the same content, the same slot.
+                return [msg.Append(flight.number, flight.encoded.value)]
+            if read.value == flight.encoded.value:
+                return self._stored(flight)
+            assert self.state is not None, "a leader has loaded its log"
+            if (damage := damage_of(read.number, read.value, self._serde, self.state)) is None:
+                return self._overtaken(read.number)
+            self._in_flight = None
+            return unkept(flight.replies, damage) + self._quarantine(str(damage))
+        if self._probe is None or read.number != self.next_batch:
+            return []
+        if read.value is not None or read.is_passed:
+            return self._overtaken(read.number)
+        replies, self._probe = self._probe, None
+        return self._after_look(replies)
+
+    def _probe_failed(self, failed: msg.ProbeFailed) -> list[msg.Effect]:
+        if self._in_flight is not None and failed.number == self._in_flight.number:
+            return [msg.ReadSlot(failed.number, delay_ms=RETRY_DELAY_MS)]
+        if self._probe is None or failed.number != self.next_batch:
+            return []
+        replies, self._probe = self._probe, None
+        return self._after_look(unkept(replies, failed.error))
+
+    def _after_look(self, effects: list[msg.Effect]) -> list[msg.Effect]:
+        if not (self._has_claimed or self._inbox or self._undecided):
+            return effects + self._leave(msg.REFUSED)
+        return effects + self._pump()
+
+    def _passed(self, flight: InFlight) -> list[msg.Effect]:
+        """Others wrote on behind our slot, and what stood in it is forgotten."""
+        if not flight.is_uncertain:
+            return self._overtaken(flight.number)
+        self._in_flight = None
+        error = OutcomeUnknown(f"batch {flight.number} may have been stored, and is forgotten")
+        self._trouble = NotLeader(f"batch {flight.number} was passed by another leader")
+        return [*unkept(flight.replies, error), *self._leave("fenced")]
+
+    def _overtaken(self, number: int) -> list[msg.Effect]:
+        """Somebody else wrote the next batch: whatever we would say now may be stale."""
+        self._claims += 1
+        flight, may_claim = self._in_flight, self._stop is None and self._claims < CLAIMS_MAX
+        if not self._has_claimed and flight is not None and may_claim:
+            # A former leader wrote on while we loaded: read on, and claim again behind it.
+            self._inbox.extendleft(reversed(flight.commands))
+            self._in_flight = None
+            self.phase = Phase.LOADING
+            return [msg.ReadLog(self.next_batch)]
+        # Whether the caller's claim leads on elsewhere is for that leader to say.
+        self._trouble = NotLeader(f"batch {number} was written by another leader")
+        return self._leave("fenced")
+
+    def _refuse_all(self, error: RemoteStorageError) -> list[msg.Effect]:
+        effects: list[msg.Effect] = []
+        if self._in_flight is not None:
+            effects += refusals(self._in_flight.replies, error)
+        effects += refusals(self._probe or (), error)
+        effects += [msg.ReplyError(arrived.reply_to, error) for arrived in self._inbox]
+        effects += self._undecided.drop(error)
+        self._in_flight, self._probe = None, None
+        self._inbox.clear()
+        return effects

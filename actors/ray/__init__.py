@@ -1,0 +1,1 @@
+"""Ray: the processes of a cluster, started, placed, watched and ended."""

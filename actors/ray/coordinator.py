@@ -1,0 +1,154 @@
+"""The coordinator as a named, detached Ray actor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors.coordinator.service import CoordinatorService
+from tierledger.actors.discovery.recorded_doors import RecordedDoors
+from tierledger.actors.processes import process_name
+from tierledger.actors.ray.cluster import on_node, own_node, ray
+from tierledger.actors.ray.collector import keep_pauses_short
+from tierledger.actors.ray.handles import namespace_of
+from tierledger.actors.ray.launcher import RayLauncher
+from tierledger.actors.wall_clock import RandomIds, WallClock
+from tierledger.events.errors import StoreRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierledger.actors.calls import PartitionKey
+    from tierledger.actors.coordinator.events import Announcement, Registered, Route
+    from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.events.commands import Claim
+    from tierledger.storage.backend import MetadataStorageBackend
+    from tierledger.storage.connector import MetadataStorageConnector
+
+COORDINATOR = "coordinator"
+WATCHED = "watched"
+
+
+class CoordinatorShell:
+    """Made by a process that misses it; it reads its log and takes up the work."""
+
+    def __init__(self, settings: ServiceSettings, home: str) -> None:
+        self._settings = settings
+        self._home = home
+        self._service: CoordinatorService | None = None
+        self._recording: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+        self._process = process_name(COORDINATOR, own_node())
+
+    async def start(self) -> None:
+        """Read the log and start what is missing; a repeat does nothing.
+
+        Raises:
+            StoreRefused: The store cannot be opened.
+        """
+        async with self._starting:
+            if self._service is None:
+                service = self._service = await self._started_service()
+                doors = RecordedDoors(self._settings, service.backend, service.listening)
+                self._recording = asyncio.get_running_loop().create_task(doors.keep())
+                keep_pauses_short()
+
+    async def _started_service(self) -> CoordinatorService:
+        settings = self._settings
+        connector = settings.connector()
+        one_writer = connector.has_one_writer
+        service = CoordinatorService(
+            cluster_id=settings.cluster_id,
+            keys=connector.key_factory(settings.cluster_id),
+            serde=settings.serde(),
+            launcher=RayLauncher(settings, self._home),
+            clock=WallClock(),
+            hosts=settings.hosts,
+            partitions_per_host=settings.partitions_per_host,
+            identity=RandomIds().request_id(),
+            backend=None if one_writer else await connector.backend(read_only=False),
+            reader=await readable(connector) if one_writer else None,
+            give_up=lambda: os._exit(70),  # A process that misses it makes another.
+        )
+        try:
+            await service.start()
+        except BaseException:
+            await service.close()
+            raise
+        return service
+
+    def _started(self) -> CoordinatorService:
+        assert self._service is not None, "handles start a coordinator before they use it"
+        return self._service
+
+    # In a group with a loop and a thread of its own: pings are answered while ten
+    # thousand requests wait, and not once the process is frozen.
+    @ray.method(concurrency_group=WATCHED)
+    async def process(self) -> str:
+        """What this process calls itself."""
+        return self._process
+
+    async def register(self, broker_id: int, request: bytes, after: int) -> Registered:
+        return await self._started().register(broker_id, request, after)
+
+    async def announce(self, announcement: Announcement) -> list[Claim]:
+        return await self._started().announce(announcement)
+
+    async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
+        return await self._started().route(keys)
+
+    async def hosts(self) -> dict[str, str]:
+        return await self._started().hosts()
+
+    async def doors(self) -> dict[str, str]:
+        return await self._started().doors()
+
+    async def status(self) -> dict[str, Any]:
+        return await self._started().status()
+
+    async def close(self) -> None:
+        """Stop watching hosts, so that they can be closed."""
+        if self._recording is not None:
+            self._recording.cancel()
+            await asyncio.gather(self._recording, return_exceptions=True)
+        await self._started().close()
+
+
+# See `host` for the options; the first process that misses the coordinator makes another.
+_CoordinatorActor: Any = ray.remote(  # type: ignore[call-overload]  # They lack an option.
+    max_restarts=0,
+    max_task_retries=0,
+    max_concurrency=10_000,
+    concurrency_groups={WATCHED: 10},
+    num_cpus=0,
+)(CoordinatorShell)
+
+
+def create_coordinator(settings: ServiceSettings, home: str) -> Any:
+    """The handle of the coordinator, made if there is none.
+
+    On the node `home` if the store is a file there; else wherever Ray likes.
+    """
+    one_writer = settings.connector().has_one_writer
+    return _CoordinatorActor.options(
+        name=COORDINATOR,
+        namespace=namespace_of(settings),
+        lifetime="detached",
+        get_if_exists=True,
+        scheduling_strategy=on_node(home) if one_writer else "DEFAULT",
+    ).remote(settings, home)
+
+
+async def readable(connector: MetadataStorageConnector) -> MetadataStorageBackend:
+    """The store for reading, made if there is none.
+
+    Raises:
+        StoreRefused: It is not ours, or cannot be made.
+    """
+    try:
+        return await connector.backend(read_only=True)
+    except StoreRefused:
+        # There is none: opening it for writing makes it. Else this says why not.
+        await (await connector.backend(read_only=False)).close()
+        return await connector.backend(read_only=True)

@@ -1,0 +1,232 @@
+"""Ray actors as ports: every `.remote()` is here, with a timeout and our errors.
+
+A call that ends with its actor may or may not have happened: `OutcomeUnknown`, never a guess.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from tierledger.actors.host_settings import with_absolute_store
+from tierledger.actors.ports import HostFailed, HostGone
+from tierledger.actors.ray.cluster import actor_names, beside, find_actor, ray
+from tierledger.events.errors import (
+    NotReady,
+    OutcomeUnknown,
+    RemoteStorageError,
+    StorageUnavailable,
+)
+from tierledger.storage.connector import URL_SETTING, setting
+from tierledger.storage.locate import public_url
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tierledger.actors.calls import CloseCall, PartitionKey, Placement
+    from tierledger.actors.coordinator.events import Announcement, Registered, Route
+    from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.events.commands import Claim
+
+CALL_TIMEOUT_S = 60.0
+"""Longest wait for one call; callers with a deadline of their own give up earlier."""
+
+START_TIMEOUT_S = 180.0
+"""The same where the call waits for processes to start: a second each, and half a minute on a
+machine that is busy with other work."""
+
+COORDINATOR_TIMEOUT_S = 10.0
+"""The same for a request to the coordinator: a frozen one has a successor by then."""
+
+
+def namespace_of(settings: ServiceSettings) -> str:
+    """The Ray namespace of the service on this store, whatever the user and password."""
+    known = with_absolute_store(settings)
+    url = public_url(setting(known.storage, URL_SETTING) or "")
+    digest = blake2b(f"{known.cluster_id}\0{url}".encode(), digest_size=8)
+    return f"tierledger-{digest.hexdigest()}"
+
+
+async def call(
+    actor: Any, method: str, *arguments: Any, timeout_s: float = CALL_TIMEOUT_S
+) -> Any:
+    """The result of one actor call.
+
+    Raises:
+        RemoteStorageError: What the actor raised, `HostFailed` if that is no error of ours,
+            `HostGone` if it is dead, or `OutcomeUnknown` if it did not answer.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await getattr(actor, method).remote(*arguments)
+    except TimeoutError as error:
+        raise OutcomeUnknown(f"{method}: no answer within {timeout_s:g} s") from error
+    except ray.exceptions.RayTaskError as error:
+        cause = error.cause
+        if isinstance(cause, RemoteStorageError):
+            raise cause from None
+        raise HostFailed(f"{method} failed: {cause!r}") from error
+    except ray.exceptions.ActorUnavailableError as error:
+        raise OutcomeUnknown(f"{method}: the actor cannot be reached") from error
+    except ray.exceptions.RayActorError as error:
+        raise HostGone(f"{method}: {type(error).__name__}") from error
+    except ray.exceptions.RayError as error:
+        raise OutcomeUnknown(f"{method}: {type(error).__name__}") from error
+
+
+class RayHost:
+    """A handle on a process that serves as a host."""
+
+    def __init__(self, actor: Any) -> None:
+        self.actor = actor
+
+    async def _call(self, method: str, *arguments: Any) -> Any:
+        return await call(self.actor, method, *arguments)
+
+    async def place(self, placements: Sequence[Placement]) -> None:
+        await self._call("place", list(placements))
+
+    async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
+        await self._call("close_sessions", list(closes))
+
+    async def store(
+        self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]
+    ) -> Any:
+        return await self._call("store", method, list(arguments), dict(named))
+
+    async def ping(self) -> dict[str, Any]:
+        said: dict[str, Any] = await self._call("ping")
+        return said
+
+    async def partitions(self) -> list[dict[str, Any]]:
+        said: list[dict[str, Any]] = await self._call("partitions")
+        return said
+
+    async def close(self) -> None:
+        """Drain and stop the host."""
+        await self._call("close")
+
+
+def addresses_of(name: str, namespace: str) -> list[str]:
+    """Where processes that serve as `name` are found, the newest last."""
+    found = [one for one in actor_names(namespace) if one.rpartition("/")[0] == name]
+    return sorted(found, key=lambda one: int(one.rpartition("/")[2]))
+
+
+class NamedHost(RayHost):
+    """The process at an address, or the newest that serves as a host, found when it is called.
+
+    Every call raises `NotReady` if there is none; nothing was sent then.
+    """
+
+    def __init__(self, name: str, namespace: str) -> None:
+        super().__init__(None)
+        self._name = name
+        self._namespace = namespace
+
+    @override
+    async def _call(self, method: str, *arguments: Any) -> Any:
+        if self.actor is None:
+            self.actor = await beside(self._find)
+        if self.actor is None:
+            raise NotReady(f"{self._name} is not running")
+        return await super()._call(method, *arguments)
+
+    def _find(self) -> Any:
+        name, namespace = self._name, self._namespace
+        address = name if "/" in name else (addresses_of(name, namespace) or [name])[-1]
+        return find_actor(address, namespace)
+
+
+class RayCoordinator:
+    """A handle on the coordinator; finds or makes its successor when it is lost."""
+
+    def __init__(self, settings: ServiceSettings, home: str) -> None:
+        """`home`: the Ray node whose machine has the store's file, if it is one."""
+        self._settings = settings
+        self._home = home
+        self._actor: Any = None
+
+    async def _call(self, method: str, *arguments: Any) -> Any:
+        from tierledger.actors.ray.coordinator import create_coordinator  # noqa: PLC0415
+
+        for attempt in (1, 2):
+            try:
+                if self._actor is None:
+                    actor = await beside(
+                        partial(create_coordinator, self._settings, self._home)
+                    )
+                    await call(actor, "start", timeout_s=START_TIMEOUT_S)
+                    self._actor = actor
+                return await call(
+                    self._actor, method, *arguments, timeout_s=COORDINATOR_TIMEOUT_S
+                )
+            except OutcomeUnknown as error:
+                # Requests to the coordinator can be repeated: it decides on what its log says.
+                self._actor = None
+                if attempt == 2 or not isinstance(error, HostGone):
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    async def register(self, broker_id: int, request: bytes, after: int) -> Registered:
+        given: Registered = await self._call("register", broker_id, request, after)
+        return given
+
+    async def announce(self, announcement: Announcement) -> list[Claim]:
+        claims: list[Claim] = await self._call("announce", announcement)
+        return claims
+
+    async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
+        routes: list[Route] = await self._call("route", list(keys))
+        return routes
+
+    async def hosts(self) -> dict[str, str]:
+        addresses: dict[str, str] = await self._call("hosts")
+        return addresses
+
+    async def doors(self) -> dict[str, str]:
+        doors: dict[str, str] = await self._call("doors")
+        return doors
+
+    async def status(self) -> dict[str, Any]:
+        said: dict[str, Any] = await self._call("status")
+        return said
+
+    async def process(self) -> str:
+        """What the coordinator calls its process."""
+        process: str = await self._call("process")
+        return process
+
+
+class WritingHost:
+    """Finds the host that writes for all, and finds it again when it has moved."""
+
+    def __init__(self, settings: ServiceSettings, home: str, name: str) -> None:
+        self._coordinator = RayCoordinator(settings, home)
+        self._namespace = namespace_of(settings)
+        self._name = name
+        self._host: RayHost | None = None
+
+    async def current(self) -> RayHost:
+        """The host that writes.
+
+        Raises:
+            StorageUnavailable: None does at the moment; nothing was sent anywhere.
+        """
+        if self._host is None:
+            try:
+                address = (await self._coordinator.hosts()).get(self._name)
+                self._host = None if address is None else NamedHost(address, self._namespace)
+            except OutcomeUnknown as error:
+                raise StorageUnavailable(f"nobody knows who writes: {error}") from error
+        if self._host is None:
+            raise StorageUnavailable(f"{self._name}, which writes for all, is being replaced")
+        return self._host
+
+    def forget(self) -> None:
+        """A call on it was lost: look again before the next."""
+        self._host = None

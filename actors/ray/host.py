@@ -1,0 +1,134 @@
+"""The host as a Ray actor: opens the store, then hands every call to the `Host` inside."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors.coordinator.placement import WRITER
+from tierledger.actors.door.server.host_door import DoorSettings, open_door
+from tierledger.actors.host.host import Host
+from tierledger.actors.hosted_backend import HostedBackend
+from tierledger.actors.processes import process_name
+from tierledger.actors.ray.cluster import own_ip, own_node, ray
+from tierledger.actors.ray.collector import keep_pauses_short
+from tierledger.actors.ray.handles import RayCoordinator, WritingHost, namespace_of
+from tierledger.actors.wall_clock import WallClock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tierledger.actors.calls import CloseCall, Placement
+    from tierledger.actors.door.server.gateway import Gateway
+    from tierledger.actors.host_settings import ServiceSettings
+
+
+class HostShell:
+    """One process; a restart is another one, at another address."""
+
+    def __init__(self, address: str, settings: ServiceSettings, home: str) -> None:
+        self._address = address
+        self._settings = settings
+        self._home = home
+        self._host: Host | None = None
+        self._gateway: Gateway | None = None
+        self._opening = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Open the store and begin to serve; a repeat does nothing.
+
+        Raises:
+            StoreRefused: Another process writes to it, or it is not a store of ours.
+        """
+        async with self._opening:
+            if self._host is None:
+                host = await self._made()
+                host.start()
+                self._gateway = await self._door(host)
+                self._host = host
+                keep_pauses_short()
+
+    async def _door(self, host: Host) -> Gateway:
+        """Where clients come in."""
+        settings = self._settings
+        # A wildcard says nothing to clients; each node has an address of its own.
+        door = DoorSettings(settings.listen, settings.advertise, own_ip, settings.security)
+        coordinator = RayCoordinator(settings, self._home)
+        return await open_door(host, self._address, door, coordinator)
+
+    async def _made(self) -> Host:
+        settings = self._settings
+        connector = settings.connector()
+        name = self._address.rpartition("/")[0]
+        node = own_node()
+        if name == WRITER or not connector.has_one_writer:
+            backend = await connector.backend(read_only=False)
+        else:
+            reader = await connector.backend(read_only=True) if node == self._home else None
+            writer = WritingHost(settings, self._home, WRITER)
+            backend = HostedBackend(writer.current, reader, writer.forget)
+        return Host(
+            name,
+            process=process_name(self._address, node),
+            cluster_id=settings.cluster_id,
+            backend=backend,
+            keys=connector.key_factory(settings.cluster_id),
+            serde=settings.serde(),
+            limits=settings.limits,
+            clock=WallClock(),
+            # Ends the process: a successor replays the logs.
+            give_up=lambda: os._exit(70),
+        )
+
+    def _opened(self) -> Host:
+        assert self._host is not None, "the launcher opens a host before anybody knows it"
+        return self._host
+
+    async def place(self, placements: Sequence[Placement]) -> None:
+        await self._opened().place(placements)
+
+    async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
+        await self._opened().close_sessions(closes)
+
+    async def store(
+        self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]
+    ) -> Any:
+        return await self._opened().store(method, arguments, named)
+
+    async def ping(self) -> dict[str, Any]:
+        return await self._opened().ping()
+
+    async def partitions(self) -> list[dict[str, Any]]:
+        return await self._opened().partitions()
+
+    async def close(self) -> None:
+        """Drain all partitions, then close the store."""
+        host = self._opened()
+        if self._gateway is not None:
+            await self._gateway.close()
+        await host.close()
+        await host.backend.close()
+
+
+# Wrapped once: wrapping again would ship the class to the cluster again.
+# `max_restarts=0`: a restart must be a new incarnation with new sessions, so only the launcher
+# starts hosts. `max_task_retries=0`: only the caller may repeat a write. No CPU is reserved: a
+# host waits most of its time, and the cluster may be small.
+_HostActor: Any = ray.remote(  # type: ignore[call-overload]  # They lack an option.
+    max_restarts=0, max_task_retries=0, max_concurrency=10_000, num_cpus=0
+)(HostShell)
+
+
+def create_host(address: str, settings: ServiceSettings, home: str, strategy: Any) -> Any:
+    """The handle of the detached actor at `address`, made if there is none.
+
+    `strategy` says on which node.
+    """
+    return _HostActor.options(
+        name=address,
+        namespace=namespace_of(settings),
+        lifetime="detached",
+        get_if_exists=True,
+        scheduling_strategy=strategy,
+    ).remote(address, settings, home)

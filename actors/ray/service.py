@@ -1,0 +1,304 @@
+"""A service on Ray: started on a store, found through it, and left in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import structlog
+
+from tierledger.actors.coordinator.placement import WRITER
+from tierledger.actors.discovery.service_record import (
+    ServiceRecord,
+    live_record,
+    read_record,
+    record_change,
+    record_of,
+)
+from tierledger.actors.door.addresses import DoorAddress
+from tierledger.actors.door.security.settings import is_loopback
+from tierledger.actors.foreign_errors import documenting
+from tierledger.actors.host_settings import with_absolute_store
+from tierledger.actors.processes import this_process
+from tierledger.actors.ray import cluster as ray_cluster
+from tierledger.actors.ray.coordinator import COORDINATOR
+from tierledger.actors.ray.handles import (
+    NamedHost,
+    RayCoordinator,
+    addresses_of,
+    call,
+    namespace_of,
+)
+from tierledger.actors.ray.launcher import end_process
+from tierledger.actors.wall_clock import WallClock
+from tierledger.events.errors import (
+    InvalidArgument,
+    NotReady,
+    OutcomeUnknown,
+    RemoteStorageError,
+    StoreRefused,
+)
+
+if TYPE_CHECKING:
+    from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.storage.backend import Operation
+
+WATCH_INTERVAL_S = 1.0
+"""How often `serve` looks after the coordinator."""
+
+COORDINATOR_TIMEOUT_S = 4.0
+"""How long the coordinator may take for a word."""
+
+SILENCES = 3
+"""Words in a row that it may miss before it is ended."""
+
+LATE_S = 0.5
+"""How late a timer of this process may be before its own loop counts as what was too busy."""
+
+CLOSE_TIMEOUT_S = 20.0
+"""How long a host may take to drain; what it has not checkpointed is read from the log."""
+
+_log = structlog.get_logger("tierledger.service")
+
+
+class RayConnection:
+    """A service's processes, in the cluster that this process joined: to look and to strike."""
+
+    def __init__(self, settings: ServiceSettings, home: str | None = None) -> None:
+        """`home`: the Ray node whose machine has the store's file; else this process's."""
+        self.coordinator = RayCoordinator(settings, home or ray_cluster.own_node())
+        self._namespace = namespace_of(settings)
+
+    def host(self, name: str) -> NamedHost:
+        return NamedHost(name, self._namespace)
+
+    async def close(self) -> None:
+        """The cluster stays joined: a process joins one only."""
+
+
+async def connect(settings: ServiceSettings) -> RayConnection:
+    """The way to the service that runs on the store. Blocks no loop, whatever Ray does.
+
+    Raises:
+        NotReady: None runs.
+        StoreRefused: There is no such store.
+    """
+    if await ray_cluster.has_lost_cluster():
+        # At once: a process that stays in it is ended by Ray after a minute.
+        await ray_cluster.beside(ray_cluster.leave_cluster)
+    record = await live_record(settings)
+    await ray_cluster.beside(lambda: ray_cluster.join_cluster(record.address))
+    if record.cluster not in {None, ray_cluster.own_cluster()}:
+        raise NotReady(
+            f"another Ray cluster is at {record.address} by now; "
+            "start the service again with: tierledger serve"
+        )
+    return RayConnection(record.settings_of(settings), record.node)
+
+
+class RayService:
+    """A service that this process runs: the coordinator and its hosts, on a Ray cluster.
+
+    On a cluster of its own, or on one that runs already: there they live on if this process
+    dies, and `close` ends them.
+    """
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        metrics: str | None = None,
+        address: str | None = None,
+    ) -> None:
+        """`metrics`: where the service's metrics are, for its record.
+
+        `address`: of the cluster to use; none: a new one, which ends with this process.
+        """
+        self.settings = with_absolute_store(settings)
+        self.record: ServiceRecord | None = None
+        self._metrics = metrics
+        self._address = address
+        self._namespace = namespace_of(settings)
+        self._connection: RayConnection | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    async def start(self) -> ServiceRecord:
+        """Start everything and publish where it is.
+
+        Raises:
+            StoreRefused: A live service is named, or the store cannot be opened for writing.
+            InvalidArgument: The store is one that a second process could not see, or hosts on
+                several machines would not reach each other.
+            NotReady: The cluster cannot be joined.
+        """
+        await self._refuse_second()
+        if self._address is None:
+            address = ray_cluster.start_cluster()
+        else:
+            address = ray_cluster.join_cluster(self._address)
+        try:
+            self._refuse_unreachable()
+            connection = RayConnection(self.settings)
+            doors = await _listening(connection.coordinator)
+            now_ms = WallClock().now_ms()
+            self.record = record_of(self.settings, address, this_process(), now_ms)._replace(
+                metrics=self._metrics,
+                node=ray_cluster.own_node(),
+                cluster=ray_cluster.own_cluster(),
+                doors=doors,
+            )
+            await self._publish(self.record)
+        except BaseException:
+            await self._end_actors()
+            ray_cluster.leave_cluster()
+            raise
+        self._connection = connection
+        self._watch = asyncio.get_running_loop().create_task(self._look_after())
+        return self.record
+
+    async def _refuse_second(self) -> None:
+        if self.settings.storage.get("metadata.storage.url", "").startswith("memory:"):
+            raise InvalidArgument(
+                "a memory store lives in one process only; a service needs sqlite:FILE"
+            )
+        try:
+            record = await read_record(self.settings)
+        except StoreRefused as error:
+            if "no such store" in str(error):
+                return
+            raise
+        if record is None or not record.is_live:
+            return
+        # Something listens there; it need not be the cluster that the record means.
+        found = await ray_cluster.cluster_at(record.address)
+        if found is None or record.cluster not in {None, found} or self._takes_over(record):
+            return
+        raise StoreRefused(
+            f"a service runs on this store already: pid {record.pid}, at {record.address}"
+        )
+
+    def _refuse_unreachable(self) -> None:
+        """Hosts on several machines call each other."""
+        listen = DoorAddress.parse(self.settings.listen)
+        machines = sorted(ray_cluster.node_ips())
+        if len(machines) > 1 and is_loopback(listen.host):
+            raise InvalidArgument(
+                f"the Ray cluster has nodes on {', '.join(machines[:3])}: expected --listen "
+                f"with an address that these machines reach, got {listen}"
+            )
+
+    def _takes_over(self, record: ServiceRecord) -> bool:
+        """Whether it lives on in a cluster of others, but who looked after it is gone."""
+        if self._address is None:
+            return False
+        ray_cluster.join_cluster(self._address)
+        here = (ray_cluster.own_cluster(), ray_cluster.own_node())
+        return (record.cluster, record.node) == here and not record.is_looked_after
+
+    async def _publish(self, record: ServiceRecord | None) -> None:
+        """Say in the store where the service is, or that there is none."""
+        change: Operation = record_change(self.settings, record)
+        connector = self.settings.connector()
+        if connector.has_one_writer:
+            writer = NamedHost(WRITER, self._namespace)
+            await writer.store("execute_atomically", [[change]], {})
+            return
+        backend = await connector.backend(read_only=False)
+        try:
+            await backend.execute_atomically([change])
+        finally:
+            await backend.close()
+
+    async def _look_after(self) -> None:
+        """Make the coordinator anew when it is gone, and end it when it is silent."""
+        coordinator = RayCoordinator(self.settings, ray_cluster.own_node())
+        loop = asyncio.get_running_loop()
+        process: str | None = None
+        silences = 0
+        while True:
+            deadline = loop.time() + COORDINATOR_TIMEOUT_S
+            try:
+                async with asyncio.timeout_at(deadline):
+                    with documenting("the coordinator"):
+                        process = await coordinator.process()
+                silences = 0
+            except TimeoutError:
+                silences += loop.time() - deadline < LATE_S
+                if silences >= SILENCES:
+                    _log.warning("the coordinator is silent; starting another")
+                    with contextlib.suppress(RemoteStorageError), documenting("its end"):
+                        await self._end_coordinator(process)
+                    silences = 0
+            except RemoteStorageError as error:
+                # Whatever it was, the next round meets it again; the watch must not end.
+                _log.warning("a look at the coordinator failed", error=str(error))
+            await asyncio.sleep(WATCH_INTERVAL_S)
+
+    async def _end_coordinator(self, process: str | None) -> None:
+        kill_actor(COORDINATOR, self._namespace)
+        if process is not None:
+            await end_process(process)
+
+    async def close(self) -> None:
+        """Drain and stop all partitions, withdraw the record, end the actors."""
+        if self._watch is not None and not self._watch.done():
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            # A host that is gone already has nothing left to drain; the log has it all.
+            with contextlib.suppress(RemoteStorageError, TimeoutError):
+                await self._drain()
+            await self._end_actors()
+        ray_cluster.leave_cluster()
+
+    async def _drain(self) -> None:
+        coordinator = ray_cluster.find_actor(COORDINATOR, self._namespace)
+        if coordinator is not None:
+            with contextlib.suppress(OutcomeUnknown):
+                await call(coordinator, "close")
+        names = ray_cluster.actor_names(self._namespace)
+        writer = addresses_of(WRITER, self._namespace)
+        others = [name for name in names if name not in {COORDINATOR, *writer}]
+        # The others commit through the one that writes.
+        await asyncio.gather(*(self._close_host(name) for name in others))
+        await self._publish(None)
+        await asyncio.gather(*(self._close_host(name) for name in writer))
+
+    async def _close_host(self, address: str) -> None:
+        with contextlib.suppress(RemoteStorageError, TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await NamedHost(address, self._namespace).close()
+
+    async def _end_actors(self) -> None:
+        names = ray_cluster.actor_names(self._namespace)
+        # The coordinator last: a host that misses it would make another.
+        for name in sorted(names, key=lambda one: one == COORDINATOR):
+            kill_actor(name, self._namespace)
+
+
+async def _listening(coordinator: RayCoordinator) -> tuple[tuple[str, str, str], ...]:
+    """Where hosts listen now, as the record says it; from then on the coordinator writes it."""
+    said, doors = await coordinator.status(), await coordinator.doors()
+    found = [(said["addresses"][name], process) for name, process in said["hosts"].items()]
+    return tuple((one, doors[one], process) for one, process in found if one in doors)
+
+
+def kill_actor(name: str, namespace: str) -> None:
+    """End a named actor at once, if it runs."""
+    actor = ray_cluster.find_actor(name, namespace)
+    if actor is not None:
+        ray_cluster.ray.kill(actor, no_restart=True)
+
+
+def host_names(settings: ServiceSettings) -> list[str]:
+    """The hosts of which a process runs."""
+    addresses = ray_cluster.actor_names(namespace_of(settings))
+    return sorted({one.rpartition("/")[0] for one in addresses if "/" in one})
+
+
+def kill_host(name: str, settings: ServiceSettings) -> None:
+    """Kill a host's process in the middle of whatever it does (for drills and tests)."""
+    namespace = namespace_of(settings)
+    for address in addresses_of(name, namespace)[-1:]:
+        kill_actor(address, namespace)

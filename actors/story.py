@@ -1,0 +1,51 @@
+"""The last steps of a machine, for errors and explanations of a run."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from typing_extensions import override
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+STORY_STEPS = 12
+"""Steps before an unforeseen failure that are told with it."""
+
+
+class StoryStep(NamedTuple):
+    """One stimulus, and what it led to."""
+
+    number: int
+    """Counted from the machine's first stimulus."""
+    stimulus: type[Any]
+    about: object
+    effects: tuple[type[Any], ...]
+
+    @override
+    def __str__(self) -> str:
+        about = "" if self.about is None else f" {self.about}"
+        effects = ", ".join(kind.__name__ for kind in self.effects) or "nothing"
+        return f"{self.stimulus.__name__}{about}: {effects}"
+
+
+class Story:
+    """What a machine heard last, and what it called for."""
+
+    def __init__(self) -> None:
+        self.steps: deque[StoryStep] = deque(maxlen=STORY_STEPS)
+        self._count = 0
+
+    def note(self, stimulus: object, about: object, effects: Sequence[object]) -> None:
+        self._count += 1
+        kinds = tuple(map(type, effects))
+        self.steps.append(StoryStep(self._count, type(stimulus), about, kinds))
+
+    @override
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.steps))
+
+    def numbered(self) -> list[str]:
+        """A line for each step, with its number."""
+        return [f"#{step.number} {step}" for step in self.steps]

@@ -1,0 +1,119 @@
+"""A process with replicas, which the feed's benchmark asks for figures; see `feed_wire`.
+
+It reads one order a line and answers each with a line, both JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.door.client.connection import greeting_of
+from tierledger.actors.door.client.feed_stream import FeedStream
+from tierledger.actors.door.client.replicas import FedReplica, Replicas
+from tierledger.actors.door.wire.feed import frame_of
+from tierledger.actors.feed.frames import Slice, Subscription
+from tierledger.actors.ray.collector import keep_pauses_short
+from tierledger.benchmarks.workload import CLUSTER
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+
+if TYPE_CHECKING:
+    from tierledger.actors.door import door_pb2 as pb
+
+
+class Counter:
+    """Takes a snapshot without keeping it: what the wire and the decoding cost."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+
+    def given(self, item: pb.Fed) -> bool:
+        frame = frame_of(item)
+        if not isinstance(frame, Slice):
+            return True
+        self.rows += len(frame.contents.rows)
+        return not frame.is_last
+
+
+class TimedReplica(FedReplica):
+    """Notes when it got where."""
+
+    def __init__(self, home: Replicas, tip: TopicIdPartition) -> None:
+        super().__init__(home, tip, LEADER, None)
+        self.moves: list[tuple[int, float]] = []
+
+    @override
+    def given(self, item: pb.Fed) -> bool:
+        goes_on = super().given(item)
+        self.moves.append((self.position, time.perf_counter()))
+        return goes_on
+
+
+class Reader:
+    """What it is asked for, by name."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._home = Replicas(url, CLUSTER)
+        self._followed: list[TimedReplica] = []
+
+    async def counted(self, tip: TopicIdPartition) -> int:
+        """Rows of a snapshot that is not kept."""
+        counter = Counter()
+        door = self._url.partition("://")[2].split(",")[0]
+        stream = await FeedStream.opened(door, greeting_of(CLUSTER))
+        await stream.feed(Subscription(PartitionKey.of(tip), LEADER), counter)
+        await stream.close()
+        return counter.rows
+
+    async def kept(self, tip: TopicIdPartition) -> int:
+        """Subscriptions until the snapshot is whole in a replica."""
+        replica = self._home.of(tip, LEADER)
+        await replica.reached(0)
+        await replica.close()
+        return replica.counts.subscriptions
+
+    async def follow(self, *tips: TopicIdPartition) -> int:
+        """Replicas that are whole, and are fed from now on."""
+        self._followed = [TimedReplica(self._home, tip) for tip in tips]
+        await asyncio.gather(*(one.reached(0) for one in self._followed))
+        return len(tips)
+
+    async def moves(self, *positions: int) -> list[list[tuple[int, float]]]:
+        """When each of those replicas got where, until they are at `positions`."""
+        for one, position in zip(self._followed, positions, strict=True):
+            await one.reached(position)
+        return [one.moves for one in self._followed]
+
+    async def close(self) -> None:
+        await asyncio.gather(*(one.close() for one in self._followed))
+        await self._home.close()
+
+
+async def main(url: str) -> None:
+    """Carry out orders until there are no more."""
+    keep_pauses_short()
+    reader = Reader(url)
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        name, *given = json.loads(line)
+        begun = time.perf_counter()
+        answer = await getattr(reader, name)(*map(_known, given))
+        print(json.dumps([answer, time.perf_counter() - begun]), flush=True)
+    await reader.close()
+
+
+def _known(given: Any) -> Any:  # noqa: ANN401 - As JSON has it.
+    if not isinstance(given, list):
+        return given
+    topic_id, partition, topic = given
+    return TopicIdPartition(Uuid(bytes.fromhex(topic_id)), partition, topic)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,1 @@
+"""Hosts on a Ray cluster."""

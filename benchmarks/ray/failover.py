@@ -1,0 +1,180 @@
+"""How long partitions cannot be written to when the host that leads them is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import statistics
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierledger.benchmarks.ledger import open_for_reading
+from tierledger.benchmarks.on_ray import new_partitions, on_ray, stores
+from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.scale import POSTGRESQL, SQLITE
+from tierledger.benchmarks.served import led
+from tierledger.benchmarks.service import PARTITIONS, copied, per_second
+from tierledger.benchmarks.workload import Workload
+from tierledger.events.commands import Claim
+from tierledger.storage.connector import load_connector
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+    from tierledger.benchmarks.on_ray import OnRay
+    from tierledger.benchmarks.scale import Bench
+    from tierledger.events.identifiers import TopicIdPartition
+
+HOSTS = 3
+COPIED_AT_ONCE = 250
+"""Keys of one step: a batch of the log takes 30 kB, and a step at most 16 MiB."""
+
+TAIL_SEGMENTS = 250
+"""Copied since the last checkpoint when the host is lost: half of what a leader lets come."""
+
+DATA, FILLERS = "lost", "elsewhere"
+
+
+class Loss(NamedTuple):
+    """A way in which a host is lost."""
+
+    kind: str
+    what: str
+    number: signal.Signals
+    place: int
+    """Of the host among those that serve, by name: 0 is the one that writes to a file."""
+    seconds_max: float
+
+
+LOSSES = (
+    Loss(SQLITE, "SIGKILL of the writing host", signal.SIGKILL, 0, 3.0),
+    Loss(SQLITE, "SIGSTOP of the writing host", signal.SIGSTOP, 0, 10.0),
+    Loss(SQLITE, "SIGKILL of another host", signal.SIGKILL, 1, 3.0),
+    Loss(SQLITE, "SIGSTOP of another host", signal.SIGSTOP, 1, 10.0),
+    Loss(POSTGRESQL, "SIGKILL", signal.SIGKILL, 0, 3.0),
+    Loss(POSTGRESQL, "SIGSTOP", signal.SIGSTOP, 0, 10.0),
+)
+
+
+async def measure(bench: Bench) -> list[Figure]:
+    """Seconds until the last of the partitions was written to again."""
+    figures: list[Figure] = []
+    built = bench.new_store("failover-built")
+    for tip in new_partitions(DATA, PARTITIONS):
+        await bench.build(built, bench.scale.failover_segments, tip)
+    with stores(bench, "failover") as urls:
+        for kind, url in urls:
+            await _fill(kind, url, built)
+            async with on_ray(url, HOSTS) as service:
+                drill = Drill(bench, service)
+                await drill.start()
+                for loss in LOSSES:
+                    if loss.kind == kind:
+                        figures += await _measured(bench, drill, loss)
+    return figures
+
+
+async def _measured(bench: Bench, drill: Drill, loss: Loss) -> list[Figure]:
+    lasts, middles = [], []
+    for turn in range(bench.scale.failovers):
+        bench.say(f"failover, {loss.kind}, {loss.what}: {turn + 1} of {bench.scale.failovers}")
+        waited = await drill.lose(loss)
+        lasts.append(max(waited))
+        middles.append(statistics.median(waited))
+    name = f"failover, {loss.kind}: {loss.what}"
+    detail = f"{PARTITIONS} partitions of {bench.scale.failover_segments:,} segments"
+    last = statistics.median(lasts)
+    return [
+        Figure(f"{name}, last of all", last, "s", Goal(loss.seconds_max), detail),
+        Figure(f"{name}, median", statistics.median(middles), "s"),
+    ]
+
+
+async def _fill(kind: str, url: str, built: Path) -> None:
+    """Make the store at `url` a copy of the one that was built."""
+    if kind == SQLITE:
+        shutil.copy(built, url.removeprefix("sqlite:"))
+        return
+    source = await open_for_reading(built)
+    target = await load_connector({"metadata.storage.url": url}).backend(read_only=False)
+    after: str | None = None
+    while found := await source.get_like("", after=after, limit=COPIED_AT_ONCE):
+        await target.create_each(found)
+        after = found[-1][0]
+    await source.close()
+    await target.close()
+
+
+class Drill:
+    """Loses hosts of one service, again and again."""
+
+    def __init__(self, bench: Bench, service: OnRay) -> None:
+        self._bench = bench
+        self._service = service
+        self._tips = new_partitions(DATA, PARTITIONS)
+        self._workloads = [
+            Workload(bench.scale.failover_segments, Claim(0, 0, 0), tip) for tip in self._tips
+        ]
+        self._copied = bench.scale.failover_segments
+        self._leader: AsyncRemoteLogMetadataManager
+        self._follower: AsyncRemoteLogMetadataManager
+
+    async def start(self) -> None:
+        """Register the brokers."""
+        self._leader = await self._service.manager(1)
+        self._follower = await self._service.manager(2)
+
+    async def lose(self, loss: Loss) -> list[float]:
+        """Seconds from the loss to the answer of each partition's next write."""
+        everywhere = self._spread(loss.place)
+        await led(self._leader, everywhere)
+        await self._follower.on_partition_leadership_changes([], self._tips)
+        await self._follower.when_ready(self._tips)
+        await self._leave_tail()
+        pid = await self._pid_of_leader()
+        begun = time.perf_counter()
+        os.kill(pid, loss.number)
+        try:
+            ends = await asyncio.gather(*(self._written(one) for one in self._workloads))
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        self._copied += 1
+        await self._service.all_serve()
+        await self._leader.when_ready(everywhere)
+        for manager, tips in ((self._leader, everywhere), (self._follower, self._tips)):
+            await manager.on_stop_partitions(tips)
+        await self._service.all_released()
+        return [end - begun for end in ends]
+
+    def _spread(self, place: int) -> list[TopicIdPartition]:
+        """The partitions among others, so that taking turns puts all of them on one host."""
+        others = iter(new_partitions(FILLERS, (HOSTS - 1) * PARTITIONS))
+        return [
+            tip if host == place else next(others)
+            for tip in self._tips
+            for host in range(HOSTS)
+        ]
+
+    async def _leave_tail(self) -> None:
+        """Copy segments to each partition, as brokers would have done since a checkpoint."""
+        tail = min(TAIL_SEGMENTS, self._bench.scale.failover_segments)
+        count = tail * PARTITIONS
+        await per_second(copied(self._leader, self._workloads, count, self._copied))
+        self._copied += tail
+
+    async def _pid_of_leader(self) -> int:
+        addresses = sorted({str(one) for one in await self._service.addresses(self._tips)})
+        assert len(addresses) == 1, f"expected one host to lead them all, got {addresses}"
+        pid: int = (await self._service.connection.host(addresses[0]).ping())["pid"]
+        return pid
+
+    async def _written(self, workload: Workload) -> float:
+        """When the next write was answered."""
+        metadata = workload.add(self._copied).metadata
+        await self._leader.add_remote_log_segment_metadata(metadata)
+        return time.perf_counter()

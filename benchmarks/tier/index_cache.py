@@ -1,0 +1,106 @@
+"""The index cache: a hit, and a restart with many entries."""
+
+from __future__ import annotations
+
+import struct
+import time
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.workload import OFFSETS_PER_SEGMENT, Workload
+from tierledger.events.commands import Claim
+from tierledger.events.errors import RejectedError, RemoteResourceNotFound
+from tierledger.tiering.formats.index_type import IndexType
+from tierledger.tiering.index_cache.cache import RemoteIndexCache
+from tierledger.tiering.remote_storage_manager import RemoteStorageManager
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tierledger.benchmarks.scale import Bench
+    from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
+    from tierledger.tiering.remote_storage_manager import LogSegmentData
+
+LOOKUPS = 50_000
+ENTRIES_PER_INDEX = 1_000
+
+
+async def measure(bench: Bench) -> list[Figure]:
+    """Microseconds of a hit; seconds of a start beside files of an earlier life."""
+    count = bench.scale.tier_entries
+    workload = Workload(count, Claim(0, 0, 0))
+    segments = [workload.add(number).metadata for number in range(count)]
+    folder = bench.new_store("index-cache").with_suffix("")
+    storage = SameIndexes()
+    bench.say(f"index cache: loading {count:,} segments")
+    async with RemoteIndexCache(folder, storage) as cache:
+        for segment in segments:
+            await cache.get(segment)
+        hit = await _hit(cache, segments[0])
+    loaded = storage.requests
+    starts = []
+    for _ in range(bench.scale.repetitions):
+        begun = time.perf_counter()
+        async with RemoteIndexCache(folder, storage) as cache:
+            starts.append(time.perf_counter() - begun)
+            for segment in segments[:100]:
+                await cache.get(segment)
+    assert storage.requests == loaded, "a restart asks for nothing"
+    restart = sorted(starts)[len(starts) // 2]
+    return [
+        Figure("index cache: offset lookup, hit", hit, "µs", Goal(20)),
+        Figure(f"index cache: restart with {count:,} entries", restart, "s", Goal(2)),
+    ]
+
+
+async def _hit(cache: RemoteIndexCache, segment: RemoteLogSegmentMetadata) -> float:
+    first = segment.start_offset
+    begun = time.perf_counter()
+    for number in range(LOOKUPS):
+        await cache.lookup_offset(segment, first + number % OFFSETS_PER_SEGMENT)
+    return (time.perf_counter() - begun) / LOOKUPS * 1e6
+
+
+class SameIndexes(RemoteStorageManager):
+    """Has the same indexes for every segment, and no logs."""
+
+    def __init__(self) -> None:
+        numbers = range(1, ENTRIES_PER_INDEX)
+        self._indexes = {
+            IndexType.OFFSET: b"".join(struct.pack(">ii", one, one * 4096) for one in numbers),
+            IndexType.TIMESTAMP: b"".join(struct.pack(">qi", one, one) for one in numbers),
+        }
+        self.requests = 0
+
+    @override
+    async def fetch_index(
+        self, metadata: RemoteLogSegmentMetadata, index_type: IndexType
+    ) -> bytes:
+        self.requests += 1
+        try:
+            return self._indexes[index_type]
+        except KeyError:
+            raise RemoteResourceNotFound(f"no {index_type.name} of any segment") from None
+
+    @override
+    async def copy_log_segment_data(
+        self, metadata: RemoteLogSegmentMetadata, log_segment_data: LogSegmentData
+    ) -> CustomMetadata | None:
+        raise RejectedError("nothing is copied here")
+
+    @override
+    async def fetch_log_segment(
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        start_position: int,
+        end_position: int | None = None,
+    ) -> AsyncIterator[bytes]:
+        if metadata.segment_size_in_bytes >= 0:
+            raise RejectedError("there are no logs here")
+        yield b""
+
+    @override
+    async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        raise RejectedError("nothing is deleted here")

@@ -1,0 +1,215 @@
+"""What the first read of a segment costs: requests, and time where each takes 20 ms."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import statistics
+import struct
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from obstore.store import LocalStore
+from typing_extensions import override
+
+from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.served import new_partition
+from tierledger.benchmarks.tier.logs import write_log
+from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
+from tierledger.tiering.formats.index_type import IndexType
+from tierledger.tiering.index_cache.entry import fetch_entry
+from tierledger.tiering.layouts.kafka import KafkaLayoutStorageManager
+from tierledger.tiering.layouts.ledger.layout import LedgerStorageManager
+from tierledger.tiering.layouts.manifest.layout import ManifestStorageManager
+from tierledger.tiering.local.directory import LogDirectory
+from tierledger.tiering.local.segment_files import describe_segment
+from tierledger.tiering.objects.request_counts import Operation, Request, RequestCounts
+from tierledger.tiering.objects.store import ObjectStore
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tierledger.benchmarks.scale import Bench
+    from tierledger.events.metadata import RemoteLogSegmentMetadata
+    from tierledger.tiering.remote_storage_manager import LogSegmentData, RemoteStorageManager
+
+    Open = Callable[[ObjectStore], RemoteStorageManager]
+
+T = TypeVar("T")
+
+REQUEST_S = 0.02
+SEGMENT_BYTES = 1 << 20
+READ_BYTES = 1 << 16
+"""Of the log, behind the position that the indexes give."""
+TURNS = 15
+TIP = new_partition("asked")
+
+
+async def measure(bench: Bench) -> list[Figure]:
+    """Requests of a first read in each layout; all indexes at once against one by one."""
+    folder = bench.new_store("tier-requests").with_suffix("")
+    write_log(folder / "asked-0", 1, SEGMENT_BYTES)
+    # Kafka's transaction index: version, producer, first and last offset, last stable offset.
+    aborted = struct.pack(">hqqqq", 0, 1, 2, 3, 4)
+    (folder / "asked-0" / f"{0:020}.txnindex").write_bytes(aborted)
+    log = await LogDirectory.open(folder / "asked-0", TIP)
+    metadata, data = describe_segment(
+        RemoteLogSegmentId(TIP, Uuid(b"one asked about.")),
+        log.segments()[0],
+        log.leader_epochs,
+        broker_id=1,
+        now_ms=0,
+    )
+    tier = folder / "tier"
+    tier.mkdir()
+    store = SlowStore(tier, 0)
+    metadata = metadata.create_with_custom_metadata(
+        await LedgerStorageManager(store, "ours").copy_log_segment_data(metadata, data)
+    )
+    write_kafka(tier, metadata, data)
+    write_manifest(tier, metadata, data)
+    bench.say("tier: requests of a first read")
+    found = Requests(tier, metadata)
+    ours = await found.of(lambda store: LedgerStorageManager(store, "ours"))
+    three, cached = await found.of_two(lambda store: ManifestStorageManager(store, "three/"))
+    single = await found.of(KafkaLayoutStorageManager)
+    bench.say("tier: time of a first read")
+    at_once = await found.seconds(lambda store: LedgerStorageManager(store, "ours"))
+    one_by_one = await found.seconds(KafkaLayoutStorageManager)
+    sides = (
+        f"{at_once * 1e3:.0f} ms to {one_by_one * 1e3:.0f} ms, {REQUEST_S * 1e3:.0f} ms each"
+    )
+    return [
+        Figure("tier: first read, requests, our layout", ours, "requests", Goal(2)),
+        Figure("tier: the same, three-object layout", three, "requests", Goal(3)),
+        Figure("tier: the same, its manifest cached", cached, "requests", Goal(2)),
+        Figure("tier: the same, index by index (LocalTieredStorage)", single, "requests"),
+        Figure(
+            "tier: first read, all indexes at once to one by one",
+            at_once / one_by_one,
+            "x",
+            Goal(0.6),
+            sides,
+        ),
+    ]
+
+
+class Requests:
+    """First reads of one segment, of which the layout's own custom metadata may be known."""
+
+    def __init__(self, tier: Path, metadata: RemoteLogSegmentMetadata) -> None:
+        self._tier = tier
+        self._ours = metadata
+        self._other = metadata.create_with_custom_metadata(None)
+
+    async def of(self, opened: Open) -> int:
+        """Requests of a first read."""
+        return (await self.of_two(opened))[0]
+
+    async def of_two(self, opened: Open) -> tuple[int, int]:
+        """Requests of a first read, and of another by the same manager."""
+        store = SlowStore(self._tier, 0)
+        storage = opened(store)
+        await self._read(storage)
+        first = store.counts.total()
+        await self._read(storage)
+        return first, store.counts.total() - first
+
+    async def seconds(self, opened: Open) -> float:
+        """Median time of a first read."""
+        took = []
+        for _ in range(TURNS):
+            storage = opened(SlowStore(self._tier, REQUEST_S))
+            begun = time.perf_counter()
+            await self._read(storage)
+            took.append(time.perf_counter() - begun)
+        return statistics.median(took)
+
+    async def _read(self, storage: RemoteStorageManager) -> None:
+        is_ours = isinstance(storage, LedgerStorageManager)
+        metadata = self._ours if is_ours else self._other
+        entry = await fetch_entry(storage, metadata)
+        position = entry.lookup_offset(metadata.start_offset + 100).position
+        pieces = storage.fetch_log_segment(metadata, position, position + READ_BYTES - 1)
+        read = sum([len(piece) async for piece in pieces])
+        assert read == READ_BYTES
+
+
+class SlowStore(ObjectStore):
+    """A directory of which each request takes some time, as if it were far."""
+
+    def __init__(self, folder: Path, seconds: float) -> None:
+        super().__init__(LocalStore(folder), f"dir:{folder}", RequestCounts(), directory=folder)
+        self._seconds = seconds
+
+    @override
+    async def _ask(
+        self,
+        operation: Operation,
+        request: Request,
+        name: str,
+        send: Callable[[], Awaitable[T]],
+    ) -> T:
+        await asyncio.sleep(self._seconds)
+        return await super()._ask(operation, request, name, send)
+
+
+def files_of(data: LogSegmentData) -> dict[IndexType, bytes]:
+    """All indexes of a segment that has five."""
+    return {
+        IndexType.OFFSET: data.offset_index.read_bytes(),
+        IndexType.TIMESTAMP: data.time_index.read_bytes(),
+        IndexType.PRODUCER_SNAPSHOT: data.producer_snapshot_index.read_bytes(),
+        IndexType.LEADER_EPOCH: data.leader_epoch_index,
+        IndexType.TRANSACTION: (data.transaction_index or Path()).read_bytes(),
+    }
+
+
+def write_kafka(tier: Path, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
+    """The segment as LocalTieredStorage keeps it."""
+    folder = tier / f"{TIP.topic}-{TIP.partition}-{TIP.topic_id}"
+    folder.mkdir()
+    stem = f"{metadata.start_offset:020}-{metadata.remote_log_segment_id.id}"
+    shutil.copy(data.log_segment, folder / f"{stem}.log")
+    for kind, content in files_of(data).items():
+        (folder / f"{stem}.{kind.value}").write_bytes(content)
+
+
+def write_manifest(
+    tier: Path, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
+) -> None:
+    """The segment in three objects."""
+    folder = tier / "three" / f"{TIP.topic}-{TIP.topic_id}" / str(TIP.partition)
+    folder.mkdir(parents=True)
+    stem = f"{metadata.start_offset:020}-{metadata.remote_log_segment_id.id}"
+    shutil.copy(data.log_segment, folder / f"{stem}.log")
+    names = {
+        IndexType.OFFSET: "offset",
+        IndexType.TIMESTAMP: "timestamp",
+        IndexType.PRODUCER_SNAPSHOT: "producerSnapshot",
+        IndexType.LEADER_EPOCH: "leaderEpoch",
+        IndexType.TRANSACTION: "transaction",
+    }
+    indexes = bytearray()
+    places = {}
+    for kind, content in files_of(data).items():
+        places[names[kind]] = {"position": len(indexes), "size": len(content)}
+        indexes += content
+    size = metadata.segment_size_in_bytes
+    chunks = {
+        "type": "fixed",
+        "originalChunkSize": size,
+        "originalFileSize": size,
+        "transformedChunkSize": size,
+        "finalTransformedChunkSize": size,
+    }
+    manifest = {
+        "version": "1",
+        "chunkIndex": chunks,
+        "segmentIndexes": places,
+        "compression": False,
+    }
+    (folder / f"{stem}.indexes").write_bytes(bytes(indexes))
+    (folder / f"{stem}.rsm-manifest").write_text(json.dumps(manifest))

@@ -1,0 +1,297 @@
+"""`cat`: a partition's records straight from the remote tier; no broker and no service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+
+import typer
+
+from tierledger.cli.log_setup import log_to_stderr
+from tierledger.cli.opened_store import StoreOptions, found_partition, opened_catalog
+from tierledger.cli.options import (
+    OFFSET_MAX,
+    ClusterOption,
+    PartitionArgument,
+    StoreOption,
+    TopicArgument,
+    number_or_time,
+)
+from tierledger.cli.output import print_note
+from tierledger.events.errors import InvalidArgument, StoreRefused
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.tiering.formats.records import Record
+    from tierledger.tiering.index_cache.cache import RemoteIndexCache
+    from tierledger.tiering.reader.reader import IsolationLevel, RemoteLogReader
+    from tierledger.tiering.remote_storage_manager import RemoteStorageManager
+
+JSON, RAW = "json", "raw"
+FORMATS = (JSON, RAW)
+ISOLATIONS = ("read_uncommitted", "read_committed")
+
+T = TypeVar("T")
+
+WRITE_BYTES = 256 << 10
+"""Gathered before it is written: a write of each record would take longer than the reading."""
+
+
+TierOption = Annotated[
+    str,
+    typer.Option(
+        metavar="URL",
+        help="Where the segments are: dir:DIR, s3://BUCKET/PREFIX, manifest:URL, or "
+        "local-tiered:DIR.",
+    ),
+]
+FromOffsetOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=OFFSET_MAX, help="The first offset; else the earliest in the tier."
+    ),
+]
+FromTimestampOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MS|TIME",
+        help="Begin with the first record of this time or later: ms since 1970 (N or ms:N), or "
+        "ISO 8601, UTC unless said.",
+    ),
+]
+ToOffsetOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=OFFSET_MAX, help="Stop before this offset; else at the tier's end."
+    ),
+]
+MaxRecordsOption = Annotated[
+    int | None, typer.Option(min=0, max=OFFSET_MAX, help="Stop after so many records.")
+]
+IsolationOption = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(ISOLATIONS),
+        help="Committed: without aborted transactions, up to the first unfinished one.",
+    ),
+]
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(FORMATS),
+        help="A JSON object to a line for each record, or batches as the log holds them.",
+    ),
+]
+CacheOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Where indexes are kept; else in your own cache folder."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("cat")(cat)
+
+
+class Wanted(NamedTuple):
+    """Which records, and how they are shown."""
+
+    from_offset: int | None
+    from_timestamp: int | None
+    to_offset: int | None
+    max_records: int | None
+    isolation: str
+    format: str
+
+    def check(self) -> None:
+        """Refuse what makes no sense before anything is opened.
+
+        Raises:
+            InvalidArgument: It makes none.
+        """
+        if self.from_offset is not None and self.from_timestamp is not None:
+            raise InvalidArgument("expected --from-offset or --from-timestamp, got both")
+        if self.to_offset is not None and self.to_offset < (self.from_offset or 0):
+            raise InvalidArgument(
+                f"--to-offset: expected --from-offset, which is {self.from_offset}, or more, "
+                f"got {self.to_offset}"
+            )
+        if self.isolation not in ISOLATIONS:
+            raise InvalidArgument(
+                f"--isolation: expected {' or '.join(ISOLATIONS)}, got {self.isolation!r}"
+            )
+        if self.format not in FORMATS:
+            raise InvalidArgument(
+                f"--format: expected {' or '.join(FORMATS)}, got {self.format!r}"
+            )
+        if self.format == RAW and self.max_records is not None:
+            raise InvalidArgument("--max-records: --format raw prints whole batches")
+
+
+def cat(
+    topic: TopicArgument,
+    partition: PartitionArgument,
+    tier: TierOption,
+    from_offset: FromOffsetOption = None,
+    from_timestamp: FromTimestampOption = None,
+    to_offset: ToOffsetOption = None,
+    max_records: MaxRecordsOption = None,
+    isolation: IsolationOption = ISOLATIONS[0],
+    format: FormatOption = JSON,  # noqa: A002 - The option's name.
+    cache: CacheOption = None,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+) -> None:
+    """Print a partition's records from the remote tier, without any broker."""
+    since_ms = None
+    if from_timestamp is not None:
+        number, time_ms = number_or_time(from_timestamp, "--from-timestamp", "ms")
+        since_ms = number if time_ms is None else time_ms
+    wanted = Wanted(from_offset, since_ms, to_offset, max_records, isolation, format)
+    wanted.check()
+    log_to_stderr()
+    options = StoreOptions(store, cluster)
+    asyncio.run(_cat(options, (topic, partition), (tier, cache), wanted))
+
+
+async def _cat(
+    options: StoreOptions,
+    where: tuple[str, int],
+    places: tuple[str, Path | None],
+    wanted: Wanted,
+) -> None:
+    from tierledger.tiering.layouts.tier_url import open_tier
+    from tierledger.tiering.reader.reader import IsolationLevel, RemoteLogReader
+    from tierledger.tiering.stored_metadata import StoredMetadata
+
+    tier, cache = places
+    isolation = IsolationLevel(wanted.isolation)
+    async with opened_catalog(options) as catalog, open_tier(tier) as storage:
+        tip = await found_partition(catalog, *where)
+        async with _opened_cache(cache, storage) as indexes:
+            reader = RemoteLogReader(StoredMetadata(catalog.reader), storage, tip, indexes)
+            start = wanted.from_offset
+            if wanted.from_timestamp is not None:
+                start = await reader.from_timestamp(wanted.from_timestamp)
+                end = OFFSET_MAX if wanted.to_offset is None else wanted.to_offset
+                if start is not None and start > end:
+                    print_note(f"the records of that time begin at {start}, behind --to-offset")
+            if wanted.format == RAW:
+                batches = reader.batches(start, isolation, wanted.to_offset)
+                await _write(batches, lambda batch: batch.data, None)
+            else:
+                records = reader.records(start, isolation, wanted.to_offset)
+                await _write(records, _lines_of(tip), wanted.max_records)
+            await _note_unfinished(reader, isolation, wanted)
+
+
+async def _write(
+    items: AsyncIterator[T], text_of: Callable[[T], bytes], items_max: int | None
+) -> None:
+    from tierledger.tiering.closing import closing
+
+    written = 0
+    with _Output() as output:
+        async with closing(items):
+            while items_max is None or written < items_max:
+                try:
+                    item = await anext(items)
+                except StopAsyncIteration:
+                    return
+                output.write(text_of(item))
+                written += 1
+
+
+def _lines_of(tip: TopicIdPartition) -> Callable[[Record], bytes]:
+    def line(record: Record) -> bytes:
+        fields: dict[str, Any] = {
+            "topic": tip.topic,
+            "partition": tip.partition,
+            "offset": record.offset,
+            "timestamp_ms": record.timestamp_ms,
+            "timestamp_type": record.timestamp_type,
+            "leader_epoch": record.leader_epoch,
+            "key_hex": _hex(record.key),
+            "value_hex": _hex(record.value),
+            "headers": [[name, _hex(value)] for name, value in record.headers],
+        }
+        return json.dumps(fields, separators=(",", ":")).encode("ascii") + b"\n"
+
+    return line
+
+
+def _hex(data: bytes | None) -> str | None:
+    return None if data is None else data.hex()
+
+
+async def _note_unfinished(
+    reader: RemoteLogReader, isolation: IsolationLevel, wanted: Wanted
+) -> None:
+    """Say why it stopped before the tier's end, if it did."""
+    from tierledger.tiering.reader.reader import IsolationLevel
+
+    if isolation is not IsolationLevel.READ_COMMITTED or wanted.max_records is not None:
+        return
+    stable, end = await reader.end_offset(isolation), await reader.end_offset()
+    if stable is None or end is None or stable == end:
+        return
+    if wanted.to_offset is None or wanted.to_offset > stable:
+        print_note(
+            f"stopped before offset {stable}: the transaction that begins there has not ended "
+            f"in the tier, which reaches to {end - 1}"
+        )
+
+
+@asynccontextmanager
+async def _opened_cache(
+    directory: Path | None, storage: RemoteStorageManager
+) -> AsyncIterator[RemoteIndexCache | None]:
+    """The index cache, or none if it cannot be used: everything can be read without."""
+    from tierledger.tiering.index_cache.cache import RemoteIndexCache
+
+    if directory is None:
+        from platformdirs import user_cache_path
+
+        directory = user_cache_path("tierledger", appauthor=False) / "indexes"
+    cache = RemoteIndexCache(directory, storage)
+    try:
+        await cache.open()
+    except StoreRefused as error:
+        print_note(f"indexes are read from the tier, not from the cache: {error}")
+        yield None
+        return
+    try:
+        yield cache
+    finally:
+        await cache.close()
+
+
+class _Output:
+    """Standard output, as bytes; what was gathered is written when the block ends."""
+
+    def __init__(self) -> None:
+        self._gathered: list[bytes] = []
+        self._bytes = 0
+
+    def __enter__(self) -> _Output:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Also after an error: all that lies before it was asked for, and is good.
+        self._flush()
+
+    def write(self, data: bytes) -> None:
+        self._gathered.append(data)
+        self._bytes += len(data)
+        if self._bytes >= WRITE_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        data, self._gathered, self._bytes = b"".join(self._gathered), [], 0
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()

@@ -1,0 +1,97 @@
+"""`export`: the way back to Kafka's own manager."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierledger.cli.complete_file import complete_file, require_place
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.opened_store import StoreOptions, opened_catalog
+from tierledger.cli.options import (
+    PARTITION_MAX,
+    ClusterOption,
+    JsonOption,
+    OverwriteOption,
+    StoreOption,
+)
+from tierledger.cli.output import (
+    escaped,
+    print_json,
+    print_note,
+    progress,
+)
+from tierledger.events.kafka.metadata_partition import METADATA_PARTITIONS
+
+if TYPE_CHECKING:
+    from tierledger.storage.partition.reader import PartitionReader
+
+
+def register(app: typer.Typer) -> None:
+    app.command("export")(export)
+
+
+def export(
+    out: Annotated[
+        Path, typer.Argument(help="The file to write, gzipped if named *.gz; - for stdout.")
+    ],
+    metadata_partitions: Annotated[
+        int, typer.Option(min=1, max=PARTITION_MAX, help="Partitions of the metadata topic.")
+    ] = METADATA_PARTITIONS,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    overwrite: OverwriteOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Write everything as records of Kafka's __remote_log_metadata, one JSON object to a line.
+
+    The file appears under its name when it is complete. Partitions whose logs are damaged are
+    left out of it and named; exit 3 says so.
+    """
+    require_place(out, overwrite=overwrite)
+    options = StoreOptions(store, cluster)
+    exporting = _export(options, out, metadata_partitions, overwrite=overwrite)
+    count, damaged = asyncio.run(exporting)
+    if json:
+        print_json({"records": count, "out": str(out), "damaged": damaged})
+    else:
+        print(f"{count} records in {escaped(str(out))}")
+    if damaged:
+        raise typer.Exit(ExitStatus.PARTLY)
+
+
+async def _export(
+    options: StoreOptions, out: Path, metadata_partitions: int, *, overwrite: bool
+) -> tuple[int, list[str]]:
+    """How many records were written, and which partitions were left out."""
+    from tierledger.storage.kafka_export import exported_records
+    from tierledger.storage.partition.verification import FindingKind, verify
+
+    count = 0
+    damaged: list[str] = []
+    readers: list[PartitionReader] = []
+    async with opened_catalog(options) as catalog:
+        async for entry in catalog.partitions():
+            if entry.is_forgotten:
+                continue
+            tip = entry.topic_id_partition
+            # All of it before any of it is written: half a log would pass for a whole one.
+            report = await verify(catalog.reader(tip))
+            found = [one for one in report.findings if one.kind is FindingKind.LOG]
+            if found:
+                print_note(f"{tip} is left out: {found[0].message}")
+                damaged.append(str(tip))
+            else:
+                readers.append(catalog.reader(tip))
+        with (
+            complete_file(out, overwrite=overwrite) as lines,
+            progress("records exported") as on_records,
+        ):
+            async for record in exported_records(readers, metadata_partitions):
+                lines.write(record.json_line().encode("ascii"))
+                on_records(1)
+                count += 1
+    return count, damaged

@@ -1,0 +1,83 @@
+"""`lookup`: which segment serves an offset. Reads a handful of values, whatever is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierledger.cli.commands.segments import require_epoch
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.opened_store import StoreOptions, ask, found_partition, opened_catalog
+from tierledger.cli.options import (
+    EPOCH_MAX,
+    OFFSET_MAX,
+    AsOf,
+    AsOfOption,
+    ClusterOption,
+    FromOption,
+    JsonOption,
+    PartitionArgument,
+    ServiceOption,
+    TopicArgument,
+    live_role,
+    parse_as_of,
+)
+from tierledger.cli.output import print_json
+from tierledger.cli.segment_output import print_segment
+
+if TYPE_CHECKING:
+    from tierledger.events.partition.state import PartitionState
+
+
+def register(app: typer.Typer) -> None:
+    app.command("lookup")(lookup)
+
+
+def lookup(
+    topic: TopicArgument,
+    partition: PartitionArgument,
+    epoch: Annotated[int, typer.Argument(min=0, max=EPOCH_MAX, help="The leader epoch.")],
+    offset: Annotated[int, typer.Argument(min=0, max=OFFSET_MAX, help="The offset.")],
+    store: ServiceOption = None,
+    cluster: ClusterOption = None,
+    as_of: AsOfOption = None,
+    json: JsonOption = False,
+    source: FromOption = "store",
+) -> None:
+    """Show the segment that serves an offset in a leader epoch; exit 1 if none does."""
+    when = parse_as_of(as_of)
+    role = live_role(source, when)
+    options, where = StoreOptions(store, cluster), (topic, partition)
+    if role is None:
+        from tierledger.cli.service_settings import refuse_doors
+
+        refuse_doors(options, "expected --from leader or --from follower")
+        row = asyncio.run(_lookup(options, where, (epoch, offset), when))
+    else:
+        from tierledger.cli.live_reads import lookup_live
+
+        row = asyncio.run(lookup_live(options, where, role, (epoch, offset)))
+    if row is not None:
+        print_segment(row, json=json)
+        return
+    if json:
+        print_json(None)
+    else:
+        print("no segment")
+    raise typer.Exit(ExitStatus.FOUND)
+
+
+async def _lookup(
+    options: StoreOptions, where: tuple[str, int], place: tuple[int, int], as_of: AsOf | None
+) -> bytes | None:
+    from tierledger.events.partition import answers
+
+    def found(state: PartitionState) -> bytes | None:
+        require_epoch(state, place[0])
+        return answers.lookup(state, *place)
+
+    async with opened_catalog(options) as catalog:
+        tip = await found_partition(catalog, *where)
+        return await ask(catalog.reader(tip), as_of, found)

@@ -1,0 +1,287 @@
+"""`ls` and `describe`: which partitions there are, and how each stands."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.opened_store import (
+    StoreOptions,
+    ask,
+    found_partition,
+    found_topic,
+    opened_catalog,
+)
+from tierledger.cli.options import (
+    AsOf,
+    AsOfOption,
+    ClusterOption,
+    JsonOption,
+    PartitionIfAnyArgument,
+    StoreOption,
+    TopicArgument,
+    parse_as_of,
+)
+from tierledger.cli.output import (
+    print_json,
+    print_note,
+    print_pairs,
+    print_table,
+    time_text,
+)
+from tierledger.events.errors import DataError, InvalidArgument, RemoteResourceNotFound
+from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+
+if TYPE_CHECKING:
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.events.partition.state import PartitionState, Session
+    from tierledger.storage.catalog import Catalog
+
+KEPT_STATES = tuple(RemoteLogSegmentState)[:3]
+"""The states a stored segment can be in; whatever reaches the fourth is gone."""
+
+
+class Summary(NamedTuple):
+    """How a partition stands."""
+
+    counts: list[int]
+    sizes: list[int]
+    session: Session | None
+    delete_state: int | None
+    position: int
+    log_time_ms: int
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether nothing is there to be seen, and nobody leads."""
+        return not sum(self.counts) and not (self.session and self.session.is_open)
+
+    @property
+    def leader(self) -> str:
+        """Who leads, in a word."""
+        if self.session is None:
+            return "none yet"
+        opened = f"broker {self.session.broker_id}, session {self.session.number}"
+        return opened if self.session.is_open else f"closed ({opened})"
+
+    def plain(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        delete = self.delete_state
+        return {
+            "segments": _by_state(self.counts),
+            "bytes": _by_state(self.sizes),
+            "leader": None if self.session is None else self.session._asdict(),
+            "delete_state": None if delete is None else RemotePartitionDeleteState(delete).name,
+            "position": self.position,
+            "log_time_ms": self.log_time_ms,
+        }
+
+
+def register(app: typer.Typer) -> None:
+    app.command("ls")(list_partitions)
+    app.command("describe")(describe)
+
+
+def list_partitions(
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    as_of: AsOfOption = None,
+    json: JsonOption = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also those that are empty and led by nobody.")
+    ] = False,
+) -> None:
+    """List the partitions: segments by state, bytes, who leads, and the log's position."""
+    when = parse_as_of(as_of)
+    if when is not None and when.position is not None:
+        raise InvalidArgument("a position is one partition's: give a time, or describe one")
+    damaged = asyncio.run(_list(StoreOptions(store, cluster), when, json, everything))
+    if damaged:
+        raise typer.Exit(ExitStatus.FOUND)
+
+
+def describe(
+    topic: TopicArgument,
+    partition: PartitionIfAnyArgument = None,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    as_of: AsOfOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Describe a topic's partitions, each with its leader epochs.
+
+    Exit status 1: one is damaged; it is named, and the others are described.
+    """
+    when = parse_as_of(as_of)
+    if asyncio.run(_describe(StoreOptions(store, cluster), topic, partition, when, json)):
+        raise typer.Exit(ExitStatus.FOUND)
+
+
+def summary_of(state: PartitionState) -> Summary:
+    return Summary(
+        list(state.count_by_state),
+        list(state.bytes_by_state),
+        state.session,
+        None if state.delete is None else state.delete.state,
+        state.next_position - 1,
+        state.log_time_ms,
+    )
+
+
+async def _list(
+    options: StoreOptions, as_of: AsOf | None, json: bool, everything: bool
+) -> bool:
+    """Print the list; whether something in it is damaged."""
+    shown: list[tuple[TopicIdPartition, Summary | DataError]] = []
+    damaged = False
+    async with opened_catalog(options) as catalog:
+        async for entry in catalog.partitions():
+            tip = entry.topic_id_partition
+            if entry.is_forgotten:
+                continue
+            try:
+                summary = await ask(catalog.reader(tip), as_of, summary_of)
+            except RemoteResourceNotFound:
+                continue  # It did not exist then.
+            except DataError as error:
+                damaged = True
+                _note_damage(tip, error)
+                shown.append((tip, error))
+                continue
+            if everything or not summary.is_hidden:
+                shown.append((tip, summary))
+    shown.sort(key=lambda one: (one[0].topic, one[0].topic_id, one[0].partition))
+    _print_list(shown, json)
+    return damaged
+
+
+def _print_list(shown: list[tuple[TopicIdPartition, Summary | DataError]], json: bool) -> None:
+    if json:
+        for tip, found in shown:
+            damaged = {"damaged": str(found)}
+            print_json(
+                {
+                    **_identity(tip),
+                    **(damaged if isinstance(found, DataError) else found.plain()),
+                }
+            )
+        return
+    columns = ("topic", "id", "partition", "copying", "finished", "deleting", "bytes")
+    print_table(
+        (*columns, "leader", "position"),
+        [(*_identity(tip).values(), *_cells(found)) for tip, found in shown],
+    )
+
+
+def _cells(found: Summary | DataError) -> tuple[object, ...]:
+    if isinstance(found, DataError):
+        return (*("?",) * 4, "DAMAGED", "?")
+    return (*found.counts, sum(found.sizes), found.leader, found.position)
+
+
+async def _describe(
+    options: StoreOptions, topic: str, partition: int | None, as_of: AsOf | None, json: bool
+) -> bool:
+    """Print them; whether one is damaged."""
+    damaged = False
+    async with opened_catalog(options) as catalog:
+        for tip in await _partitions(catalog, topic, partition):
+            try:
+                details = await ask(catalog.reader(tip), as_of, _details)
+            except RemoteResourceNotFound:
+                if partition is not None:
+                    raise
+                continue
+            except DataError as error:
+                damaged = True
+                _note_damage(tip, error)
+                if json:
+                    print_json({**_identity(tip), "damaged": str(error)})
+                else:
+                    print_pairs([*_names(tip), ("log", "DAMAGED")])
+                continue
+            if json:
+                print_json({**_identity(tip), **details[0].plain(), **details[1]})
+            else:
+                _print_details(tip, *details)
+    return damaged
+
+
+def _note_damage(tip: TopicIdPartition, error: DataError) -> None:
+    print_note(f"{tip} cannot be read: {error}")
+
+
+async def _partitions(
+    catalog: Catalog, topic: str, partition: int | None
+) -> list[TopicIdPartition]:
+    if partition is not None:
+        return [await found_partition(catalog, topic, partition)]
+    found = await found_topic(catalog, topic)
+    return [  # By the name that the others tell, where one is too damaged to tell it.
+        replace(entry.topic_id_partition, topic=found.topic)
+        async for entry in catalog.partitions(found.topic_id)
+        if not entry.is_forgotten
+    ]
+
+
+def _details(state: PartitionState) -> tuple[Summary, dict[str, Any]]:
+    epochs = []
+    for epoch in sorted(state.epochs):
+        tables = state.epochs[epoch]
+        epochs.append(
+            {
+                "epoch": epoch,
+                "highest_offset": tables.highest,
+                "bytes": tables.size,
+                "referenced": len(tables.referenced),
+                "unreferenced": len(tables.unreferenced),
+                "lost_by_kafka": len(tables.lost),
+            }
+        )
+    return summary_of(state), {
+        "imported": [[*source, offset] for source, offset in sorted(state.imported.items())],
+        "dropped": dict(sorted(state.dropped.items())),
+        "disputes": state.disputes,
+        "epochs": epochs,
+    }
+
+
+def _print_details(tip: TopicIdPartition, summary: Summary, more: dict[str, Any]) -> None:
+    delete = summary.plain()["delete_state"]
+    print_pairs(
+        [
+            *_names(tip),
+            ("log", f"position {summary.position}, {time_text(summary.log_time_ms)}"),
+            ("leader", summary.leader),
+            ("deletion", delete),
+            *(
+                (state.name, f"{count} segments, {size} bytes")
+                for state, count, size in zip(
+                    KEPT_STATES, summary.counts, summary.sizes, strict=True
+                )
+            ),
+            *((f"dropped: {reason}", count) for reason, count in more["dropped"].items()),
+            ("disputes", more["disputes"] or None),
+        ]
+    )
+    if more["epochs"]:
+        print_table(
+            [name.replace("_", " ") for name in more["epochs"][0]],
+            [list(epoch.values()) for epoch in more["epochs"]],
+        )
+
+
+def _names(tip: TopicIdPartition) -> list[tuple[str, object]]:
+    return [("topic", tip.topic), ("topic id", tip.topic_id), ("partition", tip.partition)]
+
+
+def _identity(tip: TopicIdPartition) -> dict[str, Any]:
+    return {"topic": tip.topic, "topic_id": str(tip.topic_id), "partition": tip.partition}
+
+
+def _by_state(numbers: list[int]) -> dict[str, int]:
+    return {state.name: number for state, number in zip(KEPT_STATES, numbers, strict=True)}

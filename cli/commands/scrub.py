@@ -1,0 +1,213 @@
+"""`scrub`: every object of a tier that the metadata names, read and verified."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json as jsonlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from tierledger.cli.commands.cat import TierOption
+from tierledger.cli.complete_file import complete_file, require_place
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.log_setup import log_to_stderr
+from tierledger.cli.opened_store import StoreOptions, chosen_partitions, opened_catalog
+from tierledger.cli.options import (
+    ClusterOption,
+    JsonOption,
+    OverwriteOption,
+    PartitionIfAnyArgument,
+    StoreOption,
+)
+from tierledger.cli.output import escaped, print_json, print_note, print_pairs, progress
+from tierledger.cli.settings import store_config
+from tierledger.events.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tierledger.tiering.scrub.progress import Finding, Progress
+
+UNITS: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+UNLIMITED: Final = "unlimited"
+DEFAULT_RATE: Final = "100MiB/s"
+
+MIB: Final = 1 << 20
+
+RateOption = Annotated[
+    str,
+    typer.Option(
+        metavar="BYTES/s",
+        help="Read no faster: a number with B, KiB, MiB or GiB; or unlimited.",
+    ),
+]
+ResumeOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Keep in FILE how far it came, and go on from there if it was interrupted.",
+    ),
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write every finding to FILE, a JSON object to a line."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("scrub")(scrub)
+
+
+def scrub(
+    tier: TierOption,
+    topic: Annotated[str | None, typer.Argument(help="Only this topic.")] = None,
+    partition: PartitionIfAnyArgument = None,
+    rate: RateOption = DEFAULT_RATE,
+    resume: ResumeOption = None,
+    out: OutOption = None,
+    overwrite: OverwriteOption = False,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Read every object of the tier that the metadata names, and verify it byte for byte.
+
+    Exit 1 if anything is damaged. One object that is damaged or cannot be read never hides
+    another; exit 4 if some could not be read, exit 3 if logs of metadata are damaged.
+    """
+    bytes_per_second = parse_rate(rate)
+    require_place(out, overwrite=overwrite)
+    require_place(resume, overwrite=True)
+    log_to_stderr()
+    made = asyncio.run(
+        _scrub(StoreOptions(store, cluster), tier, (topic, partition), bytes_per_second, resume)
+    )
+    if out is not None:
+        with complete_file(out, overwrite=overwrite) as file:
+            for one in made.findings:
+                file.write(jsonlib.dumps(one._asdict()).encode() + b"\n")
+    _report(made, json=json)
+    _end(made)
+
+
+def parse_rate(text: str) -> int | None:
+    """The bytes per second that `text` names; none for no limit.
+
+    Raises:
+        InvalidArgument: It is something else.
+    """
+    if text == UNLIMITED:
+        return None
+    found = re.fullmatch(rf"([0-9]{{1,9}})({'|'.join(UNITS)})(/s)?", text)
+    if found is None or int(found[1]) == 0:
+        raise InvalidArgument(
+            f"--rate: expected a number with {', '.join(UNITS)}, like {DEFAULT_RATE}, or "
+            f"{UNLIMITED}; got {text[:100]!r}"
+        )
+    return int(found[1]) * UNITS[found[2]]
+
+
+async def _scrub(
+    options: StoreOptions,
+    tier: str,
+    chosen: tuple[str | None, int | None],
+    bytes_per_second: int | None,
+    resume: Path | None,
+) -> Progress:
+    from tierledger.tiering.layouts.listed_objects import names_of
+    from tierledger.tiering.layouts.tier_url import open_tier, parse
+    from tierledger.tiering.scrub.progress import Progress as NewProgress
+    from tierledger.tiering.scrub.progress import load_progress
+    from tierledger.tiering.scrub.scrubber import Scrubber
+    from tierledger.tiering.scrub.segments import CatalogSegments
+
+    url = parse(tier)
+    async with opened_catalog(options) as catalog, open_tier(tier) as storage:
+        partitions = await chosen_partitions(catalog, *chosen)
+        scope: dict[str, object] = {
+            "tier": f"{url.layout} {url.shown} {url.prefix}",
+            "store": _fingerprint(options.store),
+            "cluster": catalog.cluster_id,
+            "topic": chosen[0],
+            "partition": chosen[1],
+        }
+        made = NewProgress(scope) if resume is None else load_progress(resume, scope)
+        if made.is_complete and not made.unread:
+            print_note(f"all had been read: {resume} is of a scrub that was done")
+        scrubber = Scrubber(
+            CatalogSegments(catalog, partitions),
+            storage,
+            names_of(url.layout, url.prefix),
+            made,
+            bytes_per_second=bytes_per_second,
+        )
+        with progress("MiB verified") as on_done:
+            whole = 0
+            async for _ in scrubber.run():
+                on_done(made.bytes // MIB - whole)
+                whole = made.bytes // MIB
+                if resume is not None:
+                    made.save(resume)
+        if resume is not None:
+            made.save(resume)
+        return made
+
+
+def _fingerprint(option: str | None) -> str:
+    """Tells stores apart, and shows nothing of one's password."""
+    url = str(store_config(option).get("metadata.storage.url", ""))
+    return hashlib.sha256(re.sub(r"//[^/]*@", "//", url).encode()).hexdigest()[:16]
+
+
+def _report(made: Progress, *, json: bool) -> None:
+    if json:
+        print_json(
+            {
+                **_summary(made),
+                "is_complete": made.is_complete,
+                "findings": [one._asdict() for one in made.findings],
+                "unread": [one._asdict() for one in made.unread],
+                "damaged_logs": made.damaged_logs,
+            }
+        )
+        return
+    for found in made.findings:
+        print(escaped(f"DAMAGED  {_told(found)}"))
+    for unread in made.unread:
+        where = f"{unread.topic}-{unread.partition}, segment {unread.segment_id}"
+        print(escaped(f"UNREAD   {where}: {unread.message}"))
+    for log in made.damaged_logs:
+        print(escaped(f"LEFT OUT {log}"))
+    print_pairs(_summary(made).items())
+
+
+def _told(found: Finding) -> str:
+    at = "" if found.position is None else f" at byte {found.position}"
+    return (
+        f"{found.topic}-{found.partition}, offsets {found.start_offset} to {found.end_offset}: "
+        f"{found.object}{at}: {found.message}"
+    )
+
+
+def _summary(made: Progress) -> dict[str, object]:
+    rate = made.bytes / MIB / made.seconds if made.seconds else 0.0
+    return {
+        "segments": made.segments,
+        "bytes": made.bytes,
+        "seconds": round(made.seconds, 1),
+        "mib_per_second": round(rate, 1),
+        "damaged": len(made.findings),
+        "unreadable": len(made.unread),
+    }
+
+
+def _end(made: Progress) -> None:
+    """End with another status than 0 if not all is well."""
+    if made.damaged_logs:
+        raise typer.Exit(ExitStatus.PARTLY)
+    if made.findings:
+        raise typer.Exit(ExitStatus.FOUND)
+    if made.unread:
+        raise typer.Exit(ExitStatus.FAILED)

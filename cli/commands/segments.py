@@ -1,0 +1,120 @@
+"""`segments`: what a partition, or one of its leader epochs, holds."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierledger.cli.opened_store import (
+    StoreOptions,
+    found_partition,
+    opened_catalog,
+    whole_state,
+)
+from tierledger.cli.options import (
+    EPOCH_MAX,
+    AsOf,
+    AsOfOption,
+    ClusterOption,
+    FromOption,
+    JsonOption,
+    PartitionArgument,
+    ServiceOption,
+    TopicArgument,
+    live_role,
+    parse_as_of,
+)
+from tierledger.cli.segment_output import print_segments
+from tierledger.events.errors import PartitionDeleted, RemoteResourceNotFound
+from tierledger.events.tables.segment_rows import START, id_of_row, unpack_row
+
+if TYPE_CHECKING:
+    from tierledger.events.partition.state import PartitionState
+
+EPOCHS_NAMED = 20
+
+
+def register(app: typer.Typer) -> None:
+    app.command("segments")(segments)
+
+
+def segments(
+    topic: TopicArgument,
+    partition: PartitionArgument,
+    epoch: Annotated[
+        int | None,
+        typer.Option(min=0, max=EPOCH_MAX, help="Only this leader epoch's, in Kafka's order."),
+    ] = None,
+    store: ServiceOption = None,
+    cluster: ClusterOption = None,
+    as_of: AsOfOption = None,
+    json: JsonOption = False,
+    source: FromOption = "store",
+) -> None:
+    """List a partition's segments by start offset, or one leader epoch's."""
+    when = parse_as_of(as_of)
+    role = live_role(source, when)
+    options = StoreOptions(store, cluster)
+    if role is None:
+        from tierledger.cli.service_settings import refuse_doors
+
+        refuse_doors(options, "expected --from leader or --from follower")
+        rows = _rows(asyncio.run(_state(options, topic, partition, when)), epoch)
+    else:
+        from tierledger.cli.live_reads import list_live
+
+        rows = asyncio.run(list_live(options, (topic, partition), role, epoch))
+    if epoch is None:
+        rows.sort(key=lambda row: (unpack_row(row)[START], id_of_row(row)))
+    print_segments(rows, json=json)
+
+
+async def _state(
+    options: StoreOptions, topic: str, partition: int, as_of: AsOf | None
+) -> PartitionState:
+    async with opened_catalog(options) as catalog:
+        tip = await found_partition(catalog, topic, partition)
+        return await whole_state(catalog.reader(tip), as_of)
+
+
+def require_epoch(state: PartitionState, epoch: int) -> None:
+    """Tell an epoch without segments from one that never was.
+
+    Raises:
+        PartitionDeleted: The partition's deletion has finished.
+        RemoteResourceNotFound: No segment of the partition ever had that leader epoch.
+    """
+    require_partition(state)
+    if epoch not in state.epochs:
+        known = sorted(state.epochs)
+        listed = ", ".join(str(one) for one in known[-EPOCHS_NAMED:])
+        has = (
+            f"it has {'… ' if len(known) > EPOCHS_NAMED else ''}{listed}"
+            if known
+            else ("it has none")
+        )
+        raise RemoteResourceNotFound(
+            f"{state.topic_id_partition} has no leader epoch {epoch}; {has}"
+        )
+
+
+def require_partition(state: PartitionState) -> None:
+    """Tell a partition without segments from one that is gone.
+
+    Raises:
+        PartitionDeleted: The partition's deletion has finished.
+    """
+    if state.is_finished:
+        raise PartitionDeleted(f"{state.topic_id_partition}: its deletion is finished")
+
+
+def _rows(state: PartitionState, epoch: int | None) -> list[bytes]:
+    from tierledger.events.partition.answers import Snapshot, list_all, list_epoch
+
+    require_partition(state)
+    if epoch is not None:
+        require_epoch(state, epoch)
+        return [row for row in list_epoch(Snapshot(state), epoch) if row is not None]
+    return list(list_all(Snapshot(state)))

@@ -1,0 +1,404 @@
+"""`tierledger serve`: the service on a store, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
+
+import typer
+from typing_extensions import override
+
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.log_setup import log_to_stderr
+from tierledger.cli.opened_store import StoreOptions
+from tierledger.cli.options import ClusterOption, StoreOption
+from tierledger.cli.output import print_error, print_note
+from tierledger.events.errors import StorageUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tierledger.actors.door.security.settings import DoorSecurity
+    from tierledger.health.server import MetricsOptions
+
+STOPS = {signal.SIGINT, signal.SIGTERM}
+
+LOOK_S = 0.2
+"""Between two looks for a signal."""
+
+START_GRACE_S = 5.0
+"""How long a start that is cancelled may take to undo what it has done."""
+
+SILENCES = 2
+"""Times in a row that a Ray cluster may not answer before it counts as gone."""
+
+LimitOption = Annotated[
+    int,
+    typer.Option(
+        "--custom-metadata-max-bytes",
+        min=0,
+        max=2**31 - 1,
+        help="KIP-917's limit (remote.log.metadata.custom.metadata.max.bytes). Not below the "
+        "brokers' own, or they upload again at every interval.",
+    ),
+]
+HostsOption = Annotated[
+    int,
+    typer.Option(
+        "--hosts",
+        min=1,
+        max=1000,
+        help="How many host processes to start, whatever they serve.",
+    ),
+]
+PartitionsPerHostOption = Annotated[
+    int,
+    typer.Option(
+        "--partitions-per-host",
+        min=1,
+        help="How many leaders and followers a host runs; when all are full, more are started.",
+    ),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="HOST:PORT",
+        help="Use the Ray cluster that runs there, or the one that `auto` finds, instead of a "
+        "new one on this machine.",
+    ),
+]
+ListenOption = Annotated[
+    str,
+    typer.Option(
+        "--listen",
+        metavar="HOST:PORT",
+        help="Where host-0 listens for clients; host-N takes the N-th port behind it. Port 0: "
+        "a free one for each.",
+    ),
+]
+AdvertiseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--advertise",
+        metavar="HOST[:PORT]",
+        help="What clients are told instead of where hosts listen.",
+    ),
+]
+CertificateOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-cert",
+        metavar="FILE",
+        resolve_path=True,
+        help="The hosts' certificate chain, PEM: they speak TLS only.",
+    ),
+]
+KeyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-key",
+        metavar="FILE",
+        resolve_path=True,
+        help="The key of --tls-cert, PEM, not encrypted.",
+    ),
+]
+ClientCaOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-client-ca",
+        metavar="FILE",
+        resolve_path=True,
+        help="Clients need a certificate that one of these authorities has signed.",
+    ),
+]
+CaOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-ca",
+        metavar="FILE",
+        resolve_path=True,
+        help="The authorities that hosts believe about each other; else --tls-client-ca.",
+    ),
+]
+TokensOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tokens",
+        metavar="FILE",
+        resolve_path=True,
+        help="Clients need a token; this file lists whose each one is.",
+    ),
+]
+HostTokenOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--host-token",
+        metavar="FILE",
+        resolve_path=True,
+        help="The token with which hosts come in at each other's doors.",
+    ),
+]
+PlaintextOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-plaintext",
+        help="Listen off loopback without TLS: what travels can be read and changed.",
+    ),
+]
+AnonymousOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-anonymous",
+        help="Listen off loopback without proof of who calls: everybody is let in.",
+    ),
+]
+MetricsPortOption = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port",
+        min=0,
+        max=65_535,
+        help="Serve metrics for Prometheus on this port; 0 takes a free one. Else none.",
+    ),
+]
+MetricsHostOption = Annotated[
+    str,
+    typer.Option(
+        "--metrics-host", help="The address to serve metrics on; anyone may read them."
+    ),
+]
+MetricsPartitionsOption = Annotated[
+    int,
+    typer.Option(
+        "--metrics-partitions",
+        min=0,
+        help="With more partitions than this there are metrics of all together only.",
+    ),
+]
+
+
+class PlacementOptions(NamedTuple):
+    """On how many hosts, and of which Ray cluster."""
+
+    hosts: int
+    partitions_per_host: int
+    address: str | None
+    listen: str
+    advertise: str | None
+    security: DoorSecurity
+
+
+def serve_command(
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    limit: LimitOption = 128,
+    hosts: HostsOption = 1,
+    partitions_per_host: PartitionsPerHostOption = 4096,
+    address: AddressOption = None,
+    listen: ListenOption = "127.0.0.1:0",
+    advertise: AdvertiseOption = None,
+    tls_cert: CertificateOption = None,
+    tls_key: KeyOption = None,
+    tls_client_ca: ClientCaOption = None,
+    tls_ca: CaOption = None,
+    tokens: TokensOption = None,
+    host_token: HostTokenOption = None,
+    allow_plaintext: PlaintextOption = False,
+    allow_anonymous: AnonymousOption = False,
+    metrics_port: MetricsPortOption = None,
+    metrics_host: MetricsHostOption = "127.0.0.1",
+    metrics_partitions: MetricsPartitionsOption = 1000,
+) -> None:
+    """Run the service on a store: a coordinator and its hosts, on a Ray cluster.
+
+    Writes where it is into the store, so that every other command and client finds it. SIGINT
+    or SIGTERM drain all partitions and end it; exit status 0 then.
+    """
+    from tierledger.actors.door.security.settings import DoorSecurity
+    from tierledger.health.server import MetricsOptions
+
+    log_to_stderr()
+    metrics = None
+    if metrics_port is not None:
+        metrics = MetricsOptions(metrics_host, metrics_port, metrics_partitions)
+    security = DoorSecurity(
+        certificate=_text(tls_cert),
+        key=_text(tls_key),
+        client_ca=_text(tls_client_ca),
+        tokens=_text(tokens),
+        host_token=_text(host_token),
+        ca=_text(tls_ca),
+        allow_plaintext=allow_plaintext,
+        allow_anonymous=allow_anonymous,
+    )
+    placement = PlacementOptions(
+        hosts, partitions_per_host, address, listen, advertise, security
+    )
+    options = StoreOptions(store, cluster)
+    _until_stopped(_Serving(lambda until: _serve(options, limit, placement, metrics, until)))
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+class _Serving(threading.Thread):
+    """The service in a thread of its own, since what is asked of Ray may block for a minute."""
+
+    def __init__(self, serve: Callable[[_Serving], Awaitable[None]]) -> None:
+        super().__init__(daemon=True)
+        self.begun = threading.Event()
+        self.address: str | None = None
+        """Of the Ray cluster, once everything has started there."""
+        self.error: BaseException | None = None
+        self._serve = serve
+        self._told = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @override
+    def run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except BaseException as error:  # noqa: BLE001 - Raised where it is waited for.
+            self.error = error
+
+    async def _main(self) -> None:
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        self.begun.set()
+        await self._serve(self)
+
+    async def told_to_stop(self, address: str) -> None:
+        """Return when the service at `address`, which has started, is to end."""
+        self.address = address
+        await self._told.wait()
+
+    def stop(self) -> None:
+        """Let the service end, or cancel its start; from any thread."""
+        assert self._loop is not None, "it has begun"
+        assert self._task is not None, "it has begun"
+        how = self._task.cancel if self.address is None else self._told.set
+        self._loop.call_soon_threadsafe(how)
+
+
+def _until_stopped(serving: _Serving) -> None:
+    """Serve until a signal; then end in order, or at once if Ray is gone.
+
+    What Ray starts hears none of these signals: it would be gone before it is drained.
+
+    Raises:
+        StorageUnavailable: Ray is gone, and nobody has told the service to end.
+        RemoteStorageError: It cannot start.
+    """
+    from tierledger.actors.ray import cluster as ray_cluster
+
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+    try:
+        serving.start()
+        serving.begun.wait()
+        while serving.is_alive() and not signal.sigpending() & STOPS:
+            serving.join(LOOK_S)
+            died = serving.address is not None and ray_cluster.own_cluster_died()
+            if died and not signal.sigpending() & STOPS:
+                print_error(StorageUnavailable("the Ray cluster of this service has ended"))
+                _leave_at_once(ExitStatus.FAILED)
+        if serving.is_alive():
+            signal.sigwait(STOPS)
+            serving.stop()
+            lost = threading.Event()
+            threading.Thread(target=_watch, args=(serving.address, lost), daemon=True).start()
+            while serving.is_alive():
+                if lost.wait(LOOK_S) and serving.is_alive():
+                    what = "Ray is gone" if serving.address else "Ray is still starting"
+                    print_note(f"{what}: nothing was drained; the logs have everything")
+                    _leave_at_once(ExitStatus.WELL)
+    finally:
+        while signal.sigpending() & STOPS:
+            signal.sigwait(STOPS)  # Said once more.
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
+    if not isinstance(serving.error, asyncio.CancelledError | None):
+        raise serving.error
+
+
+def _watch(address: str | None, lost: threading.Event) -> None:
+    """Tell when the cluster is gone; without an address, when it has had its time to start."""
+    from tierledger.actors.ray import cluster as ray_cluster
+
+    if address is None:
+        lost.wait(START_GRACE_S)
+    else:
+        silences = 0
+        while silences < SILENCES and not ray_cluster.own_cluster_died():
+            silences = 0 if ray_cluster.cluster_id(address) else silences + 1
+            lost.wait(LOOK_S)
+    lost.set()
+
+
+def _leave_at_once(status: int) -> NoReturn:
+    """End this process and what it has started, while a thread of it is held up by Ray."""
+    from tierledger.actors.ray import cluster as ray_cluster
+
+    ray_cluster.end_own_cluster()
+    sys.stdout.flush()
+    os._exit(status)
+
+
+async def _serve(
+    options: StoreOptions,
+    limit: int,
+    placement: PlacementOptions,
+    metrics: MetricsOptions | None,
+    serving: _Serving,
+) -> None:
+    from tierledger.actors.door.addresses import url_of
+    from tierledger.actors.door.server.host_door import DoorSettings
+    from tierledger.actors.ray.cluster import own_ip
+    from tierledger.actors.ray.service import RayConnection, RayService
+    from tierledger.actors.wall_clock import WallClock
+    from tierledger.cli.service_settings import service_settings
+    from tierledger.events.partition.decide import Limits
+    from tierledger.health.server import metrics_served
+    from tierledger.storage.locate import public_url
+
+    settings = replace(
+        await service_settings(options, Limits(custom_metadata_bytes_max=limit)),
+        hosts=placement.hosts,
+        partitions_per_host=placement.partitions_per_host,
+        listen=placement.listen,
+        advertise=placement.advertise,
+        security=placement.security,
+    )
+    doors = DoorSettings(placement.listen, placement.advertise, own_ip)
+    placement.security.check(doors.listen(0), WallClock().now_ms)
+    if placement.address is None:  # Else hosts run on other machines, too.
+        doors.refuse_taken(placement.hosts)
+    async with metrics_served(metrics) as served:
+        service = RayService(settings, served.address, placement.address)
+        record = await service.start()
+        connection = RayConnection(service.settings)
+        served.connect(connection)
+        store = public_url(settings.storage["metadata.storage.url"])
+        where = f"at {record.address}, pid {record.pid}"
+        # Asked before anything is said: from the first line on a lost cluster ends `serve`.
+        found = (await connection.coordinator.doors()).values()
+        url = url_of(found, tls=placement.security.pair is not None)
+        print(f"serving cluster {settings.cluster_id} from {store} {where}", flush=True)
+        if served.address is not None:
+            print(f"metrics at {served.address}", flush=True)
+        print(f"clients come in at {url}", flush=True)
+        await serving.told_to_stop(record.address)
+    # Nobody may look for a coordinator any more: a process that misses it starts another.
+    print_note("stopping: draining partitions")
+    await service.close()
+
+
+def register(app: typer.Typer) -> None:
+    """Add `tierledger serve`."""
+    app.command("serve")(serve_command)

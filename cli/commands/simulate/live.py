@@ -1,0 +1,218 @@
+"""`simulate live`: the same brokers and checkers on real processes that are struck."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierledger.cli.commands.simulate.options import MINUTES_MAX, MINUTES_MIN
+from tierledger.cli.complete_file import complete_file, require_place
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.options import JsonOption, OverwriteOption
+from tierledger.cli.output import print_json, print_note, print_pairs, print_table
+from tierledger.cli.violation_output import print_violations, violation_as_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.progress import Progress
+
+    from tierledger.simulation.live.chaos.chaos import Outcome, Storm
+    from tierledger.simulation.live.verdict import Fared, LiveVerdict
+
+# Ray and the simulation are imported where they are used: every command would wait for them.
+
+SEEDS = 100_000
+"""Of these one is taken if none is given."""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("live")(live)
+
+
+MinutesOption = Annotated[
+    float, typer.Option(min=MINUTES_MIN, max=MINUTES_MAX, help="How long faults strike.")
+]
+StoreOption = Annotated[
+    str,
+    typer.Option(
+        help="`sqlite` or `postgresql`, of its own and removed afterwards, or a store's URL, "
+        "to which a cluster is added."
+    ),
+]
+HostsOption = Annotated[int, typer.Option(min=1, max=1000, help="Host processes.")]
+NodesOption = Annotated[int, typer.Option(min=2, max=100, help="Nodes of the Ray cluster.")]
+BrokersOption = Annotated[int, typer.Option(min=1, max=1000, help="Brokers at work.")]
+PartitionsOption = Annotated[
+    int, typer.Option(min=1, max=100_000, help="Partitions they work on.")
+]
+RateOption = Annotated[float, typer.Option(min=1.0, max=1e6, help="Calls per second, about.")]
+ChangeEveryOption = Annotated[
+    float,
+    typer.Option(
+        "--change-every", min=0.1, max=1e6, help="Mean time between two elections, in seconds."
+    ),
+]
+FaultOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Strike with these alone; may be repeated. [default: all that fit]"),
+]
+SeedOption = Annotated[
+    int | None, typer.Option(min=0, max=2**32 - 1, help="Of workload and faults; else any.")
+]
+HistoryOption = Annotated[
+    Path | None,
+    typer.Option(help="Write a history for `check` here. Violations write one in any case."),
+]
+
+
+def live(
+    minutes: MinutesOption = 2.0,
+    store: StoreOption = "sqlite",
+    hosts: HostsOption = 3,
+    nodes: NodesOption = 3,
+    brokers: BrokersOption = 3,
+    partitions: PartitionsOption = 6,
+    rate: RateOption = 120.0,
+    change_every: ChangeEveryOption = 5.0,
+    fault: FaultOption = None,
+    seed: SeedOption = None,
+    history: HistoryOption = None,
+    overwrite: OverwriteOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Run brokers on a real service whose processes are killed and frozen, and check it.
+
+    Starts a Ray cluster of several nodes and `serve`; strikes hosts, coordinator, raylets and
+    the store; holds every answer against what the store holds. Exit 1 if anything is wrong.
+    """
+    from tierledger.simulation.live.chaos.chaos import Storm
+    from tierledger.simulation.live.run import LivePlan
+    from tierledger.simulation.record.file import record_as_lines
+
+    require_place(history, overwrite=overwrite)
+    seed = int(time.time()) % SEEDS if seed is None else seed
+    plan = LivePlan(seed, brokers, partitions, rate, change_every)
+    storm = Storm(plan, minutes, store, hosts, nodes, tuple(fault or ()))
+    verdict, record = _outcome_of(storm)
+    if verdict.violations and history is None:
+        history = Path(tempfile.mkdtemp(prefix="tierledger-live-")) / f"seed-{seed}.jsonl"
+    if history is not None:
+        with complete_file(history, overwrite=overwrite) as file:
+            file.writelines(record_as_lines(record))
+    if json:
+        print_json(_as_json(verdict, history))
+    else:
+        _print(verdict, history)
+    if verdict.violations:
+        raise typer.Exit(ExitStatus.FOUND)
+
+
+def _outcome_of(storm: Storm) -> Outcome:
+    import structlog
+
+    from tierledger.simulation.live.chaos.chaos import storm_on
+
+    # Faults are what it is for: nobody wants to read of each twice.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    with _telling(storm.minutes * 60) as telling:
+        telling.say(f"seed {storm.plan.seed} on {storm.shown_store}: {storm.plan}")
+        try:
+            return storm_on(storm, telling)
+        except asyncio.CancelledError:  # SIGTERM; all that was started has ended.
+            print_note("it was told to stop, so nothing was checked")
+            raise typer.Exit(ExitStatus.TERMINATED) from None
+
+
+class _Shown:
+    """Shows how far a storm is, on stderr."""
+
+    def __init__(self, progress: Progress, seconds: float) -> None:
+        self._progress = progress
+        self._task = progress.add_task("starting", total=seconds)
+
+    def say(self, text: str) -> None:
+        self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def at(self, seconds: float, text: str) -> None:
+        self._progress.update(self._task, completed=seconds, description=text)
+
+
+@contextmanager
+def _telling(seconds: float) -> Iterator[_Shown]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TimeElapsedColumn(), BarColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield _Shown(progress, seconds)
+
+
+def _print(verdict: LiveVerdict, history: Path | None) -> None:
+    """How calls fared under each fault, the figures, and every violation."""
+    rows = [
+        (row.fault, row.strikes, _s(row.median_gap_s), _s(row.max_gap_s), *_shares(row.fared))
+        for row in verdict.faults
+    ]
+    columns = ("fault", "strikes", "median gap", "longest gap", "calls", "ok", "answered")
+    print_table(columns, [*rows, ("(none)", 0, "", "", *_shares(verdict.calm))])
+    print_pairs(_figures(verdict))
+    print_violations(verdict.violations)
+    if history is not None:
+        print_note(f"check it again: tierledger check {history}")
+    print(f"{len(verdict.violations)} violations")
+
+
+def _s(seconds: float) -> str:
+    return f"{seconds:.1f} s"
+
+
+def _shares(fared: Fared) -> tuple[int, str, str]:
+    return fared.calls, f"{fared.ok_share:.2%}", f"{fared.answered_share:.2%}"
+
+
+def _figures(verdict: LiveVerdict) -> list[tuple[str, object]]:
+    well = verdict.well_after_s
+    errors = ", ".join(f"{name} {count}" for name, count in verdict.errors.items())
+    longest = max((row.max_gap_s for row in verdict.faults), default=0.0)
+    calls, ok, answered = _shares(verdict.fared)
+    return [
+        ("seed", verdict.seed),
+        ("time", f"{verdict.seconds:.0f} s"),
+        ("calls", f"{calls:,}"),
+        ("availability", f"{answered} answered ({ok} ok), longest gap {_s(longest)}"),
+        ("not ok", errors or "none"),
+        ("acknowledged writes", f"{verdict.ok_writes:,}"),
+        ("elections", verdict.elections),
+        ("leadership changes", verdict.leadership_changes),
+        ("faults", sum(row.strikes for row in verdict.faults)),
+        ("events in the logs", f"{verdict.events:,}"),
+        ("checkpoints checked", verdict.checkpoints),
+        ("well after healing", "never" if well is None else _s(well)),
+        ("time to check", _s(verdict.checking_s)),
+    ]
+
+
+def _as_json(verdict: LiveVerdict, history: Path | None) -> dict[str, object]:
+    return {
+        **verdict._asdict(),
+        "fared": _fared_as_json(verdict.fared),
+        "calm": _fared_as_json(verdict.calm),
+        "faults": [
+            {**row._asdict(), "fared": _fared_as_json(row.fared)} for row in verdict.faults
+        ],
+        "violations": [violation_as_json(one) for one in verdict.violations],
+        "history": None if history is None else str(history),
+    }
+
+
+def _fared_as_json(fared: Fared) -> dict[str, object]:
+    shares = {"ok_share": fared.ok_share, "answered_share": fared.answered_share}
+    return {**fared._asdict(), **{name: round(share, 5) for name, share in shares.items()}}

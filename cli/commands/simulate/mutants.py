@@ -1,0 +1,255 @@
+"""`simulate mutants` and `coverage`: whether the simulator would notice, and what it sees."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierledger.cli.commands.simulate.options import JobsOption, cores, seeds_of
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.options import JsonOption
+from tierledger.cli.output import print_json, print_note, print_pairs, print_table, progress
+
+if TYPE_CHECKING:
+    from tierledger.simulation.campaign.campaign import Hunt, Outcome, Workers
+    from tierledger.simulation.campaign.summary import Summary
+    from tierledger.simulation.mutants.catalogue import Mutant
+
+BAR = 24
+"""Columns of the longest bar."""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("mutants")(mutants)
+    app.command("slips")(slips)
+    app.command("coverage")(coverage)
+
+
+def mutants(
+    budget_seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Seeds that are run with each mistake, and without. [default: those within "
+            "which it has to be caught]",
+        ),
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="These alone, as M05,M17.")
+    ] = None,
+    first: Annotated[
+        bool, typer.Option("--first", help="Go on to the next mistake once one is caught.")
+    ] = False,
+    jobs: JobsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Plant known mistakes one by one, and see that the checkers notice each.
+
+    The control is the same seeds without a mistake, which have to be clean. Exit 1 if it is
+    not, or if a mistake is not caught by a checker that has to catch it.
+    """
+    from tierledger.simulation.campaign.campaign import Workers, hunt
+
+    wanted = _wanted(only)
+    most = budget_seeds or max(mutant.within for mutant in wanted)
+    found: list[Hunt] = []
+    with Workers(cores(jobs)) as workers:
+        control = _control(range(most), workers)
+        with progress("mutants", len(wanted)) as on_mutants:
+            for mutant in wanted:
+                seeds = range(budget_seeds or mutant.within)
+                found.append(hunt(mutant, seeds, to_the_end=not first, workers=workers))
+                on_mutants(1)
+    (_print_mutants_as_json if json else _print_mutants)(found, control, most)
+    if control or any(one.caught_at is None for one in found):
+        raise typer.Exit(ExitStatus.FOUND)
+
+
+def _wanted(only: str | None) -> list[Mutant]:
+    from tierledger.simulation.campaign.campaign import mutant_named
+    from tierledger.simulation.mutants.catalogue import MUTANTS
+
+    return list(MUTANTS) if only is None else [mutant_named(one) for one in only.split(",")]
+
+
+def _control(seeds: range, workers: Workers) -> list[Outcome]:
+    """The seeds that fail without any mistake of ours: there should be none."""
+    with progress("control", len(seeds)) as on_seeds:
+        failed = []
+        for one in workers.outcomes(seeds):
+            on_seeds(1)
+            if one.violations:
+                failed.append(one)
+    return failed
+
+
+def _print_mutants(found: list[Hunt], control: list[Outcome], seeds: int) -> None:
+    rows = [
+        (
+            one.mutant.name,
+            "NOT CAUGHT" if one.caught_at is None else f"seed {one.caught_at}",
+            one.seeds,
+            f"{one.per_thousand:.0f}",
+            ", ".join(f"{checker} {count}" for checker, count in one.checkers.most_common()),
+            one.mutant.mistake,
+        )
+        for one in found
+    ]
+    columns = ("mutant", "caught at", "seeds", "per 1,000", "found by", "mistake")
+    _print_lines([columns, *rows, _control_row(control, seeds)])
+    for one in control:
+        print_note(f"without a mistake: seed {one.seed}: {one.violations[0].message}")
+    missed = [one.mutant.name for one in found if one.caught_at is None]
+    print(f"{len(found)} mutants, {len(missed)} not caught; control: {len(control)} failed")
+
+
+def _print_lines(rows: list[tuple[object, ...]]) -> None:
+    """A table whose lines begin with the name, so that one is found quickly."""
+    texts = [[str(one) for one in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    for row in texts:
+        cells = (f"{one:<{width}}" for one, width in zip(row, widths, strict=True))
+        print("  ".join(cells).rstrip())
+
+
+def _control_row(control: list[Outcome], seeds: int) -> tuple[object, ...]:
+    caught_at = f"seed {control[0].seed}" if control else "clean"
+    per_thousand = f"{1000 * len(control) / seeds:.0f}"
+    checkers = ", ".join(sorted({one.violations[0].checker for one in control}))
+    return ("control", caught_at, seeds, per_thousand, checkers, "none")
+
+
+def _print_mutants_as_json(found: list[Hunt], control: list[Outcome], seeds: int) -> None:
+    for one in found:
+        print_json(
+            {
+                "mutant": one.mutant.name,
+                "mistake": one.mutant.mistake,
+                "caught_by": sorted(one.mutant.caught_by),
+                "caught_at": one.caught_at,
+                "caught": one.caught,
+                "seeds": one.seeds,
+                "checkers": dict(sorted(one.checkers.items())),
+            }
+        )
+    print_json({"mutant": None, "seeds": seeds, "failed": [one.seed for one in control]})
+
+
+def slips(
+    seeds: Annotated[
+        str, typer.Option(metavar="COUNT|FIRST:END", help="Seeds to look in, until it shows.")
+    ] = "20000",
+    only: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="These alone, as S05,S17.")
+    ] = None,
+    jobs: JobsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Plant small mistakes as they are made, one by one, and see what finds each, and when.
+
+    Any checker may. Prints how many were found, and how many in a minute of one core.
+    """
+    from tierledger.simulation.campaign.campaign import Workers, hunt, mutant_named
+    from tierledger.simulation.mutants.slips import SLIPS
+
+    wanted = SLIPS if only is None else [mutant_named(one) for one in only.split(",")]
+    chosen = seeds_of(seeds)
+    with Workers(cores(jobs)) as workers, progress("slips", len(wanted)) as on_slips:
+        found = []
+        for slip in wanted:
+            found.append(hunt(slip, chosen, workers=workers))
+            on_slips(1)
+    (_print_mutants_as_json if json else _print_slips)(found, [], len(chosen))
+
+
+def _print_slips(found: list[Hunt], _control: list[Outcome], seeds: int) -> None:
+    rows = [
+        (
+            one.mutant.name,
+            "NOT FOUND" if one.caught_at is None else f"seed {one.caught_at}",
+            f"{one.cpu_s:.1f} s",
+            ", ".join(sorted(one.checkers)),
+            one.mutant.mistake,
+        )
+        for one in found
+    ]
+    _print_lines([("slip", "found at", "time", "found by", "mistake"), *rows])
+    caught = sum(one.caught > 0 for one in found)
+    a_minute = 60 * caught / max(1e-9, sum(one.cpu_s for one in found))
+    print(f"{caught} of {len(found)} found within {seeds} seeds")
+    print(f"{a_minute:.1f} per minute of one core")
+
+
+def coverage(
+    seeds: Annotated[
+        str, typer.Option(metavar="COUNT|FIRST:END", help="Which seeds to run.")
+    ] = "5000",
+    jobs: JobsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """In how many seeds each rare situation came about, and how often; exit 1 if one never did.
+
+    Of numbers "one in" counts the seeds that have any.
+    """
+    from tierledger.simulation.campaign.campaign import Workers
+    from tierledger.simulation.campaign.summary import Summary
+
+    chosen, summary = seeds_of(seeds), Summary()
+    with Workers(cores(jobs)) as workers, progress("seeds", len(chosen)) as on_seeds:
+        for one in workers.outcomes(chosen):
+            summary.add(one)
+            on_seeds(1)
+    (_print_coverage_as_json if json else _print_coverage)(summary)
+    if summary.unseen_marks or summary.never_counted or summary.failed:
+        raise typer.Exit(ExitStatus.FOUND)
+
+
+def _print_coverage(summary: Summary) -> None:
+    from tierledger.simulation.machines.marks import MARKS
+
+    rows = [
+        (group, mark, seen, _one_in(summary.seeds, seen), bar(seen, summary.seeds))
+        for mark, group in MARKS.items()
+        for seen in (summary.marks[mark],)
+    ]
+    print_table(("group", "situation", "seeds", "one in", "seeds, logarithmic"), rows)
+    counted = [
+        (name, f"{count:,}", _one_in(summary.seeds, summary.counted[name]))
+        for name, count in summary.counts.items()
+    ]
+    print_table(("what", "how much", "one in"), counted)
+    for failed in summary.failed:
+        print_note(f"seed {failed.seed} failed: {failed.violations[0].message}")
+    print_pairs([("never seen", ", ".join(summary.unseen_marks) or "none")])
+    seen = len(MARKS) - len(summary.unseen_marks)
+    print(f"{summary.seeds} seeds, {seen} of {len(MARKS)} situations seen")
+
+
+def _one_in(seeds: int, seen: int) -> str:
+    return f"{seeds / seen:,.0f}" if seen else "NEVER"
+
+
+def bar(seen: int, seeds: int) -> str:
+    """As long as the number's logarithm, so that rare ones can be seen beside common ones."""
+    if not seen or not seeds:
+        return ""
+    share = math.log10(1 + seen) / math.log10(1 + seeds)
+    return "█" * max(1, round(BAR * share))
+
+
+def _print_coverage_as_json(summary: Summary) -> None:
+    from tierledger.simulation.machines.marks import MARKS
+
+    print_json(
+        {
+            "seeds": summary.seeds,
+            "marks": {mark: summary.marks[mark] for mark in MARKS},
+            "counts": dict(summary.counts),
+            "seeds_with": dict(summary.counted),
+            "never": summary.unseen_marks,
+            "none": summary.never_counted,
+            "failed": [one.seed for one in summary.failed],
+        }
+    )

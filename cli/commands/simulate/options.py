@@ -1,0 +1,83 @@
+"""Options that the `simulate` commands share, and what their texts mean."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from tierledger.cli.options import whole_number
+from tierledger.cli.output import shortened
+from tierledger.events.errors import InvalidArgument
+
+MINUTES_MIN = 0.01
+"""In less, nothing can go wrong."""
+
+MINUTES_MAX = 525_600.0
+"""A year."""
+
+SEED_MAX = 2**63 - 1
+
+JobsOption = Annotated[
+    int | None,
+    typer.Option(min=1, max=1024, help="Processes to run in. [default: one per core]"),
+]
+MutantOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Plant this mistake first, as `M05`.")
+]
+KeepOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBERS",
+        help="Leave out all of the seed's decisions but these, as 3,8,19-22 or none.",
+    ),
+]
+ShapeOption = Annotated[
+    str | None,
+    typer.Option(metavar="WORDS", help="Make the world simpler, as hosts=2,delays=even."),
+]
+WorldOption = Annotated[
+    str,
+    typer.Option(
+        metavar="machines|service",
+        help="State machines alone, or the whole service, which is slower.",
+    ),
+]
+
+
+def checked_world(name: str) -> str:
+    """The name of a world.
+
+    Raises:
+        InvalidArgument: It is none.
+    """
+    from tierledger.simulation.campaign.campaign import WORLDS
+
+    if name not in WORLDS:
+        raise InvalidArgument(f"--world: expected {' or '.join(WORLDS)}, got {name!r}")
+    return name
+
+
+def cores(jobs: int | None) -> int:
+    """How many processes to run in."""
+    return jobs or os.cpu_count() or 1
+
+
+def seeds_of(text: str) -> range:
+    """The seeds that "200" (from 0 on) or "100:200" (without the last) stand for.
+
+    Raises:
+        InvalidArgument: It stands for none.
+    """
+    first, colon, end = text.rpartition(":")
+    what = "--seeds, like 200 or 100:200"
+    seeds = range(whole_number(first, what) if colon else 0, whole_number(end, what))
+    if not seeds:
+        raise InvalidArgument(f"{what}: expected at least one, got {shortened(text)}")
+    return seeds
+
+
+def words_of(text: str | None) -> list[str]:
+    """The words between commas; none of none."""
+    return text.split(",") if text else []

@@ -1,0 +1,241 @@
+"""`simulate replay` and `explain`: one run again, in words or as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from tierledger.cli.commands.simulate.options import (
+    SEED_MAX,
+    KeepOption,
+    MutantOption,
+    ShapeOption,
+    WorldOption,
+    checked_world,
+    words_of,
+)
+from tierledger.cli.complete_file import complete_file, require_place
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.options import JsonOption, OverwriteOption
+from tierledger.cli.output import print_json, print_note, print_pairs
+from tierledger.cli.violation_output import print_violations, violation_as_json
+from tierledger.events.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tierledger.simulation.machines.scenario import Scenario
+    from tierledger.simulation.machines.verdict import Verdict
+    from tierledger.simulation.service.verdict import Verdict as ServiceVerdict
+    from tierledger.simulation.timeline import Timeline
+
+SeedOption = Annotated[
+    int, typer.Option(min=0, max=SEED_MAX, help="The seed to run.", show_default=False)
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("replay")(replay)
+    app.command("explain")(explain)
+
+
+class Asked(NamedTuple):
+    """Which run to repeat."""
+
+    seed: int
+    mutant: str | None
+    keep: list[int] | None
+    words: list[str]
+
+    @property
+    def is_whole(self) -> bool:
+        return self.keep is None and not self.words
+
+    @property
+    def command(self) -> str:
+        from tierledger.simulation.campaign.reduction import replay_command
+
+        keep = None if self.keep is None else tuple(self.keep)
+        return replay_command(self.seed, self.mutant, keep, tuple(self.words))
+
+    def scenario(self) -> Scenario:
+        from tierledger.simulation.machines.shape import scenario_of
+
+        return scenario_of(self.seed, self.keep, self.words)
+
+
+class Files(NamedTuple):
+    """What else is written of a run."""
+
+    history: Path | None
+    trace: Path | None
+    overwrite: bool
+
+    def write(self, path: Path, lines: Iterable[bytes]) -> None:
+        with complete_file(path, overwrite=self.overwrite) as file:
+            file.writelines(lines)
+
+
+def _asked(seed: int, mutant: str | None, keep: str | None, shape: str | None) -> Asked:
+    from tierledger.simulation.machines.shape import numbers_of
+
+    kept = None if keep is None else numbers_of(keep)
+    return Asked(seed, mutant, kept, words_of(shape))
+
+
+def replay(
+    seed: SeedOption,
+    mutant: MutantOption = None,
+    keep: KeepOption = None,
+    shape: ShapeOption = None,
+    world: WorldOption = "machines",
+    history: Annotated[
+        Path | None, typer.Option(help="Write a history for `check` here.")
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Write every step of the run here, as text.")
+    ] = None,
+    overwrite: OverwriteOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Run one seed again, all of it or some of its decisions, and tell what is found.
+
+    A seed is the same run everywhere, and its trace hash says so. Exit 1 if a checker finds
+    anything.
+    """
+    from tierledger.simulation.campaign.campaign import SERVICE
+
+    checked_world(world)
+    require_place(history, trace, overwrite=overwrite)
+    files = Files(history, trace, overwrite)
+    asked = _asked(seed, mutant, keep, shape)
+    if world == SERVICE:
+        if not asked.is_whole:
+            raise InvalidArgument("--keep and --shape are for --world machines alone")
+        verdict: Verdict | ServiceVerdict = _service_again(asked, files)
+    else:
+        verdict = _again(asked, files)
+    (_print_as_json if json else _print)(verdict)
+    if verdict.violations:
+        raise typer.Exit(ExitStatus.FOUND)
+
+
+def _again(asked: Asked, files: Files) -> Verdict:
+    from tierledger.simulation.campaign.campaign import judged, watched
+    from tierledger.simulation.explain.text import text
+    from tierledger.simulation.machines.record_of import record_of
+    from tierledger.simulation.record.file import record_as_lines
+
+    scenario = asked.scenario()
+    verdict = judged(scenario, asked.mutant)
+    if files.history is not None:
+        record = record_of(watched(scenario, asked.mutant), asked.command)
+        files.write(files.history, record_as_lines(record))
+    if files.trace is not None:
+        files.write(files.trace, [text(_timeline(asked, scenario, verdict)).encode()])
+    return verdict
+
+
+def _timeline(asked: Asked, scenario: Scenario, verdict: Verdict) -> Timeline:
+    from tierledger.simulation.campaign.campaign import watched
+    from tierledger.simulation.machines.timeline_of import timeline_of
+
+    total = len(asked._replace(keep=None).scenario().decisions)
+    count = len(scenario.decisions)
+    decisions = f"{count} of {total} decisions" if count < total else f"{total} decisions"
+    found = "".join(f"{one}, " for one in sorted({one.checker for one in verdict.violations}))
+    mistake = "" if asked.mutant is None else f" with {asked.mutant}"
+    return timeline_of(
+        watched(scenario, asked.mutant),
+        title=f"seed {asked.seed}{mistake}: {found}{decisions}",
+        command=asked.command,
+        violations=verdict.violations,
+    )
+
+
+def _service_again(asked: Asked, files: Files) -> ServiceVerdict:
+    from tierledger.simulation.campaign.campaign import with_mistake
+    from tierledger.simulation.history.calls import history_as_lines
+    from tierledger.simulation.service.plan import drawn
+    from tierledger.simulation.service.verdict import ran, verdict_of
+
+    with with_mistake(asked.mutant):
+        world = ran(drawn(asked.seed), keeps_lines=files.trace is not None)
+        verdict = verdict_of(world)
+    if files.trace is not None:
+        files.write(files.trace, (f"{line}\n".encode() for line in world.trace.lines or ()))
+    if files.history is not None:
+        files.write(files.history, history_as_lines(world.recorder.history()))
+    world.loop.discard()
+    return verdict
+
+
+def _print(verdict: Verdict | ServiceVerdict) -> None:
+    print_pairs(
+        [
+            ("seed", verdict.seed),
+            ("calls", f"{verdict.calls} ({verdict.ok_calls} ok)"),
+            ("leadership changes", verdict.changes),
+            ("virtual time", f"{verdict.virtual_s:.1f} s in {verdict.steps} steps"),
+            ("trace hash", verdict.trace_hash),
+            *sorted(verdict.marks.items()),
+        ]
+    )
+    print_violations(verdict.violations)
+    print(f"{len(verdict.violations)} violations")
+
+
+def _print_as_json(verdict: Verdict | ServiceVerdict) -> None:
+    print_json(
+        {
+            **verdict._asdict(),
+            "marks": dict(sorted(verdict.marks.items())),
+            "violations": [violation_as_json(one) for one in verdict.violations],
+        }
+    )
+
+
+def explain(
+    seed: SeedOption,
+    out: Annotated[Path, typer.Option(metavar="FILE.html", help="Where the page goes.")],
+    mutant: MutantOption = None,
+    keep: KeepOption = None,
+    shape: ShapeOption = None,
+    no_shrink: Annotated[
+        bool, typer.Option("--no-shrink", help="Show a failing seed whole.")
+    ] = False,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Draw one run as a page: who led, what was sent, what struck, what was found.
+
+    A failing seed is made small first. The page is one file and needs no network.
+    """
+    from tierledger.simulation.campaign.campaign import judged
+    from tierledger.simulation.explain.page import page
+
+    require_place(out, overwrite=overwrite)
+    asked = _asked(seed, mutant, keep, shape)
+    scenario = asked.scenario()
+    verdict = judged(scenario, mutant)
+    if verdict.violations and asked.is_whole and not no_shrink:
+        asked = _made_small(asked)
+        scenario = asked.scenario()
+        verdict = judged(scenario, mutant)
+    shown = page(_timeline(asked, scenario, verdict))
+    with complete_file(out, overwrite=overwrite) as file:
+        file.write(shown.encode())
+    print_violations(verdict.violations)
+    print_note(f"again: {asked.command}")
+    print(f"{len(scenario.decisions)} decisions, {len(verdict.violations)} violations: {out}")
+
+
+def _made_small(asked: Asked) -> Asked:
+    from tierledger.simulation.campaign.reduction import reduced
+
+    print_note("it fails; it is made small first")
+    small = reduced(asked.seed, mutant=asked.mutant)
+    if small is None:
+        return asked
+    return asked._replace(keep=list(small.keep), words=list(small.words))

@@ -1,0 +1,339 @@
+"""`simulate`: worlds in which everything fails, and every answer is checked."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from itertools import count
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from tierledger.cli.commands.simulate import exhaust as simulate_exhaust_command
+from tierledger.cli.commands.simulate import live as simulate_live_command
+from tierledger.cli.commands.simulate import mutants as simulate_mutants_command
+from tierledger.cli.commands.simulate import replay as simulate_replay_command
+from tierledger.cli.commands.simulate.options import (
+    MINUTES_MAX,
+    MINUTES_MIN,
+    SEED_MAX,
+    JobsOption,
+    WorldOption,
+    checked_world,
+    cores,
+    seeds_of,
+)
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.options import JsonOption
+from tierledger.cli.output import print_json, print_note, print_pairs, progress
+from tierledger.cli.violation_output import print_violations, violation_as_json
+from tierledger.events.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tierledger.simulation.campaign.campaign import Outcome, Workers
+    from tierledger.simulation.campaign.reduction import Reduction
+    from tierledger.simulation.campaign.summary import SizeSummary, Summary
+
+# The simulation is imported where it is used: it brings the whole service along, and every
+# command would wait for that.
+
+SEEDS = "1000"
+"""If neither seeds nor a time are given."""
+
+SHRUNK_MAX = 5
+"""Failing seeds that are shrunk, of different checkers as far as there are."""
+
+SHOWN_MAX = 20
+"""Failing seeds that are shown; the rest is counted."""
+
+VIOLATIONS_SHOWN = 3
+"""Of one seed, before it is shrunk; `replay` shows all."""
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(
+        help="Simulate the service with everything that can fail, and check every answer.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    group.command("run")(run)
+    for commands in (
+        simulate_replay_command,
+        simulate_mutants_command,
+        simulate_exhaust_command,
+        simulate_live_command,
+    ):
+        commands.register(group)
+    app.add_typer(group, name="simulate")
+
+
+def run(
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COUNT|FIRST:END",
+            help=f"Which seeds to run. [default: {SEEDS}, or all that --minutes has room for]",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=SEED_MAX, help="Run this one alone.")
+    ] = None,
+    jobs: JobsOption = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            min=MINUTES_MIN, max=MINUTES_MAX, help="Begin no more seeds after this time."
+        ),
+    ] = None,
+    world: WorldOption = "machines",
+    require_marks: Annotated[
+        bool,
+        typer.Option(
+            "--require-marks",
+            help="Fail if a rare situation never came about. [default: from 20,000 seeds on]",
+        ),
+    ] = False,
+    no_shrink: Annotated[
+        bool, typer.Option("--no-shrink", help="Do not make failing seeds smaller.")
+    ] = False,
+    hash_only: Annotated[
+        bool, typer.Option("--hash-only", help="Print only a line per seed: its trace hash.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Run many seeds, each a world with its own faults, and hold every answer to the log.
+
+    A failing seed is made small and shown with the command that repeats it. Exit 1 if a
+    checker finds anything, or if so little happened that its silence means nothing.
+    """
+    from tierledger.simulation.campaign.campaign import SERVICE, Workers
+
+    checked_world(world)
+    chosen = _chosen(seeds, seed, minutes)
+    deadline = None if minutes is None else time.monotonic() + 60 * minutes
+    with Workers(cores(jobs)) as workers:
+        if hash_only:
+            well = _print_hashes(chosen, workers, world, deadline)
+        else:
+            campaign = _campaign(chosen, workers, world, deadline)
+            is_shrunk = not (no_shrink or world == SERVICE)
+            shown = _reductions(campaign, workers) if is_shrunk else []
+            well = _report(campaign, shown, require_marks=require_marks, json=json)
+    if not well:
+        raise typer.Exit(ExitStatus.FOUND)
+
+
+def _chosen(seeds: str | None, seed: int | None, minutes: float | None) -> Iterable[int]:
+    if seed is not None:
+        if seeds is not None:
+            raise InvalidArgument("expected --seed or --seeds, got both")
+        return range(seed, seed + 1)
+    if seeds is None and minutes is not None:
+        return count()
+    return seeds_of(seeds or SEEDS)
+
+
+def _is_over(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() >= deadline
+
+
+def _print_hashes(
+    seeds: Iterable[int], workers: Workers, world: str, deadline: float | None
+) -> bool:
+    is_well = True
+    for one in workers.outcomes(seeds, world=world):
+        print(f"{one.seed} {one.trace_hash}", flush=True)
+        is_well &= not one.violations
+        if _is_over(deadline):
+            break
+    return is_well
+
+
+class Campaign(NamedTuple):
+    """Seeds that have run."""
+
+    world: str
+    jobs: int
+    summary: Summary
+    wall_s: float
+
+    @property
+    def is_large(self) -> bool:
+        from tierledger.simulation.campaign.summary import ALL_MARKS_SEEDS
+
+        return self.summary.seeds >= ALL_MARKS_SEEDS
+
+
+def _campaign(
+    seeds: Iterable[int], workers: Workers, world: str, deadline: float | None
+) -> Campaign:
+    from tierledger.simulation.campaign.summary import Summary
+
+    summary, began = Summary(), time.monotonic()
+    with progress("seeds", len(seeds) if isinstance(seeds, range) else None) as on_seeds:
+        for one in workers.outcomes(seeds, world=world):
+            summary.add(one)
+            on_seeds(1)
+            if _is_over(deadline):
+                break
+    return Campaign(world, workers.jobs, summary, time.monotonic() - began)
+
+
+def _reductions(campaign: Campaign, workers: Workers) -> list[Reduction]:
+    """Some of the failing seeds, made small."""
+    from tierledger.simulation.campaign.reduction import reductions
+
+    chosen = _of_different_checkers(campaign.summary.failed)[:SHRUNK_MAX]
+    found = []
+    with progress("shrinking", len(chosen)) as on_seeds:
+        for one in reductions([failed.seed for failed in chosen], workers):
+            on_seeds(1)
+            if one is not None:
+                found.append(one)
+    return found
+
+
+def _of_different_checkers(failed: Sequence[Outcome]) -> list[Outcome]:
+    """The first that each checker found, then the others; small worlds are the quicker ones."""
+    seen: Counter[str] = Counter()
+    ranked = []
+    for one in sorted(failed, key=lambda failed: (not failed.is_small, failed.seed)):
+        checker = one.violations[0].checker
+        ranked.append((seen[checker], one))
+        seen[checker] += 1
+    return [one for _, one in sorted(ranked, key=lambda rank: rank[0])]
+
+
+def _report(
+    campaign: Campaign, shown: Sequence[Reduction], *, require_marks: bool, json: bool
+) -> bool:
+    """Print what there is to say; whether it is all well."""
+    from tierledger.simulation.campaign.campaign import SERVICE
+
+    requires = campaign.world != SERVICE and (require_marks or campaign.is_large)
+    shortfalls = campaign.summary.shortfalls(requires_marks=requires)
+    (_print_as_json if json else _print)(campaign, shortfalls, shown)
+    return not campaign.summary.failed and not shortfalls
+
+
+def _print(campaign: Campaign, shortfalls: list[str], shown: Sequence[Reduction]) -> None:
+    summary = campaign.summary
+    print_pairs(_figures(campaign))
+    small = {one.seed: one for one in shown}
+    for failed in summary.failed[:SHOWN_MAX]:
+        print(f"seed {failed.seed}")
+        print_violations(failed.violations[:VIOLATIONS_SHOWN])
+        if len(failed.violations) > VIOLATIONS_SHOWN:
+            print(f"  and {len(failed.violations) - VIOLATIONS_SHOWN} more")
+        _print_again(campaign.world, failed.seed, small.get(failed.seed))
+    if len(summary.failed) > SHOWN_MAX:
+        print_note(f"and {len(summary.failed) - SHOWN_MAX} more seeds failed")
+    for shortfall in shortfalls:
+        print(f"FAILED  vacuous: {shortfall}")
+    print(f"{summary.seeds} seeds, {len(summary.failed)} failed")
+
+
+def _print_again(world: str, seed: int, small: Reduction | None) -> None:
+    from tierledger.simulation.campaign.campaign import SERVICE
+    from tierledger.simulation.campaign.reduction import replay_command
+
+    if small is None:
+        suffix = f" --world {world}" if world == SERVICE else ""
+        print(f"  again: {replay_command(seed)}{suffix}")
+        return
+    print(f"  {len(small.keep)} of its {small.of} decisions are enough:")
+    for decision in small.decisions:
+        print(f"    {decision}")
+    print_violations([small.violation])
+    print(f"  again: {small.command}")
+
+
+def _figures(campaign: Campaign) -> list[tuple[str, object]]:
+    from tierledger.simulation.campaign.campaign import SERVICE
+    from tierledger.simulation.machines.marks import MARKS
+
+    summary = campaign.summary
+    hits = len(MARKS) - len(summary.unseen_marks)
+    is_service = campaign.world == SERVICE
+    return [
+        ("world", campaign.world),
+        ("seeds", f"{summary.seeds:,}"),
+        ("small", _size_text(summary.small) if summary.small.seeds else None),
+        ("whole" if is_service else "big", _size_text(summary.big) or None),
+        ("calls", f"{summary.calls:,} ({summary.ok_calls:,} ok)"),
+        ("leadership changes", f"{summary.changes:,}"),
+        (
+            "two believers",
+            None if is_service else f"{summary.two_believers_share:.1%} of seeds",
+        ),
+        ("marks seen", None if is_service else f"{hits} of {len(MARKS)}"),
+        ("virtual time", f"{summary.virtual_s / 3600:,.1f} h in {summary.steps:,} steps"),
+        ("virtual : wall", _ratios_text(campaign)),
+        ("time", f"{campaign.wall_s:.1f} s"),
+    ]
+
+
+def _ratios_text(campaign: Campaign) -> str:
+    virtual_s = campaign.summary.virtual_s
+    of_all = virtual_s / max(campaign.wall_s, 1e-9)
+    per_core = virtual_s / max(campaign.summary.cpu_s, 1e-9)
+    where = "1 process" if campaign.jobs == 1 else f"{campaign.jobs} processes"
+    return f"{of_all:,.0f} : 1 in {where}, {per_core:,.0f} : 1 per core"
+
+
+def _size_text(size: SizeSummary) -> str:
+    if not size.seeds:
+        return ""
+    return (
+        f"{size.seeds:,} seeds, {size.seeds_per_s:,.0f} per second and core; median "
+        f"{size.median_calls} calls, {size.median_changes} changes"
+    )
+
+
+def _print_as_json(
+    campaign: Campaign, shortfalls: list[str], shown: Sequence[Reduction]
+) -> None:
+    summary = campaign.summary
+    small = {one.seed: one for one in shown}
+    print_json(
+        {
+            "world": campaign.world,
+            "seeds": summary.seeds,
+            "small": _size_as_json(summary.small),
+            "big": _size_as_json(summary.big),
+            "calls": summary.calls,
+            "ok_calls": summary.ok_calls,
+            "leadership_changes": summary.changes,
+            "two_believers_share": round(summary.two_believers_share, 4),
+            "virtual_seconds": round(summary.virtual_s, 1),
+            "wall_seconds": round(campaign.wall_s, 2),
+            "jobs": campaign.jobs,
+            "seeds_with": dict(sorted(summary.marks.items())),
+            "vacuous": shortfalls,
+            "failed": [_failed_as_json(one, small.get(one.seed)) for one in summary.failed],
+        }
+    )
+
+
+def _size_as_json(size: SizeSummary) -> dict[str, float]:
+    return {
+        "seeds": size.seeds,
+        "seeds_per_second_and_core": round(size.seeds_per_s, 1),
+        "median_calls": size.median_calls,
+        "median_leadership_changes": size.median_changes,
+    }
+
+
+def _failed_as_json(failed: Outcome, small: Reduction | None) -> dict[str, Any]:
+    from tierledger.simulation.campaign.reduction import replay_command
+
+    command = replay_command(failed.seed) if small is None else small.command
+    return {
+        "seed": failed.seed,
+        "trace_hash": failed.trace_hash,
+        "violations": [violation_as_json(one) for one in failed.violations],
+        "decisions": None if small is None else small.decisions,
+        "again": command,
+    }

@@ -1,0 +1,296 @@
+"""`spark audit`: the metadata, held against what lies in the tier."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from tierledger.cli.commands.spark.job import (
+    AUTO,
+    LOCAL,
+    SPARK,
+    EngineOption,
+    FormatOption,
+    Job,
+    MasterOption,
+    OutIfAnyOption,
+    PageOption,
+    end,
+    is_local,
+    session_of,
+    shown,
+    write_page,
+    write_table,
+    written_here,
+)
+from tierledger.cli.commands.spark.times import NOW_HELP, clock_ms, duration_ms, stated_time_ms
+from tierledger.cli.options import (
+    ClusterOption,
+    JsonOption,
+    OverwriteOption,
+    StoreOption,
+)
+from tierledger.cli.output import print_note, progress, time_text
+from tierledger.events.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from tierledger.pipeline.folding.store import JobStore
+    from tierledger.pipeline.jobs.audit.rows import Audit, AuditDigest
+    from tierledger.pipeline.jobs.audit.run import Listed
+    from tierledger.pipeline.tables.plan import TablePlan
+    from tierledger.tiering.layouts.listed_objects import LayoutNames
+    from tierledger.tiering.objects.store import ObjectStore
+
+DEFAULT_AGE = "1d"
+"""No copy takes that long, and no clocks are that far apart."""
+
+ROWS_MAX = 500
+"""Findings that are printed or drawn, the worst; the table has all."""
+
+COLUMNS = ("kind", "place", "objects", "bytes", "expected", "detail")
+
+
+TierOption = Annotated[
+    str,
+    typer.Option(
+        metavar="URL",
+        help="Where the segments are: dir:DIR, s3://BUCKET/PREFIX, manifest:URL or "
+        "local-tiered:DIR.",
+    ),
+]
+ListingOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Do not ask the store what is there, read it: CSV with a heading, or Parquet, "
+        "with path, size, last_modified.",
+    ),
+]
+ListedAtOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="When that listing was begun; else when its newest object was written.",
+    ),
+]
+OlderThanOption = Annotated[
+    str, typer.Option(metavar="TIME", help="How old an orphan is at least: 12h, 7d.")
+]
+
+
+def register(group: typer.Typer) -> None:
+    """Add the command."""
+    group.command("audit", short_help="what is missing in the tier, and what is too much")(
+        audit
+    )
+
+
+def audit(
+    tier: TierOption,
+    listing: ListingOption = None,
+    listed_at: ListedAtOption = None,
+    older_than: OlderThanOption = DEFAULT_AGE,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help=NOW_HELP)] = None,
+    out: OutIfAnyOption = None,
+    format: FormatOption = "parquet",  # noqa: A002 - The option's name.
+    page: PageOption = None,
+    engine: EngineOption = AUTO,
+    master: MasterOption = None,
+    overwrite: OverwriteOption = False,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Find objects that are missing in the tier, damaged sets, and objects that are nobody's.
+
+    It deletes nothing. Exit code 1: something was found. 3: logs are damaged, named, and
+    nothing is said of their partitions.
+    """
+    job = Job(
+        name="audit",
+        store=store,
+        cluster=cluster,
+        engine=engine,
+        master=master,
+        out=out,
+        format=format,
+        overwrite=overwrite,
+        page=page,
+        json=json,
+    )
+    job.check()
+    age_ms = duration_ms(older_than, "--older-than")
+    then_ms = stated_time_ms(now, "--now")
+    at_ms = stated_time_ms(listed_at, "--listed-at")
+    if at_ms is not None and listing is None:
+        raise InvalidArgument("--listed-at: expected with --listing only")
+    now_ms = clock_ms() if then_ms is None else then_ms
+    _run(job, tier, (listing, at_ms), (now_ms, age_ms))
+
+
+def _run(
+    job: Job, tier: str, inventory: tuple[str | None, int | None], times: tuple[int, int]
+) -> None:
+    from tierledger.pipeline.inventory import require_inventory
+    from tierledger.pipeline.jobs.audit.here import OBJECTS_MAX
+    from tierledger.pipeline.jobs.audit.rows import AuditDigest
+    from tierledger.pipeline.jobs.audit.segments import Settled, segments_table
+    from tierledger.pipeline.tables.plan import planned
+    from tierledger.tiering.layouts.listed_objects import names_of
+    from tierledger.tiering.layouts.tier_url import open_store, parse
+
+    url = parse(tier)
+    names = names_of(url.layout, url.prefix)
+    now_ms, age_ms = times
+    place, _ = inventory
+    # What is not there is told before Spark starts, which takes seconds.
+    plan = asyncio.run(planned(segments_table(names, Settled()), job.job_store()))
+    objects = open_store(url) if place is None else None
+    if place is not None:
+        require_inventory(place)
+    asked = _Asked(names, objects, inventory, now_ms - age_ms, age_ms)
+    facts = {"tier": url.shown, "now": time_text(now_ms)}
+    is_away = place is not None and "://" in place
+    if is_away and job.engine == LOCAL:
+        raise InvalidArgument(f"--listing: expected a file with --engine {LOCAL}, got {place}")
+    if not is_away and is_local(job, plan):
+        made = _audited_here(job, plan, asked, AuditDigest(ROWS_MAX))
+        if made is not None:
+            _report(job, LOCAL, made, facts)
+            return
+        many = f"the tier has more than {OBJECTS_MAX} objects"
+        if job.engine == LOCAL:
+            raise InvalidArgument(f"--engine: expected {SPARK}, as {many}; got {LOCAL}")
+        print_note(f"{many}: Spark takes over")
+    made = _audited_by_spark(job, plan.store, asked, AuditDigest(ROWS_MAX))
+    _report(job, SPARK, made, facts)
+
+
+class _Asked(NamedTuple):
+    """What is to be audited."""
+
+    names: LayoutNames
+    objects: ObjectStore | None
+    """Who is asked what there is; none if an inventory tells."""
+    inventory: tuple[str | None, int | None]
+    """A place, and when the list there was begun, if that is known."""
+    orphans_before_ms: int
+    age_ms: int
+
+    def before_ms(self, newest_ms: int | None) -> int:
+        """Until when the logs are held against the inventory, whose newest object is given."""
+        begun_ms = newest_ms if self.inventory[1] is None else self.inventory[1]
+        # Clocks differ, and a list takes its time.
+        return 0 if begun_ms is None else begun_ms - self.age_ms
+
+
+def _audited_here(
+    job: Job, plan: TablePlan, asked: _Asked, digest: AuditDigest
+) -> Audit | None:
+    """The audit by this process; none if there are too many objects for it."""
+    from tierledger.pipeline.inventory import listed_objects, read_inventory, totals
+    from tierledger.pipeline.jobs.audit.here import OBJECTS_MAX, ListedHere, audited_here
+    from tierledger.pipeline.jobs.audit.rows import FOUND
+
+    def lister() -> ListedHere | None:
+        if asked.objects is None:
+            found = read_inventory(asked.inventory[0] or "", OBJECTS_MAX)
+            if found is None:
+                return None
+            return ListedHere(found, asked.before_ms(totals(found).newest_ms))
+        with _counted("audit: objects listed") as on_listed:
+            coming = listed_objects(asked.objects, asked.names.folder, OBJECTS_MAX, on_listed)
+            found = asyncio.run(coming)
+        return None if found is None else ListedHere(found)
+
+    writing = written_here(job, FOUND)
+    return audited_here(plan, asked.names, lister, asked.orphans_before_ms, digest, writing)
+
+
+def _audited_by_spark(job: Job, store: JobStore, asked: _Asked, digest: AuditDigest) -> Audit:
+    # Imported here: the other commands, and the local engine, do without Spark.
+    with TemporaryDirectory(prefix="tierledger-audit-") as scratch, session_of(job) as session:
+        from tierledger.pipeline.jobs.audit.job import listed
+        from tierledger.pipeline.jobs.audit.run import audit as audited
+
+        lister = _lister(session, asked, Path(scratch) / "listing.parquet")
+        before_ms = asked.orphans_before_ms
+        with audited(session, store, asked.names, lister, before_ms, digest) as made:
+            with shown(session, "audit: tasks done", None):
+                result = made.result()
+            if job.out is not None:
+                write_table(session, job, listed(made.rows), None)
+            return result
+
+
+def _lister(session: SparkSession, asked: _Asked, file: Path) -> Callable[[], Listed]:
+    from tierledger.pipeline.jobs.audit.run import Listed
+    from tierledger.pipeline.listing import (
+        read_inventory,
+        totals,
+        write_listing,
+        written_listing,
+    )
+
+    def run() -> Listed:
+        if asked.objects is None:
+            rows = read_inventory(session, asked.inventory[0] or "")
+            return Listed(rows, asked.before_ms(totals(rows).newest_ms))
+        with _counted("audit: objects listed") as on_listed:
+            asyncio.run(write_listing(asked.objects, asked.names.folder, file, on_listed))
+        return Listed(written_listing(session, file))
+
+    return run
+
+
+@contextmanager
+def _counted(what: str) -> Iterator[Callable[[int], None]]:
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    with progress(what, None) as on_done:
+        yield on_done
+
+
+def _report(job: Job, engine: str, made: Audit, facts: Mapping[str, object]) -> None:
+    from tierledger.cli.pages.jobs.audit import audit_page
+    from tierledger.pipeline.jobs.audit.kinds import FINDINGS
+
+    totals, rows = made.digest.totals, made.digest.worst()
+    facts = {"cluster": made.cluster, **facts}
+    if job.page is not None:
+        write_page(job, audit_page({**facts, "engine": engine}, totals, rows, made))
+    end(
+        job,
+        {
+            **facts,
+            "partitions": made.partitions,
+            "objects": made.listed.objects,
+            "bytes": made.listed.size_in_bytes,
+            **{kind.value: total.rows for kind, total in totals.items()},
+        },
+        columns=COLUMNS,
+        worst=[
+            [
+                row["kind"],
+                row["place"] or row["segment_id"],
+                row["objects"],
+                row["size_in_bytes"],
+                row["expected_bytes"],
+                row["detail"],
+            ]
+            for row in rows
+        ],
+        found=sum(totals[kind].rows for kind in FINDINGS),
+        damaged=made.damaged,
+    )

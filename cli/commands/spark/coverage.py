@@ -1,0 +1,156 @@
+"""`spark coverage`: what of each partition the tier holds: once, twice, or not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierledger.cli.commands.spark.job import (
+    SHOWN_MAX,
+    EngineOption,
+    FormatOption,
+    Job,
+    MasterOption,
+    OutIfAnyOption,
+    PageOption,
+    PartitionOption,
+    TopicOption,
+    answered,
+    as_of_fact,
+    end,
+    write_page,
+)
+from tierledger.cli.options import (
+    AsOfOption,
+    ClusterOption,
+    JsonOption,
+    OverwriteOption,
+    StoreOption,
+    parse_as_of,
+)
+
+if TYPE_CHECKING:
+    import typer
+
+    from tierledger.cli.commands.spark.job import Answer
+    from tierledger.pipeline.jobs.coverage.job import CoverageDigest
+    from tierledger.pipeline.table_columns import PlainRow
+    from tierledger.pipeline.tables.plan import TablePlan
+
+PARTITIONS_DRAWN_MAX = 200
+"""Partitions on the page, the worst first; the rest is counted."""
+
+ROWS_DRAWN_MAX = 100_000
+"""Ranges on the page: at about 150 bytes each, what a browser still shows at once."""
+
+COLUMNS = ("partition", "kind", "epoch", "start", "end", "segments", "bytes")
+
+
+def register(group: typer.Typer) -> None:
+    """Add the command."""
+    group.command("coverage", short_help="what of each partition the tier holds")(coverage)
+
+
+def coverage(
+    out: OutIfAnyOption = None,
+    format: FormatOption = "parquet",  # noqa: A002 - The option's name.
+    page: PageOption = None,
+    as_of: AsOfOption = None,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    engine: EngineOption = "auto",
+    master: MasterOption = None,
+    overwrite: OverwriteOption = False,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Find holes, orphaned epochs and overlaps in what the tier holds of each partition.
+
+    Exit code 1: there are holes or orphaned epochs. 3: logs are damaged, named and left out.
+    """
+    job = Job(
+        name="coverage",
+        store=store,
+        cluster=cluster,
+        as_of=parse_as_of(as_of),
+        topic=topic,
+        partition=partition,
+        engine=engine,
+        master=master,
+        out=out,
+        format=format,
+        overwrite=overwrite,
+        page=page,
+        json=json,
+    )
+    job.check()
+    _run(job)
+
+
+def _run(job: Job) -> None:
+    from tierledger.pipeline.jobs.coverage.job import COVERAGE, CoverageDigest
+    from tierledger.pipeline.jobs.coverage.rules import FINDINGS
+
+    strips_max = 0 if job.page is None else PARTITIONS_DRAWN_MAX
+    digest = CoverageDigest(SHOWN_MAX, strips_max, ROWS_DRAWN_MAX)
+    plan = job.planned(COVERAGE)
+    made = answered(job, plan, digest)
+    if job.page is not None:
+        _draw(job, plan, made)
+    of = made.digest.totals
+    end(
+        job,
+        {
+            "partitions": len(plan.logs),
+            "covered offsets": of["covered"].offsets,
+            "covered bytes": of["covered"].size,
+            "holes": of["hole"].rows,
+            "hole offsets": of["hole"].offsets,
+            "orphaned ranges": of["orphaned_epoch"].rows,
+            "orphaned bytes": of["orphaned_epoch"].size,
+            "overlaps": of["overlap"].rows,
+            "overlap bytes": of["overlap"].size,
+            "unfinished": of["unfinished"].rows,
+            "unfinished bytes": of["unfinished"].size,
+        },
+        columns=COLUMNS,
+        worst=[_printed(row) for row in made.digest.worst()],
+        found=sum(of[kind].rows for kind in FINDINGS),
+        damaged=made.damaged,
+    )
+
+
+def _printed(row: PlainRow) -> list[object]:
+    return [
+        f"{row['topic']}-{row['partition']}",
+        row["kind"],
+        row["leader_epoch"],
+        row["start_offset"],
+        row["end_offset"],
+        row["segments"],
+        row["size_in_bytes"],
+    ]
+
+
+def _draw(job: Job, plan: TablePlan, made: Answer[CoverageDigest]) -> None:
+    from tierledger.cli.pages.jobs.coverage import coverage_page
+
+    digest = made.digest
+    facts = {
+        "cluster": plan.store.cluster or "",
+        "partitions": f"{len(plan.logs)}, of which {digest.partitions} have segments",
+        "engine": made.engine,
+    }
+    facts |= as_of_fact(job)
+    strips = digest.strips()
+    write_page(
+        job,
+        coverage_page(
+            facts,
+            digest.totals,
+            [(one.topic, one.topic_id, one.partition) for one in strips],
+            [row for one in strips for row in one.rows],
+            digest.partitions,
+            made.damaged,
+        ),
+    )

@@ -1,0 +1,143 @@
+"""`spark import`: recorded `__remote_log_metadata` into logs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierledger.cli.commands.spark.job import (
+    FormatOption,
+    Job,
+    MasterOption,
+    OutIfAnyOption,
+    kept,
+    session_of,
+    shown,
+    write_table,
+)
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.options import (
+    ClusterOption,
+    JsonOption,
+    OverwriteOption,
+    StoreOption,
+)
+from tierledger.cli.output import print_json, print_note, print_pairs
+
+if TYPE_CHECKING:
+    from tierledger.pipeline.imports.task import Outcome
+
+NAMED_MAX = 20
+"""Records that are named when they are refused; `--out` names more, and all are counted."""
+
+
+def register(group: typer.Typer) -> None:
+    group.command("import")(import_metadata)
+
+
+def import_metadata(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="JSON lines or a folder with them, a folder of Kafka's log segments, or "
+            "kafka:HOST:PORT[,…]."
+        ),
+    ],
+    topic: Annotated[
+        str, typer.Option(help="What the metadata topic is called.")
+    ] = "__remote_log_metadata",
+    recorded_cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="What the recorded cluster is called; else as the source is."
+        ),
+    ] = None,
+    out: OutIfAnyOption = None,
+    format: FormatOption = "parquet",  # noqa: A002 - The option's name.
+    overwrite: OverwriteOption = False,
+    master: MasterOption = None,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Take recorded metadata of Kafka's over into the logs of a store, with Spark.
+
+    It may be repeated, also after it was killed: what is there already is not written again.
+    Exit code 3: imported, but for partitions whose logs have moved on, and records that
+    cannot be decoded; they are named.
+    """
+    job = Job(
+        name="import",
+        store=store,
+        cluster=cluster,
+        master=master,
+        out=out,
+        format=format,
+        overwrite=overwrite,
+        json=json,
+    )
+    job.check()
+    _report(job, _imported(job, source, topic, recorded_cluster))
+
+
+def _imported(job: Job, text: str, topic: str, recorded_cluster: str | None) -> list[Outcome]:
+    """Import, and what came of it; the outcomes without a partition come last."""
+    from tierledger.pipeline.imports.job import import_into, outcomes
+    from tierledger.pipeline.imports.source import planned_source
+    from tierledger.pipeline.imports.task import Outcome
+
+    store = job.job_store()
+    source = planned_source(text, topic)
+    name = recorded_cluster or source.name
+    with (
+        import_into(store) as socket,
+        session_of(job) as session,
+        # Made once: a second look would import again.
+        kept(outcomes(session, source, store, socket, name)) as frame,
+    ):
+        with shown(session, "import: tasks done", None):
+            rows = frame.collect()
+        if job.out is not None:
+            write_table(session, job, frame, None)
+    found = [Outcome(*row) for row in rows]
+    return sorted(found, key=lambda one: (one.topic_id is None, one.topic_id, one.partition))
+
+
+def _report(job: Job, found: list[Outcome]) -> None:
+    partitions = [one for one in found if one.topic_id is not None]
+    troubled = [one for one in partitions if one.trouble is not None]
+    refused = sum(one.refused for one in found)
+    facts: dict[str, object] = {
+        "partitions": len(partitions),
+        "records": sum(one.records for one in found),
+        "imported": sum(one.imported for one in found),
+        "there already": sum(one.repeated for one in found),
+        "dropped as Kafka does": sum(one.dropped for one in found),
+        "records refused": refused,
+        "partitions refused": len(troubled),
+        "offsets missing": sum(sum(one.missing.values()) for one in found),
+    }
+    if job.json:
+        named = {one.name: one.trouble for one in troubled}
+        named_records = [list(pair) for one in found for pair in one.refused_records.items()]
+        result: dict[str, object] = {key.replace(" ", "_"): v for key, v in facts.items()}
+        result |= {"out": str(job.out)} if job.out is not None else {}
+        print_json({**result, "refused": named, "refused_records": named_records[:NAMED_MAX]})
+    else:
+        print_pairs(facts.items())
+    _note(found, troubled)
+    if troubled or refused:
+        raise typer.Exit(ExitStatus.PARTLY)
+
+
+def _note(found: list[Outcome], troubled: list[Outcome]) -> None:
+    """Name what was refused, on standard error."""
+    for one in troubled:
+        print_note(f"{one.name} is refused: {one.trouble}")
+    records = [pair for one in found for pair in one.refused_records.items()]
+    for place, why in records[:NAMED_MAX]:
+        print_note(f"{place} cannot be decoded: {why}")
+    for one in found:
+        for place, count in one.missing.items():
+            print_note(f"{place}: {count} offsets are missing between the first and the last")

@@ -1,0 +1,431 @@
+"""What the commands under `spark` share: options, a session, files, and how they end.
+
+A job is checked, planned, run in `session_of`, and its files appear when they are complete.
+`end` says what came of it; logs that were left out count for more than what was found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
+
+import typer
+
+from tierledger.cli.complete_file import complete_file
+from tierledger.cli.complete_file import require_place as require_file
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.options import PARTITION_MAX
+from tierledger.cli.output import (
+    print_json,
+    print_note,
+    print_pairs,
+    print_table,
+    progress,
+    time_text,
+)
+from tierledger.cli.settings import cluster_setting, store_config
+from tierledger.events.errors import InvalidArgument
+from tierledger.storage.locate import default_store_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tierledger.cli.options import AsOf
+    from tierledger.pipeline.digests import Digest
+    from tierledger.pipeline.fold import AsOf as Point
+    from tierledger.pipeline.fold import PlannedLog
+    from tierledger.pipeline.folding.store import JobStore
+    from tierledger.pipeline.folding.task import DamagedLog
+    from tierledger.pipeline.table_columns import Table
+    from tierledger.pipeline.tables.plan import TablePlan
+    from tierledger.pipeline.tables.writers import Write
+
+OptionalDigest = TypeVar("OptionalDigest", bound="Digest | None")
+
+FORMAT_NAMES = ("parquet", "csv", "json")
+
+AUTO, LOCAL, SPARK = ENGINE_NAMES = ("auto", "local", "spark")
+"""Which engines can be asked for."""
+
+POLL_S = 0.2
+"""Seconds between two looks at how far Spark is."""
+
+SHOWN_MAX = 20
+"""Findings that are printed; the rest is counted, and in the table and on the page."""
+
+OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")]
+OutIfAnyOption = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Also write all rows as a table into a folder."),
+]
+PageOption = Annotated[
+    Path | None,
+    typer.Option("--page", metavar="FILE.html", help="Also draw it, as one page of HTML."),
+]
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format", metavar="|".join(FORMAT_NAMES), help="What the table's files are."
+    ),
+]
+TopicOption = Annotated[
+    str | None,
+    typer.Option("--topic", help="Only topics of that name, or the one with that id."),
+]
+PartitionOption = Annotated[
+    int | None,
+    typer.Option(
+        "--partition", min=0, max=PARTITION_MAX, help="Only partitions of that number."
+    ),
+]
+EngineOption = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar="|".join(ENGINE_NAMES),
+        help="Who makes it: this process, Spark, or what suits the store's size.",
+    ),
+]
+MasterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Where Spark runs; else local[*], all cores of this machine.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What a user asks of a job, in what all of them have in common."""
+
+    name: str
+    """As the user calls it: `segments`, `coverage`."""
+    store: str | None = None
+    cluster: str | None = None
+    as_of: AsOf | None = None
+    topic: str | None = None
+    partition: int | None = None
+    engine: str = AUTO
+    master: str | None = None
+    out: Path | None = None
+    format: str = "parquet"
+    overwrite: bool = False
+    page: Path | None = None
+    json: bool = False
+
+    def check(self) -> None:
+        """Refuse what makes no sense, before anything starts.
+
+        Raises:
+            InvalidArgument: It makes none, or the place of what it writes is taken.
+        """
+        if self.format not in FORMAT_NAMES:
+            expected = ", ".join(FORMAT_NAMES)
+            raise InvalidArgument(f"--format: expected one of {expected}; got {self.format!r}")
+        if self.engine not in ENGINE_NAMES:
+            expected = ", ".join(ENGINE_NAMES)
+            raise InvalidArgument(f"--engine: expected one of {expected}; got {self.engine!r}")
+        if self.engine == LOCAL and self.master is not None:
+            raise InvalidArgument(
+                f"--master: expected with Spark only, got {self.master!r} and --engine {LOCAL}"
+            )
+        require_file(self.page, overwrite=self.overwrite)
+        if self.out is not None:
+            from tierledger.pipeline.tables.files import require_place
+
+            require_place(self.out, overwrite=self.overwrite)
+
+    def job_store(self) -> JobStore:
+        """The store that is meant, as tasks open it.
+
+        Raises:
+            InvalidArgument: No other process could read it.
+        """
+        from tierledger.pipeline.folding.store import JobStore
+        from tierledger.storage.connector import URL_SETTING
+
+        config = {URL_SETTING: str(default_store_url()), **store_config(self.store)}
+        return JobStore.of(config, cluster_setting(self.cluster))
+
+    def point(self) -> Point:
+        """The point in the logs that is meant."""
+        from tierledger.pipeline.fold import NOW
+        from tierledger.pipeline.fold import AsOf as Point
+
+        return NOW if self.as_of is None else Point(*self.as_of)
+
+    def planned(self, table: str | Table) -> TablePlan:
+        """A folded table of the logs that are meant, as far as they go now; needs no Spark.
+
+        Raises:
+            InvalidArgument: There is no such table, or a position is given for several logs.
+            RemoteResourceNotFound: There is no such cluster, topic or partition.
+            StoreRefused: It is no store.
+        """
+        from tierledger.pipeline.tables.plan import planned
+
+        return asyncio.run(
+            planned(
+                table,
+                self.job_store(),
+                as_of=self.point(),
+                topic=self.topic,
+                partition=self.partition,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[OptionalDigest]):
+    """What an engine made of a table."""
+
+    engine: str
+    digest: OptionalDigest
+    """What it took of all rows."""
+    rows: int
+    """How many were written."""
+    damaged: list[DamagedLog]
+
+
+def answered(job: Job, plan: TablePlan, digest: OptionalDigest) -> Answer[OptionalDigest]:
+    """Make the planned table with the engine that suits it; written if the job says where.
+
+    Args:
+        job: What was asked.
+        plan: The table.
+        digest: An empty one, which takes the rows; none if they are only written.
+
+    Raises:
+        InvalidArgument: The folder cannot be written; or the engine misses an extra, or Java.
+        RemoteStorageError: The store failed, or Spark.
+    """
+    if is_local(job, plan):
+        return _answered_here(job, plan, digest)
+    return _answered_by_spark(job, plan, digest)
+
+
+def is_local(job: Job, plan: TablePlan) -> bool:
+    """Whether this process makes the planned table."""
+    from tierledger.pipeline.engine import is_small
+
+    if job.engine != AUTO or job.master is not None:
+        return job.engine == LOCAL
+    return asyncio.run(is_small(plan.store, plan.logs))
+
+
+def _answered_here(job: Job, plan: TablePlan, digest: OptionalDigest) -> Answer[OptionalDigest]:
+    from tierledger.pipeline.engine import made_here
+
+    counted = _counted(plan.logs, f"{job.name}: logs folded")
+    with written_here(job, plan.table) as write, counted as logs:
+        made = made_here(plan, logs, digest, write)
+    return Answer(LOCAL, made.digest, made.rows, made.damaged)
+
+
+@contextmanager
+def written_here(job: Job, table: Table) -> Iterator[Write | None]:
+    """Writes chunks of `table` into the job's folder; none if it names none.
+
+    Raises:
+        InvalidArgument: The folder cannot be written, or pyarrow is missing.
+    """
+    from tierledger.pipeline.tables.files import place
+    from tierledger.pipeline.tables.writers import writing
+
+    if job.out is None:
+        yield None
+        return
+    with (
+        place(job.out, overwrite=job.overwrite) as folder,
+        writing(table, folder, job.format) as write,
+    ):
+        yield write
+
+
+@contextmanager
+def _counted(logs: Sequence[PlannedLog], what: str) -> Iterator[Iterable[PlannedLog]]:
+    """`logs`; shows how many were asked for, if somebody looks."""
+    if not sys.stderr.isatty():
+        yield logs
+        return
+    with progress(what, len(logs)) as on_done:
+
+        def each() -> Iterator[PlannedLog]:
+            for log in logs:
+                yield log
+                on_done(1)
+
+        yield each()
+
+
+def _answered_by_spark(
+    job: Job, plan: TablePlan, digest: OptionalDigest
+) -> Answer[OptionalDigest]:
+    with session_of(job) as session:
+        # Imported here: the other commands, and the local engine, do without Spark.
+        from tierledger.pipeline.spark_files import make
+        from tierledger.pipeline.tables.frames import Damage, Digests, made, tasks_of
+
+        damage = Damage(session)
+        digests = Digests(session, digest)
+        frame = made(plan, session, damage, digests)
+        tasks, rows = len(tasks_of(plan, session)), 0
+        if job.out is not None:
+            rows = write_table(session, job, frame, tasks)
+        else:
+            with shown(session, f"{job.name}: tasks done", tasks):
+                make(frame)
+        return Answer(SPARK, digests.joined(), rows, damage.logs())
+
+
+@contextmanager
+def session_of(job: Job) -> Iterator[SparkSession]:
+    """Spark while the block lasts; what goes wrong in it is one of our errors, in one line.
+
+    Raises:
+        InvalidArgument: Java or pandas is missing, or of a version that does not work.
+        RemoteStorageError: A task failed; its class is the one that the task raised.
+    """
+    from tierledger.pipeline.session import own_session
+
+    with own_session(f"tierledger {job.name}", job.master) as session:
+        yield session
+
+
+@contextmanager
+def kept(frame: DataFrame) -> Iterator[DataFrame]:
+    """`frame`, made once however often it is asked while the block lasts."""
+    held = frame.persist()
+    try:
+        yield held
+    finally:
+        held.unpersist()
+
+
+def write_table(session: SparkSession, job: Job, frame: DataFrame, tasks: int | None) -> int:
+    """Write `frame` into the job's folder, with progress; how many rows those were.
+
+    Args:
+        session: Where it is made.
+        job: Its `out` is given.
+        frame: The rows.
+        tasks: How many there are, if that is known.
+
+    Raises:
+        InvalidArgument: The folder cannot be written.
+    """
+    from tierledger.pipeline.spark_files import write
+    from tierledger.pipeline.tables.files import place
+
+    assert job.out is not None, "asked to write nowhere"
+    with (
+        place(job.out, overwrite=job.overwrite) as folder,
+        shown(session, f"{job.name}: tasks done", tasks),
+    ):
+        return write(frame, folder, job.format)
+
+
+def write_page(job: Job, html: str) -> None:
+    """Write the job's page; it appears when it is complete.
+
+    Raises:
+        InvalidArgument: It cannot be written.
+    """
+    assert job.page is not None, "asked to draw nowhere"
+    with complete_file(job.page, overwrite=job.overwrite) as file:
+        file.write(html.encode())
+
+
+@contextmanager
+def shown(session: SparkSession, what: str, total: int | None) -> Iterator[None]:
+    """Shows how many tasks are done, if somebody looks."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    ended = threading.Event()
+    with progress(what, total) as on_done:
+        tracker = session.sparkContext.statusTracker()
+
+        def follow() -> None:
+            done: dict[int, int] = {}
+            while not ended.wait(POLL_S):
+                for stage in tracker.getActiveStageIds():
+                    info = tracker.getStageInfo(stage)
+                    now = 0 if info is None else info.numCompletedTasks
+                    on_done(now - done.get(stage, 0))
+                    done[stage] = now
+
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+
+def end(
+    job: Job,
+    facts: Mapping[str, object],
+    *,
+    columns: Sequence[str] = (),
+    worst: Sequence[Sequence[object]] = (),
+    found: int = 0,
+    damaged: Sequence[DamagedLog] = (),
+) -> None:
+    """Print what came of a job, and leave with the status that says so.
+
+    Args:
+        job: What was asked.
+        facts: The result in a few numbers, by name.
+        columns: Of `worst`.
+        worst: Findings to print, the worst first; `SHOWN_MAX` are.
+        found: How many there are that make the status 1.
+        damaged: Logs that were left out; they make the status 3, whatever else was found.
+
+    Raises:
+        typer.Exit: The status is not 0.
+    """
+    if job.json:
+        rows = [dict(zip(columns, row, strict=True)) for row in worst[:SHOWN_MAX]]
+        numbers = {name.replace(" ", "_"): fact for name, fact in facts.items()}
+        result: dict[str, object] = {"job": job.name, **numbers, "findings": found}
+        result |= {"worst": rows} if columns else {}
+        result |= {"out": str(job.out)} if job.out is not None else {}
+        result |= {"page": str(job.page)} if job.page is not None else {}
+        print_json({**result, "damaged": [one._asdict() for one in damaged]})
+    else:
+        if worst:
+            print_table(columns, worst[:SHOWN_MAX])
+        print_pairs(facts.items())
+    left = max(found, len(worst)) - min(len(worst), SHOWN_MAX)
+    if left > 0:
+        print_note(f"{left} more are not shown here; --out and --page have them")
+    report_damage(damaged)
+    if damaged:
+        raise typer.Exit(ExitStatus.PARTLY)
+    if found:
+        raise typer.Exit(ExitStatus.FOUND)
+
+
+def as_of_fact(job: Job) -> dict[str, str]:
+    """What a page says of the point in the logs that was asked for; nothing if it is now."""
+    if job.as_of is None:
+        return {}
+    at_ms = job.as_of.time_ms
+    return {"as of": f"position {job.as_of.position}" if at_ms is None else time_text(at_ms)}
+
+
+def report_damage(damaged: Sequence[DamagedLog]) -> None:
+    """Name the logs that were left out, on standard error."""
+    for one in damaged:
+        print_note(f"{one.name} is left out from position {one.position} on: {one.message}")

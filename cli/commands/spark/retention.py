@@ -1,0 +1,196 @@
+"""`spark retention`: what a broker would delete if retention were another."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierledger.cli.commands.spark.job import (
+    EngineOption,
+    FormatOption,
+    Job,
+    MasterOption,
+    OutIfAnyOption,
+    PageOption,
+    PartitionOption,
+    TopicOption,
+    answered,
+    end,
+    write_page,
+)
+from tierledger.cli.commands.spark.times import NOW_HELP, clock_ms, stated_time_ms
+from tierledger.cli.options import (
+    ClusterOption,
+    JsonOption,
+    OverwriteOption,
+    StoreOption,
+    whole_number,
+)
+from tierledger.cli.output import shortened, time_text
+from tierledger.events.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierledger.pipeline.jobs.retention.job import RetentionDigest
+
+SETTINGS = ("retention.ms", "retention.bytes")
+"""What a what-if is about; one that is not given keeps everything."""
+
+COLUMNS = ("topic", "partitions", "segments", "bytes", "segments after", "bytes after")
+
+
+WhatIfOption = Annotated[
+    list[str],
+    typer.Option(
+        metavar="retention.ms=N|retention.bytes=N",
+        help="What is asked; both may be given, -1 keeps everything.",
+    ),
+]
+LocalOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="What only brokers know, as CSV: topic, partition, and any of "
+        "log_start_offset, local_bytes, log_end_offset, leader_epochs.",
+    ),
+]
+UntilOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Look ahead to there; nothing is written meanwhile."),
+]
+
+
+def register(group: typer.Typer) -> None:
+    """Add the command."""
+    group.command("retention", short_help="what another retention would delete, and when")(
+        retention
+    )
+
+
+def retention(
+    what_if: WhatIfOption,
+    local: LocalOption = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help=NOW_HELP)] = None,
+    until: UntilOption = None,
+    out: OutIfAnyOption = None,
+    format: FormatOption = "parquet",  # noqa: A002 - The option's name.
+    page: PageOption = None,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    engine: EngineOption = "auto",
+    master: MasterOption = None,
+    overwrite: OverwriteOption = False,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Tell which segments brokers would delete, in which order, why and when.
+
+    It deletes nothing, and finding something is no failure: exit code 0, or 3 if logs are
+    damaged, which are named and left out.
+    """
+    values = parse_what_if(what_if)
+    then_ms = stated_time_ms(now, "--now")
+    now_ms = clock_ms() if then_ms is None else then_ms
+    until_ms = stated_time_ms(until, "--until")
+    if until_ms is not None and until_ms < now_ms:
+        raise InvalidArgument(
+            f"--until: expected {time_text(now_ms)} or later, got {time_text(until_ms)}"
+        )
+    job = Job(
+        name="retention",
+        store=store,
+        cluster=cluster,
+        topic=topic,
+        partition=partition,
+        engine=engine,
+        master=master,
+        out=out,
+        format=format,
+        overwrite=overwrite,
+        page=page,
+        json=json,
+    )
+    job.check()
+    _run(job, values, (now_ms, now_ms if until_ms is None else until_ms), local)
+
+
+def parse_what_if(given: Sequence[str]) -> dict[str, int]:
+    """The value of each setting; -1 for one that is not there.
+
+    Raises:
+        InvalidArgument: It is no such setting, no such value, or given twice.
+    """
+    found: dict[str, int] = {}
+    for one in (part for text in given for part in text.split(",")):
+        name, _, value = one.strip().partition("=")
+        if name not in SETTINGS:
+            raise InvalidArgument(
+                "--what-if: expected retention.ms=N or retention.bytes=N with N from -1, "
+                f"got {shortened(one)}"
+            )
+        if name in found:
+            raise InvalidArgument(f"--what-if: expected {name} once, got it twice")
+        found[name] = whole_number(value, f"--what-if {name}", -1)
+    return {name: found.get(name, -1) for name in SETTINGS}
+
+
+def _run(job: Job, values: dict[str, int], times: tuple[int, int], local: Path | None) -> None:
+    from tierledger.pipeline.jobs.retention.job import (
+        RetentionDigest,
+        read_local,
+        retention_table,
+        with_topic_ids,
+    )
+    from tierledger.pipeline.jobs.retention.plan import Question
+
+    question = Question(values["retention.ms"], values["retention.bytes"], *times)
+    facts = None
+    if local is not None:
+        facts = asyncio.run(with_topic_ids(job.job_store(), read_local(local)))
+    plan = job.planned(retention_table(question, facts))
+    made = answered(job, plan, RetentionDigest(question))
+    digest = made.digest
+    asked = {name: value for name, value in values.items() if value >= 0}
+    head = {"cluster": plan.store.cluster or "", "now": time_text(question.now_ms)}
+    if question.until_ms > question.now_ms:
+        head["until"] = time_text(question.until_ms)
+    if job.page is not None:
+        from tierledger.cli.pages.jobs.retention import retention_page
+
+        shown = {**head, **asked, "engine": made.engine}
+        write_page(job, retention_page(shown, question, digest, made.damaged))
+    end(
+        job,
+        {**head, **asked, "partitions": len(plan.logs), **_totals(digest)},
+        columns=COLUMNS,
+        worst=[
+            [
+                row["topic"],
+                row["partitions"],
+                row["segments_before"],
+                row["bytes_before"],
+                row["segments_after"],
+                row["bytes_after"],
+            ]
+            for row in digest.topics()
+        ],
+        damaged=made.damaged,
+    )
+
+
+def _totals(digest: RetentionDigest) -> dict[str, object]:
+    from tierledger.pipeline.jobs.retention.job import SUMS
+
+    topics = digest.topics()
+    sums = {name: sum(row[name] for row in topics) for name in SUMS}
+    return {
+        **{name.replace("_", " "): value for name, value in sums.items()},
+        "segments deleted": sums["segments_before"] - sums["segments_after"],
+        "bytes deleted": sums["bytes_before"] - sums["bytes_after"],
+        **{f"deleted for {row['reason']}": row["segments"] for row in digest.reasons()},
+    }

@@ -1,0 +1,173 @@
+"""`spark stuck`: copies and deletions that last too long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierledger.cli.commands.spark.job import (
+    EngineOption,
+    FormatOption,
+    Job,
+    MasterOption,
+    OutIfAnyOption,
+    PageOption,
+    PartitionOption,
+    TopicOption,
+    answered,
+    end,
+    write_page,
+)
+from tierledger.cli.commands.spark.times import NOW_HELP, clock_ms, duration_ms, stated_time_ms
+from tierledger.cli.options import (
+    AsOf,
+    ClusterOption,
+    JsonOption,
+    OverwriteOption,
+    StoreOption,
+)
+from tierledger.cli.output import time_text
+from tierledger.events.errors import InvalidArgument
+from tierledger.pages.texts import span_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierledger.pipeline.table_columns import PlainRow
+
+STATE_NAMES = (
+    "COPY_SEGMENT_STARTED",
+    "DELETE_SEGMENT_STARTED",
+    "DELETE_PARTITION_MARKED",
+    "DELETE_PARTITION_STARTED",
+)
+"""What can last too long."""
+
+DEFAULT_LIMIT = "1h"
+"""A copy of a gigabyte takes minutes, and retention runs every 30 seconds."""
+
+ROWS_MAX = 500
+"""Rows that are printed or drawn, the oldest; the table has all."""
+
+COLUMNS = ("partition", "state", "segment", "since", "for", "broker", "bytes")
+
+
+def register(group: typer.Typer) -> None:
+    """Add the command."""
+    group.command("stuck", short_help="copies and deletions that last too long")(stuck)
+
+
+def stuck(
+    older_than: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TIME|STATE=TIME",
+            help=f"How long a state may last: 90m, 2d; else {DEFAULT_LIMIT}. Again for one of "
+            f"{', '.join(STATE_NAMES)}.",
+        ),
+    ] = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help=NOW_HELP)] = None,
+    out: OutIfAnyOption = None,
+    format: FormatOption = "parquet",  # noqa: A002 - The option's name.
+    page: PageOption = None,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    engine: EngineOption = "auto",
+    master: MasterOption = None,
+    overwrite: OverwriteOption = False,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Find segments and partitions whose copy or deletion began and does not end.
+
+    With --now, the logs are read as they were then. Exit code 1: there are some. 3: logs are
+    damaged, named and left out.
+    """
+    limits_ms = limits(older_than or ())
+    then_ms = stated_time_ms(now, "--now")
+    job = Job(
+        name="stuck",
+        store=store,
+        cluster=cluster,
+        as_of=None if then_ms is None else AsOf(time_ms=then_ms),
+        topic=topic,
+        partition=partition,
+        engine=engine,
+        master=master,
+        out=out,
+        format=format,
+        overwrite=overwrite,
+        page=page,
+        json=json,
+    )
+    job.check()
+    _run(job, clock_ms() if then_ms is None else then_ms, limits_ms)
+
+
+def limits(given: Sequence[str]) -> dict[str, int]:
+    """How long each state may last, in ms: what `--older-than` says.
+
+    Raises:
+        InvalidArgument: There is no such state, or no such time.
+    """
+    found = dict.fromkeys(STATE_NAMES, duration_ms(DEFAULT_LIMIT, "--older-than"))
+    general = [one for one in given if "=" not in one]
+    if len(general) > 1:
+        raise InvalidArgument(
+            f"--older-than: expected one time for all states, got {' and '.join(general)}"
+        )
+    for text in general:
+        found = dict.fromkeys(STATE_NAMES, duration_ms(text, "--older-than"))
+    for text in given:
+        state, is_one, time = text.partition("=")
+        if not is_one:
+            continue
+        if state not in STATE_NAMES:
+            raise InvalidArgument(
+                f"--older-than: expected one of {', '.join(STATE_NAMES)}, got {state!r}"
+            )
+        found[state] = duration_ms(time, "--older-than")
+    return found
+
+
+def _run(job: Job, now_ms: int, limits_ms: dict[str, int]) -> None:
+    from tierledger.cli.pages.jobs.stuck import stuck_page
+    from tierledger.pipeline.jobs.stuck import StuckDigest, stuck_table
+
+    plan = job.planned(stuck_table(now_ms, limits_ms))
+    made = answered(job, plan, StuckDigest(ROWS_MAX))
+    totals, oldest = made.digest.totals, made.digest.oldest()
+    if job.page is not None:
+        facts = {
+            "cluster": plan.store.cluster or "",
+            "now": time_text(now_ms),
+            "engine": made.engine,
+        }
+        write_page(job, stuck_page(facts, totals, limits_ms, oldest, made.damaged))
+    end(
+        job,
+        {
+            "now": time_text(now_ms),
+            "partitions": len(plan.logs),
+            **{state: totals.get(state, (0, 0))[0] for state in STATE_NAMES},
+            "bytes": sum(size for _, size in totals.values()),
+        },
+        columns=COLUMNS,
+        worst=[_printed(row) for row in oldest],
+        found=sum(count for count, _ in totals.values()),
+        damaged=made.damaged,
+    )
+
+
+def _printed(row: PlainRow) -> list[object]:
+    return [
+        f"{row['topic']}-{row['partition']}",
+        row["state"],
+        row["segment_id"],
+        time_text(row["since_ms"]),
+        span_text(row["age_ms"]),
+        row["broker_id"],
+        row["size_in_bytes"],
+    ]

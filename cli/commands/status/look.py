@@ -1,0 +1,165 @@
+"""One look at a service: how it stands, or that none runs on the store."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierledger.cli.opened_store import StoreOptions
+from tierledger.cli.output import print_json, print_pairs
+from tierledger.events.errors import NotReady
+
+if TYPE_CHECKING:
+    from tierledger.actors.discovery.service_record import ServiceRecord
+    from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.cli.commands.status.view import Page, ServiceIdentity
+    from tierledger.health.status import ServiceStatus
+
+COUNT_MAX = 10_000
+"""Partitions of a store that are counted without a service: half a second."""
+
+LIMIT = 20
+"""Partitions that are shown unless more are asked for: a screen."""
+
+
+class StatusOptions(NamedTuple):
+    """What the user wants to see, and how."""
+
+    store: StoreOptions
+    partition: str | None = None
+    host: str | None = None
+    limit: int | None = LIMIT
+    json: bool = False
+
+
+class Look(NamedTuple):
+    """What one look found."""
+
+    cluster: str
+    service: tuple[ServiceIdentity, ServiceStatus] | None
+    stored: tuple[int, bool] | None = None
+    """Without a service: partitions in the store, and whether these are all."""
+
+
+async def take_look(options: StatusOptions) -> Look:
+    """How the service stands now, or that there is none.
+
+    Raises:
+        StoreRefused: There is no such store.
+        NotReady: None of the doors that were named answers, or a service runs that does not
+            say where its own are.
+        NotAuthorized: It does not let this command in, or is not believed.
+    """
+    from tierledger.actors.discovery.connecting import connect
+    from tierledger.actors.discovery.service_record import read_record
+    from tierledger.actors.foreign_errors import documenting
+    from tierledger.cli.service_settings import client_settings, names_doors
+    from tierledger.health.reading import read_service
+    from tierledger.health.status import status_of
+
+    settings = await client_settings(options.store)
+    record = None if names_doors(options.store) else await read_record(settings)
+    try:
+        with documenting("the service is not found", is_sent=False):
+            connection = await connect(settings)
+    except NotReady:
+        is_live = record is not None and await asyncio.to_thread(lambda: record.is_live)
+        if is_live or names_doors(options.store):
+            raise
+        return Look(settings.cluster_id, None, await _count_stored(settings))
+    known = [] if record is None else record.host_doors
+    hosts = {one.address.rpartition("/")[0]: one.address for one in known}
+    try:
+        status = status_of(await read_service(connection, hosts))
+    finally:
+        await connection.close()
+    identity = _identity(settings, record)
+    return Look(
+        settings.cluster_id, (identity, status.narrowed(options.partition, options.host))
+    )
+
+
+def _identity(settings: ServiceSettings, record: ServiceRecord | None) -> ServiceIdentity:
+    from tierledger.cli.commands.status.view import ServiceIdentity
+    from tierledger.storage.locate import public_url
+
+    url = settings.storage["metadata.storage.url"]
+    if record is None:
+        return ServiceIdentity(settings.cluster_id, doors=url)
+    return ServiceIdentity(
+        settings.cluster_id,
+        public_url(url),
+        record.address,
+        record.pid,
+        record.started_ms,
+        record.metrics,
+    )
+
+
+async def _count_stored(settings: ServiceSettings) -> tuple[int, bool] | None:
+    """Partitions in the store, which costs one read each; none if it cannot be told."""
+    from tierledger.events.errors import RemoteStorageError
+    from tierledger.storage.catalog import Catalog
+
+    connector = settings.connector()
+    keys = connector.key_factory(settings.cluster_id)
+    backend = await connector.backend(read_only=True)
+    count = 0
+    try:
+        catalog = Catalog(backend, keys, settings.serde(), settings.cluster_id)
+        async for entry in catalog.partitions():
+            count += not entry.is_forgotten
+            if count == COUNT_MAX:
+                return count, False
+    except RemoteStorageError:
+        return None  # `verify` says what is wrong with it.
+    finally:
+        await backend.close()
+    return count, True
+
+
+def print_look(options: StatusOptions, look: Look) -> None:
+    """Print what was found to standard output."""
+    from tierledger.cli.commands.status.view import print_page
+
+    if options.json:
+        print_json(_plain(look))
+    elif look.service is None:
+        print_pairs(page_without_service(look).pairs)
+    else:
+        print_page(page_with_service(options, look))
+
+
+def page_with_service(options: StatusOptions, look: Look) -> Page:
+    from tierledger.cli.commands.status.view import page_of
+
+    assert look.service is not None, "the caller has looked"
+    # One partition is asked for by name; whatever is found is shown.
+    limit = None if options.partition is not None else options.limit
+    return page_of(*look.service, limit)
+
+
+def page_without_service(look: Look) -> Page:
+    from tierledger.cli.commands.status.view import Page
+
+    stored = None
+    if look.stored is not None:
+        count, are_all = look.stored
+        stored = f"{count}{'' if are_all else ' or more'}; tierledger ls lists them"
+    return Page(
+        [
+            ("cluster", look.cluster),
+            ("service", "none runs on this store; start one with: tierledger serve"),
+            ("partitions stored", stored),
+        ],
+        [],
+    )
+
+
+def _plain(look: Look) -> dict[str, object]:
+    if look.service is None:
+        count, are_all = look.stored or (None, False)
+        stored = {"partitions": count, "is_complete": are_all}
+        return {"cluster": look.cluster, "service": None, "stored": stored}
+    identity, status = look.service
+    return {"cluster": look.cluster, "service": identity._asdict(), **status.plain()}

@@ -1,0 +1,93 @@
+"""`tierledger status`: whether a service runs on a store, and how it stands."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from tierledger.cli.commands.status.look import (
+    COUNT_MAX,
+    LIMIT,
+    StatusOptions,
+    print_look,
+    take_look,
+)
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.log_setup import log_to_stderr
+from tierledger.cli.opened_store import StoreOptions
+from tierledger.cli.options import (
+    PARTITION_MAX,
+    ClusterOption,
+    JsonOption,
+    ServiceOption,
+    whole_number,
+)
+from tierledger.cli.output import shortened
+from tierledger.events.errors import InvalidArgument
+
+INTERVAL_S = 2.0
+DAY_S = 86_400.0
+
+
+def status_command(
+    store: ServiceOption = None,
+    cluster: ClusterOption = None,
+    partition: Annotated[
+        str | None,
+        typer.Option("--partition", metavar="TOPIC-N", help="Only this partition: orders-3."),
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", help="Only this host, and what it serves.")
+    ] = None,
+    limit: Annotated[
+        int,
+        typer.Option(
+            "--limit", min=0, max=COUNT_MAX, help="How many partitions are shown, worst first."
+        ),
+    ] = LIMIT,
+    everything: Annotated[bool, typer.Option("--all", help="Show all partitions.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Look again and again; Ctrl-C ends it.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.1, max=DAY_S, help="Seconds between two looks.")
+    ] = INTERVAL_S,
+    json: JsonOption = False,
+) -> None:
+    """Show the service on a store: its hosts, what they lead and follow, and what is not well.
+
+    JSON has all partitions, whatever the limit. Exit status 1: no service runs there, or it has
+    set something aside that it cannot do; with --watch it is 0 when you end it.
+    """
+    log_to_stderr()
+    if partition is not None:
+        topic, dash, number = partition.rpartition("-")
+        try:
+            partition = f"{topic}{dash}{whole_number(number, 'NUMBER', high=PARTITION_MAX)}"
+        except InvalidArgument:
+            dash = ""
+        if not dash:
+            raise InvalidArgument(
+                f"--partition: expected TOPIC-NUMBER, got {shortened(partition)}"
+            )
+    shown = None if everything else limit
+    options = StatusOptions(StoreOptions(store, cluster), partition, host, shown, json)
+    if watch:
+        from tierledger.cli.commands.status.watch import watch_status
+
+        watch_status(options, interval)
+    elif not asyncio.run(_status(options)):
+        raise typer.Exit(ExitStatus.FOUND)
+
+
+async def _status(options: StatusOptions) -> bool:
+    look = await take_look(options)
+    print_look(options, look)
+    return look.service is not None and not look.service[1].has_set_aside
+
+
+def register(app: typer.Typer) -> None:
+    """Add `tierledger status`."""
+    app.command("status")(status_command)

@@ -1,0 +1,261 @@
+"""A service's status as people read it: what is not well comes first, on one screen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tierledger.cli.output import print_pairs, print_table, styled_table, time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import RenderableType
+
+    from tierledger.health.status import (
+        HostStatus,
+        PartitionStatus,
+        ServedStatus,
+        ServiceStatus,
+    )
+
+HOST_COLUMNS = (
+    "host",
+    "process",
+    "listens",
+    "node",
+    "leaders",
+    "followers",
+    "commits",
+    "batches/commit",
+    "fed",
+    "alarms",
+    "heard",
+)
+BROKER_COLUMNS = ("broker", "incarnation", "last announcement")
+PARTITION_COLUMNS = (
+    "topic",
+    "partition",
+    "trouble",
+    "leader",
+    "position",
+    "session",
+    "followers",
+    "disputes",
+)
+
+
+SET_ASIDE_COLUMNS = ("set aside", "since", "reason")
+
+NODE_SHOWN = 8
+"""Digits of a node's id that tell it from the others; JSON has all 56."""
+
+
+class ServiceIdentity(NamedTuple):
+    """Which service it is."""
+
+    cluster: str
+    store: str | None = None
+    """Without a password; none, as with what follows, of one that was named by its doors."""
+    address: str | None = None
+    pid: int | None = None
+    since_ms: int | None = None
+    metrics: str | None = None
+    """Where its metrics are; none if it serves none."""
+    doors: str | None = None
+    """By which it was named."""
+
+
+class Table(NamedTuple):
+    """Columns and rows."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[object, ...]]
+
+
+class Page(NamedTuple):
+    """What there is to show, top to bottom."""
+
+    pairs: list[tuple[str, object]]
+    tables: list[Table]
+    remark: str | None = None
+
+
+def page_of(identity: ServiceIdentity, status: ServiceStatus, limit: int | None) -> Page:
+    """The page about a service, with at most `limit` partitions."""
+    shown = status.partitions[:limit]
+    brokers = [_broker_row(broker, said) for broker, said in status.brokers.items()]
+    aside = [] if status.coordinator is None else status.coordinator["set_aside_items"]
+    tables = [
+        Table(SET_ASIDE_COLUMNS, [_set_aside_row(one) for one in aside[:limit]]),
+        _without_empty(HOST_COLUMNS, [_host_row(one) for one in status.hosts]),
+        _without_empty(PARTITION_COLUMNS, [_partition_row(one) for one in shown]),
+        _without_empty(BROKER_COLUMNS, brokers[:limit]),
+    ]
+    left = len(status.partitions) - len(shown)
+    remark = f"{left} more partitions, none of them worse; --all shows them" if left else None
+    pairs = [*_identity_pairs(identity), *_total_pairs(status)]
+    return Page(pairs, [one for one in tables if one.rows], remark)
+
+
+def _without_empty(columns: tuple[str, ...], rows: list[tuple[object, ...]]) -> Table:
+    """A table without the columns in which no row has anything: room is scarce."""
+    kept = [at for at in range(len(columns)) if any(row[at] is not None for row in rows)]
+    return Table(
+        tuple(columns[at] for at in kept), [tuple(row[at] for at in kept) for row in rows]
+    )
+
+
+def print_page(page: Page) -> None:
+    """Print a page to standard output."""
+    print_pairs(page.pairs)
+    for table in page.tables:
+        print_table(table.columns, table.rows)
+    if page.remark is not None:
+        print(page.remark)
+
+
+def rendered(page: Page, footer: str) -> RenderableType:
+    """A page for a live display."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from tierledger.cli.output import escaped
+
+    shown = [(name, value) for name, value in page.pairs if value is not None]
+    width = max(len(name) for name, _ in shown)
+    head = [Text(f"{name:<{width}}  {escaped(str(value))}") for name, value in shown]
+    tables = [styled_table(one.columns, one.rows) for one in page.tables]
+    feet = [Text(one) for one in (page.remark, footer) if one is not None]
+    return Group(*head, *tables, *feet)
+
+
+def _identity_pairs(identity: ServiceIdentity) -> list[tuple[str, object]]:
+    named = [("cluster", identity.cluster), ("store", identity.store)]
+    if identity.doors is not None:
+        return [*named, ("service", identity.doors)]
+    assert identity.since_ms is not None, "its record says it"
+    return [
+        *named,
+        ("service", f"{identity.address}, pid {identity.pid}"),
+        ("since", time_text(identity.since_ms)),
+        ("metrics", identity.metrics),
+    ]
+
+
+def _total_pairs(status: ServiceStatus) -> list[tuple[str, object]]:
+    totals = status.totals()
+    if status.coordinator is None:
+        return [("coordinator", "does not answer; nobody else knows the hosts")]
+    bad = [f"{name} {count}" for name, count in totals["troubles"].items() if count]
+    if unplaced := status.coordinator["unplaced"]:
+        bad.append(f"without a host {unplaced}")
+    if aside := status.coordinator["set_aside"]:
+        bad.append(f"set aside {aside}")
+    if silent := totals["hosts_silent"]:
+        lost = totals["leaders_on_silent_hosts"]
+        bad.append(f"silent hosts {silent} (with {lost} leaders)")
+    served = (
+        f"{totals['partitions_known']} known, {totals['partitions_led']} led, "
+        f"{totals['sessions_open']} with an open session"
+    )
+    behind = f"{totals['followers']}, at most {totals['lag_events_max']} events behind"
+    return [
+        ("coordinator", f"at position {status.coordinator['position']}"),
+        ("partitions", served),
+        ("followers", behind),
+        ("disputes", totals["disputes"] or None),
+        ("not well", ", ".join(bad) or "nothing"),
+    ]
+
+
+def _host_row(one: HostStatus) -> tuple[object, ...]:
+    ratio = one.batches_per_commit
+    alarms = ", ".join(f"{kind} {count}" for kind, count in sorted(one.alarms.items()))
+    heard = None if one.heard_ms_ago is None else f"{one.heard_ms_ago / 1000:.1f} s ago"
+    return (
+        one.name,
+        f"pid {one.pid}" if one.is_up else f"silent: {one.silence}",
+        one.door,
+        None if one.node is None else one.node[:NODE_SHOWN],
+        _count_on(one, "leaders"),
+        _count_on(one, "followers"),
+        one.commits,
+        None if ratio is None else f"{ratio:.1f}",
+        _fed(one),
+        alarms or None,
+        heard,
+    )
+
+
+def _fed(one: HostStatus) -> str | None:
+    """How many replicas are fed there, and what is not as it should be with them."""
+    counts = one.feeds
+    if not counts.get("replicas"):
+        return None
+    said = {
+        "snapshots": counts["snapshots"] + counts["snapshots_waiting"],
+        "events behind": counts["lag_events_max"],
+        "overtaken": counts["overtaken"],
+    }
+    more = [f"{count} {what}" for what, count in said.items() if count]
+    return ", ".join([str(counts["replicas"]), *more])
+
+
+def _count_on(one: HostStatus, role: str) -> object:
+    """How many run there; of a silent host, how many should."""
+    running: int | None = getattr(one, role)
+    if running is None and one.placed is not None:
+        return f"({one.placed[role]})"
+    return running
+
+
+def _set_aside_row(one: Mapping[str, Any]) -> tuple[object, ...]:
+    return one["what"], time_text(one["since_ms"]), one["reason"]
+
+
+def _broker_row(broker: int, said: dict[str, Any]) -> tuple[object, ...]:
+    announced = said["announced"]
+    last = None if announced is None else f"{announced[0]}/{announced[1]}"
+    return broker, said["incarnation"], last
+
+
+def _partition_row(one: PartitionStatus) -> tuple[object, ...]:
+    leader = one.leader
+    reasons = [served.reason for served in (leader, *one.followers) if served and served.reason]
+    trouble = one.trouble
+    if trouble is not None and reasons:
+        trouble = f"{trouble}: {reasons[0]}"
+    followers = "; ".join(_follower_text(follower) for follower in one.followers)
+    return (
+        one.topic,
+        one.partition,
+        trouble,
+        one.placed_on if leader is None else f"{leader.host}, {leader.phase}",
+        one.position,
+        _session_text(one.session),
+        followers or None,
+        _dispute_text(one),
+    )
+
+
+def _session_text(session: Mapping[str, Any] | None) -> str | None:
+    """Number, broker, incarnation/announcement, and the leader epoch if it is known."""
+    if session is None:
+        return None
+    claim = f"{session['incarnation']}/{session['announcement']}"
+    epoch = session["leader_epoch"]
+    known = "" if epoch is None else f", epoch {epoch}"
+    closed = "" if session["is_open"] else ", closed"
+    return f"{session['number']}: broker {session['broker_id']}, {claim}{known}{closed}"
+
+
+def _follower_text(one: ServedStatus) -> str:
+    behind = "" if not one.lag_events else f", {one.lag_events} behind"
+    return f"{one.host} at {one.position}{behind}"
+
+
+def _dispute_text(one: PartitionStatus) -> str | None:
+    if not one.disputes:
+        return None
+    last = "" if one.last_dispute_ms is None else f", last {time_text(one.last_dispute_ms)}"
+    return f"{one.disputes}{last}"

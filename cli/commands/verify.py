@@ -1,0 +1,138 @@
+"""`verify`: whether a store still holds what was written."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.opened_store import StoreOptions, chosen_partitions, opened_catalog
+from tierledger.cli.options import (
+    ClusterOption,
+    JsonOption,
+    PartitionIfAnyArgument,
+    StoreOption,
+)
+from tierledger.cli.output import escaped, print_json, print_note, progress
+from tierledger.events.errors import DataError
+
+if TYPE_CHECKING:
+    from tierledger.storage.catalog import Catalog
+    from tierledger.storage.partition.verification import VerificationReport
+
+
+def register(app: typer.Typer) -> None:
+    app.command("verify")(verify_store)
+
+
+def verify_store(
+    topic: Annotated[str | None, typer.Argument(help="Only this topic.")] = None,
+    partition: PartitionIfAnyArgument = None,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Verify logs and checkpoints: checksums, chains, order, and that the two agree.
+
+    Also the coordinator's log and that no key is a stranger's, unless a topic is named. Exit 1
+    if anything is wrong. One bad partition never hides another.
+    """
+    options = StoreOptions(store, cluster)
+    if not asyncio.run(_verify(options, topic, partition, json)):
+        raise typer.Exit(ExitStatus.FOUND)
+
+
+async def _verify(
+    options: StoreOptions, topic: str | None, partition: int | None, json: bool
+) -> bool:
+    from tierledger.storage.catalog import stray_keys
+    from tierledger.storage.partition.verification import verify
+
+    passed, reports = True, 0
+    async with opened_catalog(options) as catalog:
+        partitions = await chosen_partitions(catalog, topic, partition)
+        with progress("events verified") as on_events:
+            for tip in partitions:
+                report = await verify(catalog.reader(tip), on_events)
+                passed, reports = passed and report.passed, reports + 1
+                _print_report(report, json)
+        if topic is None:
+            passed &= await _verify_coordinator(catalog, json)
+            async for key in stray_keys(catalog.backend):
+                passed = False
+                _print_stray(key, json)
+            catalog.strays.clear()
+    if not reports:
+        print_note("there was no partition to verify")
+    return passed
+
+
+async def _verify_coordinator(catalog: Catalog, json: bool) -> bool:
+    from tierledger.actors.coordinator.fold import Fold
+    from tierledger.actors.coordinator.log import read_on
+
+    fold = Fold(catalog.cluster_id, catalog.keys, catalog.serde)
+    trouble: DataError | None = None
+    try:
+        await read_on(fold, catalog.backend, catalog.keys)
+    except DataError as error:
+        trouble = error
+    position = fold.state.next_position
+    if trouble is None and not position:
+        return True  # No service ever ran here.
+    if json:
+        finding = {"kind": "coordinator", "position": position, "message": str(trouble)}
+        print_json(
+            {
+                "coordinator_of": catalog.cluster_id,
+                "passed": trouble is None,
+                "events": position,
+                "findings": [] if trouble is None else [finding],
+            }
+        )
+    elif trouble is not None:
+        print(escaped(f"DAMAGED  {trouble}"))
+    else:
+        print(f"ok       the coordinator's log: {position} events")
+    return trouble is None
+
+
+def _print_stray(key: str, json: bool) -> None:
+    message = f"{key!r} is no key of a partition, nor of the service"
+    if json:
+        print_json(
+            {
+                "key": key,
+                "passed": False,
+                "findings": [{"kind": "stray", "position": None, "message": message}],
+            }
+        )
+    else:
+        print(escaped(f"STRAY    {message}"))
+
+
+def _print_report(report: VerificationReport, json: bool) -> None:
+    tip = report.topic_id_partition
+    if json:
+        print_json(
+            {
+                "topic": tip.topic,
+                "topic_id": str(tip.topic_id),
+                "partition": tip.partition,
+                "passed": report.passed,
+                "batches": report.batches,
+                "events": report.events,
+                "checkpoint_position": report.checkpoint_position,
+                "findings": [finding._asdict() for finding in report.findings],
+            }
+        )
+        return
+    at = report.checkpoint_position
+    checkpoint = "no checkpoint compared" if at is None else f"checkpoint at {at} agrees"
+    if report.passed:
+        print(escaped(f"ok       {tip}: {report.events} events, {checkpoint}"))
+    for finding in report.findings:
+        where = f"{finding.kind} at position {finding.position}"
+        print(escaped(f"DAMAGED  {tip}: {where}: {finding.message}"))

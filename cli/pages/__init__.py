@@ -1,0 +1,1 @@
+"""Pages that commands write."""

@@ -1,0 +1,122 @@
+"""The page of `spark coverage`: each partition as a strip along its offsets, worst first."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+from tierledger.cli.pages.jobs.strips import BAD, GOOD, IDLE, OPEN, WARN, Mark, strip
+from tierledger.pages.environment import render
+from tierledger.pages.texts import count_text, many, size_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tierledger.pages.drawing import Row
+    from tierledger.pipeline.folding.task import DamagedLog
+    from tierledger.pipeline.jobs.coverage.job import Totals
+
+# Rows of tables are plain dictionaries of whatever the columns hold.
+TableRow = dict[str, Any]
+
+LOOKS: Final = {
+    "covered": (GOOD, "finished segments hold it"),
+    "hole": (BAD, "hole: no segment holds it"),
+    "overlap": (WARN, "several segments hold it"),
+    "orphaned_epoch": (IDLE, "orphaned: no part of the log"),
+    "unfinished": (OPEN, "being copied or deleted"),
+}
+BELOW = ("orphaned_epoch", "unfinished")
+"""Kinds that are drawn under the log's own offsets: they are no part of it."""
+
+FINDINGS = ("hole", "orphaned_epoch", "overlap", "unfinished")
+"""Kinds that are listed, in this order."""
+
+
+def coverage_page(
+    facts: Mapping[str, object],
+    totals: Mapping[str, Totals],
+    ranked: Sequence[tuple[str, str, int]],
+    rows: Iterable[TableRow],
+    partitions: int,
+    damaged: Sequence[DamagedLog],
+) -> str:
+    """The page as HTML.
+
+    Args:
+        facts: What stands at the top.
+        totals: Of all partitions, by kind.
+        ranked: Topic, id and number of the partitions to draw, the worst first.
+        rows: Their ranges, in any order.
+        partitions: How many have segments.
+        damaged: Logs that were left out.
+    """
+    of: dict[tuple[str, int], list[TableRow]] = defaultdict(list)
+    for row in rows:
+        of[row["topic_id"], row["partition"]].append(row)
+    drawn = [
+        (topic, number, of[topic_id, number])
+        for topic, topic_id, number in ranked
+        if of[topic_id, number]
+    ]
+    return render(
+        "coverage.html",
+        facts=facts,
+        totals=totals,
+        looks=LOOKS,
+        strips=[_strip(*one) for one in drawn],
+        partitions=partitions,
+        findings=[
+            row | {"topic": topic}
+            for kind in FINDINGS
+            for topic, _, some in drawn
+            for row in sorted(some, key=lambda row: row["start_offset"])
+            if row["kind"] == kind
+        ],
+        found=sum(totals[kind].rows for kind in FINDINGS),
+        damaged=damaged,
+    )
+
+
+def _strip(topic: str, number: int, rows: Sequence[TableRow]) -> Row:
+    first = min(row["start_offset"] for row in rows)
+    last = max(row["end_offset"] for row in rows)
+    marks = [
+        Mark(
+            row["start_offset"],
+            row["end_offset"],
+            LOOKS[row["kind"]][0],
+            _tip(row),
+            int(row["kind"] in BELOW),
+        )
+        for row in rows
+    ]
+    kinds = [row["kind"] for row in rows]
+    counted = [
+        many(kinds.count(kind), noun)
+        for kind, noun in (
+            ("hole", "hole"),
+            ("orphaned_epoch", "orphaned range"),
+            ("overlap", "overlap"),
+        )
+        if kind in kinds
+    ]
+    note = ", ".join([f"{count_text(first)} to {count_text(last)}", *counted])
+    return strip(f"{topic}-{number}", note, marks, (first, last))
+
+
+def _tip(row: TableRow) -> str:
+    offsets = row["end_offset"] - row["start_offset"] + 1
+    epoch = "" if row["leader_epoch"] is None else f", leader epoch {row['leader_epoch']}"
+    held = ""
+    if row["segments"]:
+        held = f"; {many(row['segments'], 'segment')}, {size_text(row['size_in_bytes'])}"
+    state = f"; {row['detail']}" if row["detail"] else ""
+    ids = ", ".join(row["segment_ids"][:3])
+    rest = len(row["segment_ids"]) - 3
+    more = f" and {count_text(rest)} more" if rest > 0 else ""
+    which = f"; {ids}{more}" if ids else ""
+    return (
+        f"{row['kind'].replace('_', ' ')}: offsets {row['start_offset']} to "
+        f"{row['end_offset']} ({count_text(offsets)}){epoch}{held}{state}{which}"
+    )

@@ -1,0 +1,86 @@
+"""The page of `spark retention`: what each topic has before and after, and what goes when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tierledger.cli.output import time_text
+from tierledger.cli.pages.jobs.strips import BAD, GOOD, WARN, Bar, bars
+from tierledger.pages.environment import render
+from tierledger.pages.texts import many, size_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tierledger.pipeline.folding.task import DamagedLog
+    from tierledger.pipeline.jobs.retention.job import RetentionDigest
+    from tierledger.pipeline.jobs.retention.plan import Question
+
+# Rows of tables are plain dictionaries of whatever the columns hold.
+TableRow = dict[str, Any]
+
+TOPICS_DRAWN = 60
+"""Each has two bars; the table has more."""
+
+REASONS = {
+    "time": "older than retention.ms",
+    "size": "above retention.bytes",
+    "log_start_offset": "before the start of the log",
+    "interrupted": "their deletion has begun already",
+    "stale_epoch": "of leader epochs before the log's first",
+}
+
+
+def retention_page(
+    facts: Mapping[str, object],
+    question: Question,
+    digest: RetentionDigest,
+    damaged: Sequence[DamagedLog],
+) -> str:
+    """The page as HTML.
+
+    Args:
+        facts: What stands at the top.
+        question: What was asked.
+        digest: What goes.
+        damaged: Logs that were left out.
+    """
+    topics = digest.topics()
+    return render(
+        "retention.html",
+        facts=facts,
+        question=question,
+        topics=topics,
+        topic_bars=bars(_topic_bars(topics)),
+        drawn_max=TOPICS_DRAWN,
+        time_bars=bars(_time_bars(digest.times(), question)),
+        reasons=digest.reasons(),
+        meanings=REASONS,
+        moment=time_text,
+        damaged=damaged,
+    )
+
+
+def _topic_bars(topics: Sequence[TableRow]) -> list[Bar]:
+    made = []
+    for row in topics[:TOPICS_DRAWN]:
+        name, count = row["topic"] or row["topic_id"], many(row["partitions"], "partition")
+        for word, look in (("before", WARN), ("after", GOOD)):
+            size, segments = row[f"bytes_{word}"], row[f"segments_{word}"]
+            text = f"{size_text(size)}, {many(segments, 'segment')}"
+            label, note = (name, count) if word == "before" else ("", "")
+            made.append(Bar(label, note, size, text, look))
+    return made
+
+
+def _time_bars(times: Sequence[TableRow], question: Question) -> list[Bar]:
+    return [
+        Bar(
+            "now" if row["since_ms"] == question.now_ms else time_text(row["since_ms"]),
+            many(row["segments"], "segment"),
+            row["bytes"],
+            size_text(row["bytes"]),
+            BAD if row["since_ms"] == question.now_ms else WARN,
+        )
+        for row in times
+    ]

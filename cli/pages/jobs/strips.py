@@ -1,0 +1,94 @@
+"""Marks and bars of the jobs' pages as rows of boxes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierledger.pages.drawing import Box, Drawing, Row, Words, placed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierledger.pages.drawing import Range
+
+GOOD, BAD, WARN, IDLE, OPEN = "good", "bad", "warn", "idle", "open"
+"""How a mark looks: green, red and hatched, amber, grey, blue and dashed."""
+
+MARKS_MAX = 600
+"""Marks of one kind in a strip; more are joined with neighbours, as none would be seen."""
+
+BAND_HEIGHT, BAND_STEP = 14, 18
+
+
+class Mark(NamedTuple):
+    """A stretch of a strip, both ends inclusive."""
+
+    start: int
+    end: int
+    look: str
+    tip: str
+    band: int = 0
+    """0 is the upper one; those of a higher band stand below."""
+
+
+class Bar(NamedTuple):
+    """One line of `bars`."""
+
+    name: str
+    note: str
+    value: int
+    text: str
+    """The value as it is written."""
+    look: str = GOOD
+    tip: str = ""
+
+
+def strip(name: str, note: str, marks: Sequence[Mark], axis: Range) -> Row:
+    """A drawing of `marks` along `axis`, those of higher bands below; each with its tooltip.
+
+    Marks come in any order; those of one look and band that are too many to be seen are joined.
+    """
+    groups: dict[tuple[int, str], list[Mark]] = {}
+    for mark in marks:
+        groups.setdefault((mark.band, mark.look), []).append(mark)
+    boxes: list[Box] = []
+    for (band, look), some in sorted(groups.items()):
+        thinned = _thinned(sorted(some), axis)
+        dense = " dense" if len(thinned) > MARKS_MAX // 2 else ""
+        y = 1 + band * BAND_STEP
+        boxes += (
+            Box(look + dense, *placed(one.start, one.end, axis), y, BAND_HEIGHT, one.tip)
+            for one in thinned
+        )
+    height = (max((band for band, _ in groups), default=0) + 1) * BAND_STEP
+    return Row(name, note, Drawing(height, f"{name}: {note}", boxes))
+
+
+def _thinned(marks: Sequence[Mark], axis: Range) -> list[Mark]:
+    """`marks`, ascending, joined where many begin in one column."""
+    if len(marks) <= MARKS_MAX:
+        return list(marks)
+    width = (axis[1] - axis[0]) // MARKS_MAX + 1
+    columns: dict[int, list[Mark]] = {}
+    for mark in marks:
+        columns.setdefault((mark.start - axis[0]) // width, []).append(mark)
+    joined: list[Mark] = []
+    for some in columns.values():
+        first, end = some[0], max(one.end for one in some)
+        more = f"{len(some)} from {first.start} to {end}; the first: {first.tip}"
+        joined.append(first if len(some) == 1 else first._replace(end=end, tip=more))
+    return joined
+
+
+def bars(items: Sequence[Bar]) -> list[Row]:
+    """Horizontal bars on one scale that begins at 0, the value written behind each."""
+    longest = max((item.value for item in items), default=0) or 1
+    rows = []
+    for item in items:
+        # In the longest bar's line, too, there is room for the value behind it.
+        width = f"{max(item.value / longest * 80, 0.2):.2f}%"
+        box = Box(item.look, "0", width, 2, 14, item.tip or item.text)
+        label = f"{item.name} {item.note}: {item.text}"
+        drawing = Drawing(18, label, [box], [Words("", width, 13, item.text)])
+        rows.append(Row(item.name, item.note, drawing))
+    return rows

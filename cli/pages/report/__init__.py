@@ -1,0 +1,1 @@
+"""The page of `replay --report`: each partition as its log tells it."""

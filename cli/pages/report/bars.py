@@ -1,0 +1,146 @@
+"""Parts of a lane as bars in rows: overlaps are stacked, what is too much is drawn together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierledger.cli.pages.report.model import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tierledger.cli.pages.report.model import Lane, Part
+    from tierledger.pages.drawing import Range
+
+LANE_BARS_MAX = 2000
+"""Bars of one lane that are drawn one by one: two or three per pixel of a wide screen."""
+PAGE_BARS_MAX = 30_000
+"""Bars of the whole page; at about 150 bytes each, with their segments, below 5 MB."""
+LANE_BARS_MIN = 64
+"""What even a crowded page leaves each lane."""
+ROWS_MAX = 16
+"""Rows that stacked parts spread over; what would need more is drawn over the last."""
+DELETED_ROWS_MAX = 5
+
+
+class Bar(NamedTuple):
+    """One rectangle: a part (`segment` >= 0), or `parts` of them of one kind drawn as one."""
+
+    start: int
+    end: int
+    kind: Kind
+    segment: int
+    parts: int
+
+
+class Rows(NamedTuple):
+    """A lane's bars: those that are there, and below them the deleted ones."""
+
+    live: Sequence[Sequence[Bar]]
+    deleted: Sequence[Sequence[Bar]]
+
+    @property
+    def bars(self) -> int:
+        return sum(len(row) for rows in self for row in rows)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether lines between bars would hide the bars."""
+        return max(map(len, (*self.live, *self.deleted)), default=0) > 250
+
+
+def lane_limit(lanes: Iterable[Lane]) -> int:
+    """How many bars each lane of a page may have."""
+    sizes = [len(lane.parts) for lane in lanes]
+    if sum(min(size, LANE_BARS_MAX) for size in sizes) <= PAGE_BARS_MAX:
+        return LANE_BARS_MAX
+    return max(LANE_BARS_MIN, min(LANE_BARS_MAX, PAGE_BARS_MAX // len(sizes)))
+
+
+def rows_of(lane: Lane, limit: int) -> Rows:
+    """The bars of `lane`, about `limit` at most.
+
+    Only rows that hold too many are joined, kind by kind, so what is rare keeps its place.
+    """
+    live = _stacked((one for one in lane.parts if one.kind is not Kind.DELETED), ROWS_MAX)
+    gone = (one for one in lane.parts if one.kind is Kind.DELETED)
+    deleted = _stacked(gone, DELETED_ROWS_MAX)
+    if len(lane.parts) <= limit:
+        return Rows(live, deleted)
+    budget = limit // (len(live) + len(deleted))
+    return Rows(
+        [_fitted(row, budget) for row in live], [_fitted(row, budget) for row in deleted]
+    )
+
+
+def thinned(ranges: Sequence[Range], axis: Range, columns: int) -> list[tuple[Range, int]]:
+    """`ranges`, ascending, those of one column joined; each with how many it stands for."""
+    joined: list[tuple[Range, int]] = []
+    width = (axis[1] - axis[0]) // columns + 1
+    for start, end in ranges:
+        if joined and len(ranges) > columns:
+            (first, _), count = joined[-1]
+            if (first - axis[0]) // width == (start - axis[0]) // width:
+                joined[-1] = ((first, end), count + 1)
+                continue
+        joined.append(((start, end), 1))
+    return joined
+
+
+def _stacked(parts: Iterable[Part], rows_max: int) -> list[list[Bar]]:
+    """Each part in the first row where it overlaps nothing; `parts` ascend by start."""
+    rows: list[list[Bar]] = []
+    for part in parts:
+        bar = Bar(part.start, part.end, part.kind, part.segment, 1)
+        for row in rows:
+            if row[-1].end < part.start:
+                row.append(bar)
+                break
+        else:
+            if len(rows) < rows_max:
+                rows.append([bar])
+            else:
+                rows[-1].append(bar)
+    return rows
+
+
+def _fitted(row: Sequence[Bar], budget: int) -> Sequence[Bar]:
+    """`row`, joined as coarsely as it takes to have about `budget` bars, the rare on top."""
+    columns = budget
+    fitted = row
+    while len(fitted) > budget and columns > 4:
+        fitted = [
+            bar
+            for kind in _RARE_LAST
+            for bar in _joined([bar for bar in row if bar.kind is kind], columns)
+        ]
+        columns //= 2
+    return fitted
+
+
+def _joined(bars: Sequence[Bar], columns: int) -> list[Bar]:
+    """Bars that begin in one column of their common range, as one bar."""
+    joined: list[Bar] = []
+    if not bars:
+        return joined
+    first = bars[0].start
+    width = (bars[-1].start - first) // columns + 1
+    for bar in bars:
+        before = joined[-1] if joined else None
+        if before and (before.start - first) // width == (bar.start - first) // width:
+            end, parts = max(before.end, bar.end), before.parts + 1
+            joined[-1] = Bar(before.start, end, bar.kind, -1, parts)
+        else:
+            joined.append(bar)
+    return joined
+
+
+_RARE_LAST = (
+    Kind.SERVED,
+    Kind.DELETED,
+    Kind.SUPERSEDED,
+    Kind.DELETING,
+    Kind.STARTED,
+    Kind.RECOVERED,
+)
+"""The order in which joined bars are drawn over each other."""

@@ -1,0 +1,365 @@
+"""What the report shows of a partition: its log, folded, with every segment's life beside it.
+
+Rule: holes and overlaps are those of `spark coverage`; what is served, superseded or recovered
+is read off the placements that `evolve` gave, by the definition of a lookup. The report has no
+opinion of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from tierledger.cli.pages.report.intervals import Claim, length, merged, owned
+from tierledger.cli.pages.report.timeline import Timeline, TimelineBuilder
+from tierledger.events import log_events as log
+from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierledger.events.partition.evolve import evolve
+from tierledger.events.partition.state import PartitionState
+from tierledger.events.tables.segment_rows import (
+    BROKER,
+    EPOCHS,
+    FINISHED_AT,
+    REFERENCED,
+    STATE,
+    Row,
+    end_in_epoch,
+    unpack_row,
+)
+from tierledger.pipeline.jobs.coverage.rules import CoverageKind, coverage_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.pages.drawing import Range
+    from tierledger.pipeline.jobs.coverage.rules import CoverageRow
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionHistory:
+    """One partition's whole log, from position 0."""
+
+    topic_id_partition: TopicIdPartition
+    events: Sequence[log.Event]
+
+
+class Kind(StrEnum):
+    """How a segment stands in one leader epoch; the value is its class on the page."""
+
+    SERVED = "f"
+    RECOVERED = "r"
+    """Finished, and holds offsets for which Kafka's own manager answers "none"."""
+    SUPERSEDED = "u"
+    """Finished, but others answer for every offset it holds."""
+    STARTED = "s"
+    DELETING = "d"
+    DELETED = "x"
+
+
+KIND_NAMES = {
+    Kind.SERVED: "finished, served",
+    Kind.RECOVERED: "Kafka lost it, served here",
+    Kind.SUPERSEDED: "finished, superseded",
+    Kind.STARTED: "copy started",
+    Kind.DELETING: "delete started",
+    Kind.DELETED: "deleted",
+}
+
+
+@dataclass(slots=True)
+class Segment:
+    """One life of a segment: from its (last) copy start to its deletion, in log time."""
+
+    added: log.SegmentAdded
+    broker_id: int
+    added_ms: int
+    finished_ms: int | None = None
+    delete_started_ms: int | None = None
+    deleted_ms: int | None = None
+    kind: Kind = Kind.DELETED
+
+    @property
+    def offsets(self) -> Range:
+        return (self.added.start_offset, self.added.end_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A segment's stretch of one leader epoch; `segment` indexes `Picture.segments`."""
+
+    start: int
+    end: int
+    kind: Kind
+    segment: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One leader epoch: its parts, and what of the log is missing there or held twice."""
+
+    epoch: int
+    parts: list[Part]
+    holes: list[Range]
+    overlaps: list[Range]
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether nothing is left of it."""
+        return all(part.kind is Kind.DELETED for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One partition, ready to be drawn.
+
+    Attributes:
+        coverage: Offsets of the log that finished segments hold.
+        holes: Those that none holds, though some hold offsets before and behind.
+        deleted: Offsets that deleted segments held.
+        last_broker: Who leads, or led last; none before the first session, or of an import.
+    """
+
+    topic_id_partition: TopicIdPartition
+    topic: str
+    segments: list[Segment]
+    lanes: list[Lane]
+    coverage: list[Range]
+    holes: list[Range]
+    deleted: list[Range]
+    timeline: Timeline
+    events: int
+    dropped: dict[str, int]
+    delete: RemotePartitionDeleteState | None
+    last_broker: int | None
+    kinds: Counter[Kind] = field(default_factory=Counter)
+    size: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.topic_id_partition.partition}"
+
+    @property
+    def is_gone(self) -> bool:
+        return self.delete is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+
+    @property
+    def overlaps(self) -> int:
+        return sum(len(lane.overlaps) for lane in self.lanes)
+
+    @property
+    def axis(self) -> Range:
+        """The first and last offset of any segment."""
+        if not self.segments:
+            return (0, 0)
+        starts = (part.start for lane in self.lanes for part in lane.parts)
+        first = min(segment.added.start_offset for segment in self.segments)
+        return (min(first, *starts), max(one.added.end_offset for one in self.segments))
+
+    @property
+    def live_range(self) -> Range:
+        """The stretch of the axis where anything is left; all of it if nothing is."""
+        left = [
+            (one.start, one.end)
+            for lane in self.lanes
+            for one in lane.parts
+            if one.kind is not Kind.DELETED
+        ]
+        if not left:
+            return self.axis
+        return (min(start for start, _ in left), max(end for _, end in left))
+
+    @property
+    def missing(self) -> int:
+        """Offsets in holes."""
+        return length(self.holes)
+
+    @property
+    def has_findings(self) -> bool:
+        """Whether there is something a person should look at."""
+        return bool(
+            self.holes or self.overlaps or self.kinds[Kind.RECOVERED] or self.timeline.disputes
+        )
+
+
+def picture_of(history: PartitionHistory) -> Picture:
+    """The partition at the end of its log.
+
+    Raises:
+        CorruptLog: The events are not a whole log that `decide` wrote.
+    """
+    state = PartitionState(history.topic_id_partition, b"")
+    lives = _Lives()
+    timeline = TimelineBuilder()
+    for event in history.events:
+        evolve(state, event)
+        lives.note(event)
+        timeline.note(event)
+    found = list(coverage_of(state))
+    lanes, segments = _lanes(state, lives, found)
+    delete, session = state.delete, state.session
+    led = session is not None and session.import_cluster is None
+    return Picture(
+        topic_id_partition=history.topic_id_partition,
+        topic=timeline.topic or history.topic_id_partition.topic,
+        segments=segments,
+        lanes=lanes,
+        coverage=merged(_ranges(found, CoverageKind.COVERED)),
+        holes=_ranges(found, CoverageKind.HOLE),
+        deleted=merged(
+            (one.start, one.end)
+            for lane in lanes
+            for one in lane.parts
+            if one.kind is Kind.DELETED
+        ),
+        timeline=timeline.timeline(),
+        events=len(history.events),
+        dropped=dict(state.dropped),
+        delete=None if delete is None else RemotePartitionDeleteState(delete.state),
+        last_broker=session.broker_id if session is not None and led else None,
+        kinds=Counter(segment.kind for segment in segments),
+        size=sum(state.bytes_by_state),
+    )
+
+
+class _Lives:
+    """Segments as they come and go; one that comes back after its deletion has two lives."""
+
+    def __init__(self) -> None:
+        self.current: dict[bytes, Segment] = {}
+        self.past: list[Segment] = []
+
+    def note(self, event: log.Event) -> None:
+        match event.body:
+            case log.SegmentAdded() as body:
+                self.current[body.segment_id] = Segment(body, body.broker_id, event.log_time_ms)
+            case log.SegmentUpdated() as body:
+                self._updated(body, event.log_time_ms)
+            case log.PartitionDeleteUpdated(
+                state=RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+            ):
+                for segment_id in list(self.current):
+                    self._gone(segment_id, event.log_time_ms)
+            case _:
+                pass
+
+    def _updated(self, body: log.SegmentUpdated, now_ms: int) -> None:
+        segment = self.current[body.segment_id]
+        segment.broker_id = body.broker_id
+        match RemoteLogSegmentState(body.state):
+            case RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+                pass
+            case RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+                segment.finished_ms = now_ms
+            case RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+                segment.delete_started_ms = now_ms
+            case RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
+                self._gone(body.segment_id, now_ms)
+
+    def _gone(self, segment_id: bytes, now_ms: int) -> None:
+        segment = self.current.pop(segment_id)
+        segment.deleted_ms = now_ms
+        self.past.append(segment)
+
+
+def _ranges(found: Iterable[CoverageRow], kind: CoverageKind) -> list[Range]:
+    return [(one.start_offset, one.end_offset) for one in found if one.kind is kind]
+
+
+def _lanes(
+    state: PartitionState, lives: _Lives, found: Sequence[CoverageRow]
+) -> tuple[list[Lane], list[Segment]]:
+    segments = [*lives.current.values(), *lives.past]
+    rows: dict[int, Row] = {}
+    for at, segment_id in enumerate(lives.current):
+        stood = state.rows.get(segment_id)
+        assert stood is not None, "what the log added and did not delete has a row"
+        rows[at] = unpack_row(stood)
+        segments[at].broker_id = rows[at][BROKER]
+    by_epoch: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for at, segment in enumerate(segments):
+        for epoch, start, end in _stretches(segment.added):
+            by_epoch[epoch].append((start, end, at))
+    lanes = [
+        _lane(epoch, by_epoch[epoch], rows, [one for one in found if one.leader_epoch == epoch])
+        for epoch in sorted(by_epoch)
+    ]
+    _name_kinds(segments, lanes)
+    return lanes, segments
+
+
+def _stretches(added: log.SegmentAdded) -> Iterable[tuple[int, int, int]]:
+    """Epoch, first and last offset of each of a segment's epochs that hold any offset."""
+    given = added.epochs
+    for at in range(0, len(given), 2):
+        end = given[at + 3] - 1 if at + 2 < len(given) else added.end_offset
+        if end >= given[at + 1]:
+            yield given[at], given[at + 1], end
+
+
+def _lane(
+    epoch: int,
+    stretches: list[tuple[int, int, int]],
+    rows: dict[int, Row],
+    found: Sequence[CoverageRow],
+) -> Lane:
+    kinds = _kinds(epoch, stretches, rows)
+    parts = [Part(start, end, kinds[at], at) for start, end, at in sorted(stretches)]
+    holes, overlaps = (_ranges(found, k) for k in (CoverageKind.HOLE, CoverageKind.OVERLAP))
+    return Lane(epoch, parts, holes, overlaps)
+
+
+def _kinds(
+    epoch: int, stretches: list[tuple[int, int, int]], rows: dict[int, Row]
+) -> dict[int, Kind]:
+    kinds: dict[int, Kind] = {}
+    for _, _, at in stretches:
+        row = rows.get(at)
+        if row is None:
+            kinds[at] = Kind.DELETED
+        elif row[STATE] == RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+            kinds[at] = Kind.STARTED
+        elif row[STATE] == RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+            kinds[at] = Kind.DELETING
+        else:
+            kinds[at] = Kind.SUPERSEDED
+    finished = {at: rows[at] for at, kind in kinds.items() if kind is Kind.SUPERSEDED}
+    for claim in owned(_claims(epoch, finished)):
+        if claim.rank[0] == 0:
+            kinds[claim.owner] = Kind.RECOVERED
+        elif kinds[claim.owner] is not Kind.RECOVERED:
+            kinds[claim.owner] = Kind.SERVED
+    return kinds
+
+
+def _claims(epoch: int, finished: dict[int, Row]) -> list[Claim]:
+    """Who may answer for which offsets: Kafka's table first, then the last to finish."""
+    claims: list[Claim] = []
+    referenced: list[Range] = []
+    for at, row in finished.items():
+        index = row[EPOCHS][::3].index(epoch) * 3
+        start, placement = row[EPOCHS][index + 1], row[EPOCHS][index + 2]
+        claims.append(Claim(start, end_in_epoch(row, epoch), (0, row[FINISHED_AT]), at))
+        if placement == REFERENCED:
+            referenced.append((start, at))
+    referenced.sort()
+    for index, (start, at) in enumerate(referenced):
+        end = end_in_epoch(finished[at], epoch)
+        if index + 1 < len(referenced):
+            # Kafka's table is searched for the floor: an entry ends where the next begins.
+            end = min(end, referenced[index + 1][0] - 1)
+        claims.append(Claim(start, end, (1, 0), at))
+    return [claim for claim in claims if claim.end >= claim.start]
+
+
+def _name_kinds(segments: list[Segment], lanes: list[Lane]) -> None:
+    """Give each segment its most telling kind over its epochs."""
+    told: defaultdict[int, set[Kind]] = defaultdict(set)
+    for lane in lanes:
+        for part in lane.parts:
+            told[part.segment].add(part.kind)
+    order = (Kind.RECOVERED, Kind.SERVED, Kind.SUPERSEDED, Kind.STARTED, Kind.DELETING)
+    for at, segment in enumerate(segments):
+        segment.kind = next((kind for kind in order if kind in told[at]), Kind.DELETED)

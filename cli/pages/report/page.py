@@ -1,0 +1,211 @@
+"""The report of a replay: totals, a table of partitions, and each partition's history."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tierledger.cli.pages.report.bars import lane_limit
+from tierledger.cli.pages.report.lanes import (
+    copies_row,
+    coverage_row,
+    lane_row,
+    leaders_row,
+    ticks,
+    time_texts,
+)
+from tierledger.cli.pages.report.model import KIND_NAMES, Kind, picture_of
+from tierledger.events.identifiers import Uuid
+from tierledger.pages.environment import render
+from tierledger.pages.texts import exact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tierledger.cli.pages.report.model import PartitionHistory, Picture, Segment
+    from tierledger.pages.drawing import Row
+
+OPEN_LANES_MAX = 24
+"""Epochs of a partition that are shown at once; older ones unfold."""
+
+
+class Column(NamedTuple):
+    """A number of each partition, and its total."""
+
+    name: str
+    meaning: str
+    of: Callable[[Picture], int]
+    alarms: bool = False
+    """Whether somebody should look at what is not 0."""
+
+
+COLUMNS: Final = (
+    Column(
+        "served",
+        "Segments that are finished and answer lookups",
+        lambda one: one.kinds[Kind.SERVED],
+    ),
+    Column(
+        "recovered",
+        "Finished segments that Kafka's own manager has lost, served here",
+        lambda one: one.kinds[Kind.RECOVERED],
+        alarms=True,
+    ),
+    Column(
+        "superseded",
+        "Finished segments whose every offset another one answers for",
+        lambda one: one.kinds[Kind.SUPERSEDED],
+    ),
+    Column(
+        "started",
+        "Copies that started and did not finish",
+        lambda one: one.kinds[Kind.STARTED],
+    ),
+    Column(
+        "deleting",
+        "Deletions that started and did not finish",
+        lambda one: one.kinds[Kind.DELETING],
+    ),
+    Column("deleted", "Segments that are gone", lambda one: one.kinds[Kind.DELETED]),
+    Column("size", "Bytes of all segments that are not deleted", lambda one: one.size),
+    Column(
+        "sessions",
+        "Leaderships, imports among them",
+        lambda one: len(one.timeline.leaderships),
+    ),
+    Column(
+        "disputes",
+        "Changes of leader that nobody could decide",
+        lambda one: one.timeline.disputes,
+        alarms=True,
+    ),
+    Column(
+        "holes",
+        "Ranges of the log that no finished segment holds, between some that do",
+        lambda one: len(one.holes),
+        alarms=True,
+    ),
+    Column(
+        "overlaps",
+        "Ranges of the log that several finished segments hold",
+        lambda one: one.overlaps,
+        alarms=True,
+    ),
+    Column(
+        "dropped",
+        "Imported records without effect, as in Kafka's own manager",
+        lambda one: sum(one.dropped.values()),
+    ),
+    Column("events", "Length of the log", lambda one: one.events),
+)
+
+
+class Section(NamedTuple):
+    """A partition's part of the page."""
+
+    picture: Picture
+    coverage: Row
+    lanes: list[Row]
+    folded: list[Row]
+    """Epochs of which nothing is left, if there are too many to show all."""
+    offsets: list[int]
+    live: tuple[float, float]
+    """Where on the axis the segments that are left begin and end, as fractions."""
+    leaders: Row
+    copies: Row | None
+    times: list[str]
+    details: list[list[Any]]
+    """What tooltips tell of segments, by number."""
+
+
+def report_page(
+    partitions: Sequence[PartitionHistory], title: str, facts: Mapping[str, str]
+) -> str:
+    """The page as HTML.
+
+    Per partition: a lane per leader epoch with a bar per segment, what overlaps and what is
+    missing, and who led when; on top the totals. Very many segments are drawn together, so the
+    page's size is bounded by what a screen can show.
+
+    Args:
+        partitions: Whole logs, each from position 0; shown by topic and partition.
+        title: The page's heading.
+        facts: What else stands at the top, by name, in this order.
+
+    Raises:
+        CorruptLog: A history is not a whole log that `decide` wrote.
+    """
+    pictures = sorted((picture_of(history) for history in partitions), key=_order)
+    brokers = _brokers(pictures)
+    limit = lane_limit(lane for picture in pictures for lane in picture.lanes)
+    names = Counter(picture.name for picture in pictures)
+    return render(
+        "report.html",
+        title=title,
+        facts=facts,
+        columns=COLUMNS,
+        totals=[sum(column.of(picture) for picture in pictures) for column in COLUMNS],
+        kinds=KIND_NAMES,
+        sections=[_section(picture, brokers, limit) for picture in pictures],
+        # A topic that was deleted and made again: only the id tells them apart.
+        shared_names={name for name, count in names.items() if count > 1},
+    )
+
+
+def _order(picture: Picture) -> tuple[str, int, bytes]:
+    identity = picture.topic_id_partition
+    return picture.topic, identity.partition, bytes(identity.topic_id)
+
+
+def _brokers(pictures: Sequence[Picture]) -> list[int]:
+    """All brokers that led or copied, so that each keeps its colour over the page."""
+    led = {one.opened.broker_id for picture in pictures for one in picture.timeline.leaderships}
+    copied = {run.broker_id for picture in pictures for run in picture.timeline.recorded}
+    return sorted(led | copied)
+
+
+def _section(picture: Picture, brokers: Sequence[int], limit: int) -> Section:
+    shown: dict[int, int] = {}
+    axis, (start, end) = picture.axis, picture.live_range
+    rows = [
+        (lane, lane_row(lane, axis, limit, shown, picture.deleted)) for lane in picture.lanes
+    ]
+    is_long = len(rows) > OPEN_LANES_MAX
+    first, last = axis
+    span = last - first + 1
+    timeline = picture.timeline
+    return Section(
+        picture,
+        coverage_row(picture, axis),
+        [row for lane, row in rows if not is_long or not lane.is_deleted],
+        [row for lane, row in rows if is_long and lane.is_deleted],
+        ticks(axis),
+        ((start - first) / span, (end + 1 - first) / span),
+        leaders_row(timeline, brokers),
+        copies_row(timeline, brokers) if timeline.recorded else None,
+        time_texts(timeline.axis_ms),
+        [_details(picture.segments[segment]) for segment in shown],
+    )
+
+
+def _details(segment: Segment) -> list[Any]:
+    """What a tooltip tells of a segment; the script knows the order."""
+    added = segment.added
+    epochs = "; ".join(
+        f"{added.epochs[at]} from {added.epochs[at + 1]}"
+        for at in range(0, len(added.epochs), 2)
+    )
+    return [
+        str(Uuid(added.segment_id)),
+        exact(added.start_offset),
+        exact(added.end_offset),
+        epochs,
+        segment.kind.value,
+        exact(added.size),
+        segment.broker_id,
+        exact(added.max_timestamp_ms),
+        exact(segment.added_ms),
+        exact(segment.finished_ms),
+        exact(segment.delete_started_ms),
+        exact(segment.deleted_ms),
+    ]

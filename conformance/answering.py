@@ -1,0 +1,120 @@
+"""Answers the questions of a trace from a leader, a follower, or the store itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.messages import Query
+from tierledger.conformance.answers import Answer, Failure, recorded_segment
+from tierledger.events.errors import PartitionDeleted, RemoteStorageError
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.events.partition import answers
+from tierledger.events.tables.segment_rows import id_of_row
+from tierledger.storage.partition.reader import PartitionReader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+    from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.conformance.answers import Outcome, Question
+    from tierledger.events.partition.state import PartitionState
+    from tierledger.storage.backend import MetadataStorageBackend
+
+SOURCES = (LEADER, FOLLOWER, "storage")
+
+ASKED_AT_ONCE = 1000
+"""Questions under way at a time; what waits for one host travels together anyway."""
+
+
+async def answer_from_actors(
+    manager: AsyncRemoteLogMetadataManager, role: str, questions: Sequence[Question]
+) -> list[Outcome]:
+    """The outcome of each question, asked of leaders or of followers."""
+    outcomes: list[Outcome] = []
+    for start in range(0, len(questions), ASKED_AT_ONCE):
+        part = questions[start : start + ASKED_AT_ONCE]
+        outcomes += await asyncio.gather(*(_ask(manager, role, question) for question in part))
+    return outcomes
+
+
+async def _ask(
+    manager: AsyncRemoteLogMetadataManager, role: str, question: Question
+) -> Outcome:
+    tip = partition_of(question)
+    query = Query(question.query, question.epoch or 0, question.offset or 0)
+    try:
+        if question.query in {"list", "list_epoch"}:
+            return Answer(_plain(question.query, await manager.rows(tip, query, role)))
+        answered = await manager.ask(tip, role, query)
+        return Answer(_plain(question.query, answered.value))
+    except RemoteStorageError as error:
+        return Failure(type(error).__name__)
+
+
+async def answer_from_storage(
+    settings: ServiceSettings, backend: MetadataStorageBackend, questions: Sequence[Question]
+) -> list[Outcome]:
+    """The outcome of each question, from checkpoint and log, without any actor."""
+    states: dict[TopicIdPartition, PartitionState] = {}
+    keys = settings.connector().key_factory(settings.cluster_id)
+    outcomes: list[Outcome] = []
+    for question in questions:
+        tip = partition_of(question)
+        if tip not in states:
+            reader = PartitionReader(backend, keys, settings.serde(), settings.cluster_id, tip)
+            states[tip] = (await reader.state()).state
+        outcomes.append(outcome_from_state(states[tip], question))
+    return outcomes
+
+
+def outcome_from_state(state: PartitionState, question: Question) -> Outcome:
+    """What a partition in that state answers."""
+    try:
+        return Answer(_plain(question.query, _from_state(state, question)))
+    except RemoteStorageError as error:
+        return Failure(type(error).__name__)
+
+
+def _from_state(state: PartitionState, question: Question) -> Any:  # noqa: ANN401
+    if state.is_finished:
+        raise PartitionDeleted(f"{state.topic_id_partition}: its deletion is finished")
+    epoch, offset = question.epoch or 0, question.offset or 0
+    match question.query:
+        case "lookup":
+            return answers.lookup(state, epoch, offset)
+        case "highest_offset":
+            return answers.highest_offset_for_epoch(state, epoch)
+        case "size":
+            return answers.remote_log_size(state, epoch)
+        case "list":
+            return list(answers.list_all(answers.Snapshot(state)))
+        case "list_epoch":
+            rows = answers.list_epoch(answers.Snapshot(state, epoch), epoch)
+            return [row for row in rows if row is not None]
+        case _:
+            found = answers.next_segment_with_txn_index(state, epoch, offset)
+            while isinstance(found, answers.WalkPaused):
+                found = answers.next_segment_with_txn_index(state, epoch, found.offset)
+            return found
+
+
+def partition_of(question: Question) -> TopicIdPartition:
+    """The partition a question is about."""
+    return TopicIdPartition(question.topic_id, question.partition, question.topic)
+
+
+def _plain(query: str, value: Any) -> Any:  # noqa: ANN401 - JSON of any kind.
+    """An answer as it stands in an answers file."""
+    match query:
+        case "lookup" | "next_txn":
+            return None if value is None else str(Uuid(id_of_row(value)))
+        case "list_epoch":
+            return [str(Uuid(id_of_row(row))) for row in value]
+        case "list":
+            segments = [recorded_segment(row) for row in value]
+            return sorted(segments, key=lambda one: (one["start_offset"], one["id"]))
+        case _:
+            return value

@@ -1,0 +1,1 @@
+"""Kafka's wire format of remote log metadata."""

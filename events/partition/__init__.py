@@ -1,0 +1,1 @@
+"""One partition: its state, what is decided on it, what an event changes, what it answers."""

@@ -1,0 +1,326 @@
+"""What a partition's state answers: Kafka's answers, or better ones where Kafka's are wrong.
+
+Rule: no offset that a finished segment holds is ever answered with "none".
+
+A view is a state, or a `Snapshot` of one, which stays as it is while the state goes on.
+"""
+
+from __future__ import annotations
+
+import heapq
+import struct
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
+from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
+from tierledger.events.tables.epoch_tables import OFFSET_BIAS, EpochTables
+from tierledger.events.tables.segment_rows import (
+    BROKER,
+    CUSTOM,
+    END,
+    EPOCHS,
+    EVENT_TIMESTAMP,
+    FINISHED_AT,
+    ID,
+    MAX_TIMESTAMP,
+    SIZE,
+    START,
+    STATE,
+    TXN_EMPTY,
+    Row,
+    SegmentRows,
+    end_in_epoch,
+    unpack_row,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator
+
+    from tierledger.events.partition.state import PartitionState
+    from tierledger.events.tables.paged_map import Page, PagedMap
+
+WALK_STEPS = 200
+"""Segments or pages a walk visits before it lets its caller breathe: below 10 ms."""
+
+OFFSET_MAX = (1 << 63) - 1
+"""The highest offset there is; no walk goes on behind it."""
+
+BREATH_ROWS = 250
+"""Rows of a list after which its reader may let others run: below 2 ms."""
+
+BREATH_PAGES = 1
+"""Pages that a list sorts before its reader may let others run: 512 segments, 1 ms."""
+
+
+class Snapshot:
+    """A state's answers at one position."""
+
+    __slots__ = ("epochs", "position", "rows")
+
+    def __init__(self, state: PartitionState, epoch: int | None = None) -> None:
+        """Take all that `state` holds, or the tables of one `epoch` only."""
+        self.position = state.next_position - 1
+        self.rows: SegmentRows = state.rows.snapshot()
+        self.epochs: dict[int, EpochTables] = {
+            number: tables.snapshot()
+            for number, tables in state.epochs.items()
+            if epoch is None or number == epoch
+        }
+
+
+def lookup(view: PartitionState | Snapshot, epoch: int, offset: int) -> bytes | None:
+    """The row of the segment that serves `offset` in `epoch`, or none if none holds it.
+
+    Kafka's own answer if it has one; else, of the finished segments of that epoch that hold the
+    offset, the one that finished last.
+    """
+    tables = view.epochs.get(epoch)
+    if tables is None:
+        return None
+    entry = tables.referenced.floor(offset)
+    if entry is not None:
+        row = view.rows.get(entry[1])
+        if row is not None and offset <= end_in_epoch(unpack_row(row), epoch):
+            return row
+    if not tables.hidden.pages:
+        return None
+    best: tuple[int, bytes] | None = None
+    for segment_id in tables.holders(offset):
+        row = view.rows.get(segment_id)
+        assert row is not None, "a hidden segment has metadata"
+        candidate = (unpack_row(row)[FINISHED_AT], row)
+        if best is None or candidate[0] > best[0]:
+            best = candidate
+    return None if best is None else best[1]
+
+
+def highest_offset_for_epoch(view: PartitionState | Snapshot, epoch: int) -> int | None:
+    """The highest offset that ever finished in `epoch`; Kafka never lowers it."""
+    tables = view.epochs.get(epoch)
+    return None if tables is None else tables.highest
+
+
+def remote_log_size(view: PartitionState | Snapshot, epoch: int) -> int:
+    """Bytes over `list_epoch(epoch)`, whatever their state; O(1) (KIP-852).
+
+    A segment of several epochs counts fully in each, so the sum over epochs exceeds the log.
+    """
+    tables = view.epochs.get(epoch)
+    return 0 if tables is None else tables.size
+
+
+class PartitionSummary(NamedTuple):
+    """What a partition holds, in numbers; each segment counts once."""
+
+    count_by_state: tuple[int, ...]
+    """Segments, by the number of their state (COPY_SEGMENT_STARTED, COPY_SEGMENT_FINISHED,
+    DELETE_SEGMENT_STARTED)."""
+    bytes_by_state: tuple[int, ...]
+    leader_epochs: tuple[int, ...]
+    """Epochs that list segments, ascending."""
+    delete_state: int | None
+    """How far the deletion of the whole partition has come, if it has begun."""
+
+
+def summary(state: PartitionState) -> PartitionSummary:
+    """What `state`, which must be whole, holds in numbers; O(epochs)."""
+    return PartitionSummary(
+        tuple(state.count_by_state),
+        tuple(state.bytes_by_state),
+        tuple(epoch for epoch, tables in sorted(state.epochs.items()) if _lists(tables)),
+        None if state.delete is None else state.delete.state,
+    )
+
+
+def _lists(tables: EpochTables) -> bool:
+    return bool(len(tables.referenced) or len(tables.unreferenced) or len(tables.lost))
+
+
+class WalkPaused(NamedTuple):
+    """The walk got as far as `offset` without an answer; ask again from there."""
+
+    offset: int
+
+
+def next_segment_with_txn_index(
+    view: PartitionState | Snapshot, epoch: int, offset: int
+) -> bytes | WalkPaused | None:
+    """The row of the first segment from `offset` on that may have a transaction index.
+
+    By definition the walk: look `offset` up; while the segment has none, look up its end + 1;
+    a miss ends it (KIP-1058), and so does a segment that ends before the offset asked for.
+    Pages without any index and without a gap are skipped whole.
+    Pauses after `WALK_STEPS`, so that no step of the caller's loop takes long.
+    """
+    tables = view.epochs.get(epoch)
+    for _ in range(WALK_STEPS):
+        row = lookup(view, epoch, offset) if offset <= OFFSET_MAX else None
+        if row is None:
+            return None
+        fields = unpack_row(row)
+        if not fields[TXN_EMPTY]:
+            return row
+        if fields[END] < offset:
+            return None  # An epoch that claims offsets behind its segment's end leads nowhere.
+        offset = fields[END] + 1
+        assert tables is not None, "the lookup found a segment"
+        offset = _skip_page(view, tables, epoch, offset)
+    return WalkPaused(offset)
+
+
+def _skip_page(
+    view: PartitionState | Snapshot, tables: EpochTables, epoch: int, offset: int
+) -> int:
+    """The offset after the page that starts at `offset`, if that page is one unbroken run."""
+    at = tables.referenced.page_at(offset)
+    if at < 0:
+        return offset
+    page = tables.referenced.pages[at]
+    if page.first != offset:
+        return offset
+    if page.summary is None:
+        page.summary = _run_end(view, page, epoch)
+    return offset if page.summary < 0 else int(page.summary) + 1
+
+
+def _run_end(view: PartitionState | Snapshot, page: Page[int, bytes], epoch: int) -> int:
+    """The last offset of `page` if it is one unbroken run without any index; else -1."""
+    end = page.first - 1
+    for start, segment_id in zip(page.keys, page.values, strict=True):
+        row = view.rows.get(segment_id)
+        assert row is not None, "a referenced segment has metadata"
+        fields = unpack_row(row)
+        whole = start == end + 1 and min(fields[END], end_in_epoch(fields, epoch)) >= start
+        if not whole or not fields[TXN_EMPTY]:
+            return -1
+        end = fields[END]
+    return end
+
+
+def list_all(snapshot: Snapshot) -> Iterator[bytes]:
+    """The rows of all segments, in no order."""
+    return iter(snapshot.rows)
+
+
+def list_epoch(snapshot: Snapshot, epoch: int) -> Iterator[bytes | None]:
+    """The rows of `epoch`'s segments in Kafka's order, with those that Kafka has lost.
+
+    Kafka gives its referenced segments by their offset in the epoch; if it has unreferenced
+    ones, all are sorted by start offset, referenced before unreferenced. A lost one follows
+    Kafka's own at its start offset. Ids without metadata are skipped. `None` comes where the
+    reader may let others run, at least once in `BREATH_ROWS` segments looked at.
+    """
+    tables = snapshot.epochs.get(epoch)
+    if tables is None:
+        return
+    ranked: tuple[PagedMap[Any, Any], ...] = (
+        tables.referenced,
+        tables.unreferenced,
+        tables.lost,
+    )
+    referenced, unreferenced, lost = (
+        [_PageOfIds(snapshot, page, rank, at) for at, page in enumerate(table.pages)]
+        for rank, table in enumerate(ranked)
+    )
+    kafka: Iterator[bytes] = chain.from_iterable(referenced)
+    runs = yield from _runs(unreferenced)
+    if runs:
+        kafka = heapq.merge(*(yield from _runs(referenced)), *runs)
+    late = heapq.merge(*(yield from _runs(lost)))
+    behind = next(late, None)
+    for count, entry in enumerate(kafka, 1):
+        while behind is not None and behind[:START_BYTES] < entry[:START_BYTES]:
+            yield behind[_PLACE.size :]
+            behind = next(late, None)
+        yield entry[_PLACE.size :]
+        if count % BREATH_ROWS == 0:
+            yield None
+    while behind is not None:
+        yield behind[_PLACE.size :]
+        behind = next(late, None)
+
+
+_PLACE = struct.Struct(">QBIH")
+"""What an entry of a list begins with, before its row, and by which entries are sorted: start
+offset, rank among those at it (referenced, unreferenced, lost), place in the epoch's table. As
+bytes, which the garbage collector does not look through as it would tuples."""
+
+START_BYTES = 8
+
+
+class _PageOfIds:
+    """The entries of a table's page, made whenever they are read."""
+
+    __slots__ = ("_at", "_page", "_rank", "_snapshot")
+
+    def __init__(self, snapshot: Snapshot, page: Page[Any, Any], rank: int, at: int) -> None:
+        self._snapshot, self._page, self._rank, self._at = snapshot, page, rank, at
+
+    def __iter__(self) -> Iterator[bytes]:
+        row_of, rank, at, place = self._snapshot.rows.get, self._rank, self._at, _PLACE.pack
+        for i, segment_id in enumerate(self._page.keys if rank else self._page.values):
+            row = row_of(segment_id)
+            if row is not None:
+                yield place(unpack_row(row)[START] + OFFSET_BIAS, rank, at, i) + row
+
+
+def _runs(pages: Iterable[_PageOfIds]) -> Generator[None, None, list[Iterator[bytes]]]:
+    """The entries of `pages` in runs that are sorted by start offset, to be merged as read.
+
+    By the epoch's offset start offsets ascend, except around segments of several epochs: pages
+    in order make one run and stay what they are. Any other is sorted on its own: all at once
+    would hold up everything else for as long as that takes.
+    """
+    runs: list[Iterator[bytes]] = []
+    stretch: list[_PageOfIds] = []
+    end = b""
+    for count, page in enumerate(pages, 1):
+        found = list(page)
+        ordered = sorted(found)
+        if ordered != found:
+            runs.append(_used_up(ordered))
+            stretch = []
+        elif found:
+            if not stretch or found[0] < end:
+                stretch = []
+                runs.append(chain.from_iterable(stretch))  # Also of what is added to it.
+            stretch.append(page)
+            end = found[-1]
+        if count % BREATH_PAGES == 0:
+            yield
+    return runs
+
+
+def _used_up(entries: list[bytes]) -> Iterator[bytes]:
+    """`entries`, each freed once it was read: freeing all at once takes a while, too."""
+    entries.reverse()
+    while entries:
+        yield entries.pop()
+
+
+def metadata_of(topic_id_partition: TopicIdPartition, row: bytes) -> RemoteLogSegmentMetadata:
+    """The segment that `row` holds, as Kafka's object."""
+    return metadata_of_fields(topic_id_partition, unpack_row(row))
+
+
+def metadata_of_fields(
+    topic_id_partition: TopicIdPartition, fields: Row
+) -> RemoteLogSegmentMetadata:
+    """The segment whose row has `fields`."""
+    epochs = fields[EPOCHS]
+    custom = fields[CUSTOM]
+    return RemoteLogSegmentMetadata(
+        remote_log_segment_id=RemoteLogSegmentId(topic_id_partition, Uuid(fields[ID])),
+        start_offset=fields[START],
+        end_offset=fields[END],
+        max_timestamp_ms=fields[MAX_TIMESTAMP],
+        broker_id=fields[BROKER],
+        event_timestamp_ms=fields[EVENT_TIMESTAMP],
+        segment_size_in_bytes=fields[SIZE],
+        state=RemoteLogSegmentState(fields[STATE]),
+        segment_leader_epochs=dict(zip(epochs[::3], epochs[1::3], strict=True)),
+        custom_metadata=None if custom is None else CustomMetadata(custom),
+        txn_index_empty=fields[TXN_EMPTY],
+    )

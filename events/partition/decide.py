@@ -1,0 +1,339 @@
+"""What a command leads to: events, or a rejection that changes nothing.
+
+The rules of the lifecycle, of sessions and of repeats stand here and nowhere else. `decide`
+looks at the state through an overlay and adds to it what it decided, so the next command of
+the same batch sees it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, assert_never
+
+from tierledger.events import commands as cmd
+from tierledger.events import log_events as log
+from tierledger.events.errors import (
+    CustomMetadataSizeLimitExceeded,
+    Fenced,
+    InvalidArgument,
+    InvalidStateTransition,
+    NotLeader,
+    PartitionDeleted,
+    RejectedError,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+)
+from tierledger.events.identifiers import Uuid
+from tierledger.events.lifecycle import (
+    RemoteLogSegmentState,
+    RemotePartitionDeleteState,
+    is_valid_delete_transition,
+    is_valid_segment_transition,
+)
+from tierledger.events.partition.evolve import started_fields
+from tierledger.events.partition.imports import import_body
+from tierledger.events.partition.sessions import close_session, delay_to_ask, open_session
+from tierledger.events.tables.segment_rows import (
+    BROKER,
+    CUSTOM,
+    EVENT_TIMESTAMP,
+    STATE,
+    pack_row,
+    unpack_row,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tierledger.events.metadata import RemoteLogSegmentMetadata
+    from tierledger.events.partition.overlay import Overlay
+
+CUSTOM_METADATA_BYTES_CEILING = 1 << 20
+"""Custom metadata of a deletion is kept up to here, 1 MiB: KIP-917's bucket names are bytes."""
+
+TOMBSTONES_PER_DROP = 500
+"""Tombstones that one event drops: keeps the step below a millisecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a leader enforces.
+
+    Attributes:
+        custom_metadata_bytes_max: `remote.log.metadata.custom.metadata.max.bytes`, 0 to
+            2147483647; equal is allowed; of a copy that starts or finishes. A value below the
+            brokers' own makes them upload again at every interval.
+        tombstone_retention_ms: How long ids of deleted segments are remembered. A week
+            outlives any retry of a broker; a deleted id costs about 200 bytes meanwhile.
+    """
+
+    custom_metadata_bytes_max: int = 128
+    tombstone_retention_ms: int = 7 * 24 * 3600 * 1000
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.custom_metadata_bytes_max <= 2**31 - 1:
+            raise InvalidArgument(
+                "remote.log.metadata.custom.metadata.max.bytes: expected 0 to 2147483647, "
+                f"got {self.custom_metadata_bytes_max}"
+            )
+        if self.tombstone_retention_ms < 0:
+            raise InvalidArgument(
+                "tombstone.retention: expected at least 0 ms, "
+                f"got {self.tombstone_retention_ms}"
+            )
+
+
+class Accepted(NamedTuple):
+    """The command holds from `position` on; without events it held already."""
+
+    events: tuple[log.Event, ...]
+    position: int
+
+
+class Rejected(NamedTuple):
+    """The command changed nothing; `error` says why."""
+
+    error: RemoteStorageError
+
+
+class Undecided(NamedTuple):
+    """A claim that nothing known here can decide; nothing changed.
+
+    Ask the leader oracle after `delay_ms`, and decide on the claim again with its verdict.
+    """
+
+    delay_ms: int
+
+
+Decision: TypeAlias = "Accepted | Rejected | Undecided"
+
+
+def decide(view: Overlay, command: cmd.Command, now_ms: int, limits: Limits) -> Decision:
+    """Decide on `command` as of `now_ms`, and let `view` see the events.
+
+    Log time never goes back: an event's is `now_ms` or its predecessor's, whichever is later.
+    Only a claim to lead can stay undecided.
+    """
+    try:
+        if isinstance(command, cmd.OpenSession):
+            delay_ms = delay_to_ask(view, command, now_ms)
+            if delay_ms is not None:
+                return Undecided(delay_ms)
+        return Accepted(*_decided(view, command, now_ms, limits))
+    except (RejectedError, Fenced, NotLeader) as error:
+        return Rejected(error)
+
+
+def _decided(
+    view: Overlay, command: cmd.Command, now_ms: int, limits: Limits
+) -> tuple[tuple[log.Event, ...], int]:
+    match command:
+        case cmd.AddSegment() | cmd.UpdateSegment() | cmd.PutPartitionDelete():  # Most by far.
+            return _decide_write(view, command, now_ms, limits)
+        case cmd.OpenSession():
+            _refuse_finished(view)
+            bodies: Iterable[Any] = open_session(view, command)
+            return _append(view, bodies, now_ms, _opener(command))
+        case cmd.CloseSession():
+            bodies = close_session(view, command)
+            if view.session is not None and view.session.import_cluster is not None:
+                now_ms = view.log_time_ms  # Imported history keeps recorded time.
+            return _append(view, bodies, now_ms, log.Origin(command.claim.broker_id, None))
+        case cmd.DropTombstones():
+            cutoff = now_ms - limits.tombstone_retention_ms
+            expired = view.expired_tombstones(cutoff, TOMBSTONES_PER_DROP)
+            bodies = [log.TombstonesDropped(expired[-1] + 1, len(expired))] if expired else []
+            return _append(view, bodies, now_ms, log.Origin(-1, None))
+        case cmd.ImportRecords():
+            _require_session(view, command.claim)
+            return _import(view, command)
+        case _:
+            assert_never(command)
+
+
+def _opener(command: cmd.OpenSession) -> log.Origin:
+    """The process that opens the session: no broker, and so nothing that is repeated."""
+    if command.opener is None:
+        return log.Origin(command.claim.broker_id, None)
+    return log.Origin(-1, command.opener)
+
+
+def _decide_write(
+    view: Overlay,
+    command: cmd.AddSegment | cmd.UpdateSegment | cmd.PutPartitionDelete,
+    now_ms: int,
+    limits: Limits,
+) -> tuple[tuple[log.Event, ...], int]:
+    origin = command.origin
+    if origin.request_id is not None:
+        position = view.seen(origin.broker_id, origin.request_id)
+        if position is not None:
+            return (), position
+    # First: nobody can open a session there, so who was elected since would be told to retry.
+    _refuse_finished(view, command)
+    _require_session(view, command.claim)
+    match command:
+        case cmd.AddSegment():
+            bodies = _add(view, command.metadata, limits)
+        case cmd.UpdateSegment():
+            bodies = _update(view, command, limits)
+        case _:
+            bodies = _put_delete(view, command)
+    return _append(view, bodies, now_ms, origin)
+
+
+def _append(
+    view: Overlay, bodies: Iterable[log.Body], now_ms: int, origin: log.Origin
+) -> tuple[tuple[log.Event, ...], int]:
+    events = []
+    for body in bodies:
+        if isinstance(body, log.SessionOpened):
+            session = body.number
+        else:
+            session = 0 if view.session is None else view.session.number
+        log_time_ms = max(view.log_time_ms, now_ms)
+        place = (view.next_position, session, log_time_ms, origin.broker_id, origin.request_id)
+        event = log.Event(*place, body)
+        view.note(event)
+        events.append(event)
+    return tuple(events), view.next_position - 1
+
+
+def _require_session(view: Overlay, claim: cmd.Claim) -> None:
+    session = view.session
+    if session is None or not session.is_open:
+        raise NotLeader(
+            f"{view.topic_id_partition}: nobody leads it; announce leadership first"
+        )
+    if claim != (session.broker_id, session.incarnation, session.announcement):
+        raise Fenced(
+            f"{view.topic_id_partition}: {_claim_text(claim)} does not lead; session "
+            f"{session.number} belongs to broker {session.broker_id} under {session.pair}"
+        )
+
+
+def _claim_text(claim: cmd.Claim) -> str:
+    return f"broker {claim.broker_id} under {(claim.incarnation, claim.announcement)}"
+
+
+def _refuse_finished(view: Overlay, command: cmd.Command | None = None) -> None:
+    if not view.is_finished:
+        return
+    if isinstance(command, cmd.PutPartitionDelete) and _same_delete(view, command):
+        return
+    raise PartitionDeleted(f"{view.topic_id_partition}: its deletion is finished")
+
+
+def _add(view: Overlay, metadata: RemoteLogSegmentMetadata, limits: Limits) -> list[log.Body]:
+    segment_id = bytes(metadata.remote_log_segment_id.id)
+    if metadata.state != RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+        raise InvalidArgument(
+            f"segment {Uuid(segment_id)}: expected COPY_SEGMENT_STARTED to be added, "
+            f"got {metadata.state.name}"
+        )
+    body = log.added_body(metadata)
+    row = view.row(segment_id)
+    if row is None:
+        if view.is_deleted(segment_id):
+            raise InvalidStateTransition(
+                f"segment {Uuid(segment_id)} was deleted; a deleted id never comes back"
+            )
+        if body.custom_metadata is not None:
+            _within_limit(segment_id, metadata.state, body.custom_metadata, limits)
+        return [body]
+    if row == pack_row(started_fields(body)):
+        return []
+    state = RemoteLogSegmentState(unpack_row(row)[STATE])
+    raise InvalidStateTransition(
+        f"segment {Uuid(segment_id)} is known as {state.name} and cannot be added again"
+        + (" with other content" if state == RemoteLogSegmentState.COPY_SEGMENT_STARTED else "")
+    )
+
+
+def _update(view: Overlay, command: cmd.UpdateSegment, limits: Limits) -> list[log.Body]:
+    update = command.update
+    segment_id = bytes(update.remote_log_segment_id.id)
+    target = update.state
+    if target == RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+        raise InvalidArgument(f"segment {Uuid(segment_id)}: an update to {target.name}")
+    custom = None if update.custom_metadata is None else update.custom_metadata.value
+    row = view.row(segment_id)
+    if row is None:
+        if target == RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+            raise RemoteResourceNotFound(
+                f"segment {Uuid(segment_id)} is unknown in {view.topic_id_partition}"
+            )
+        return []  # Brokers delete some segments twice (multi-epoch segments, topic deletion).
+    fields = unpack_row(row)
+    source = RemoteLogSegmentState(fields[STATE])
+    if not is_valid_segment_transition(source, target):
+        raise InvalidStateTransition(
+            f"segment {Uuid(segment_id)}: from {source.name} to {target.name} is no transition"
+        )
+    dropped = 0
+    if custom is not None:
+        custom, dropped = _within_limit(segment_id, target, custom, limits)
+    now = [fields[STATE], fields[BROKER], fields[EVENT_TIMESTAMP], fields[CUSTOM]]
+    if now == [target, update.broker_id, update.event_timestamp_ms, custom]:
+        return []
+    broker_id, time_ms = update.broker_id, update.event_timestamp_ms
+    return [log.SegmentUpdated(segment_id, int(target), broker_id, time_ms, custom, dropped)]
+
+
+def _within_limit(
+    segment_id: bytes, target: RemoteLogSegmentState, custom: bytes, limits: Limits
+) -> tuple[bytes | None, int]:
+    """KIP-917: a copy may not exceed the limit; its clean-up must go through.
+
+    Kafka sends none when a copy starts. What comes then is stored all the same, so the limit
+    is the same.
+    """
+    size = len(custom)
+    if target <= RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+        if size > limits.custom_metadata_bytes_max:
+            raise CustomMetadataSizeLimitExceeded(
+                f"segment {Uuid(segment_id)}: custom metadata has {size} bytes, the limit is "
+                f"{limits.custom_metadata_bytes_max}"
+            )
+        return custom, 0
+    if size > CUSTOM_METADATA_BYTES_CEILING:
+        return None, size
+    return custom, 0
+
+
+def _same_delete(view: Overlay, command: cmd.PutPartitionDelete) -> bool:
+    given = command.metadata
+    return view.delete == (int(given.state), given.broker_id, given.event_timestamp_ms)
+
+
+def _put_delete(view: Overlay, command: cmd.PutPartitionDelete) -> list[log.Body]:
+    if _same_delete(view, command):
+        return []
+    given = command.metadata
+    source = None if view.delete is None else RemotePartitionDeleteState(view.delete.state)
+    if not is_valid_delete_transition(source, given.state):
+        was = "nothing" if source is None else source.name
+        raise InvalidStateTransition(
+            f"{view.topic_id_partition}: from {was} to {given.state.name} is no transition"
+        )
+    state = int(given.state)
+    return [log.PartitionDeleteUpdated(state, given.broker_id, given.event_timestamp_ms)]
+
+
+def _import(view: Overlay, command: cmd.ImportRecords) -> tuple[tuple[log.Event, ...], int]:
+    events: list[log.Event] = []
+    session = view.session
+    assert session is not None, "the session was checked"
+    cluster = session.import_cluster
+    if cluster is None:
+        raise InvalidArgument(
+            f"{view.topic_id_partition}: session {session.number} imports not"
+        )
+    for item in command.records:
+        if item.offset <= view.imported_offset(cluster, item.metadata_partition):
+            continue  # Imported before; resuming repeats the last records.
+        body = import_body(view, item)
+        origin = log.Origin(command.claim.broker_id, None)
+        added, _ = _append(view, [body], item.timestamp_ms, origin)
+        events += added
+    return tuple(events), view.next_position - 1

@@ -1,0 +1,97 @@
+"""What a recorded event becomes: taken over as Kafka's consumer took it, or dropped as it did.
+
+Kafka's cache is laxer than `decide`: a deleted id comes back, a started copy is added over, and
+nothing is asked of who wrote it. What Kafka dropped is kept as an event without effect, so that
+the counts belong to the fold. What would have killed Kafka's consumer (section 3.5 of its
+behaviour: a record of a state it cannot apply, anything after DELETE_PARTITION_FINISHED) is
+dropped here too, by name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierledger.events import log_events as log
+from tierledger.events.lifecycle import RemoteLogSegmentState, is_valid_segment_transition
+from tierledger.events.metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+)
+from tierledger.events.tables.segment_rows import STATE, unpack_row
+
+if TYPE_CHECKING:
+    from tierledger.events.commands import ImportedRecord
+    from tierledger.events.partition.overlay import Overlay
+
+AFTER_FINISHED = "after partition deletion"
+ADDED_UNSTARTED = "added in another state than COPY_SEGMENT_STARTED"
+ILLEGAL = "illegal transition"
+UNKNOWN = "unknown segment"
+UPDATE_TO_STARTED = "update to COPY_SEGMENT_STARTED"
+NO_PARTITION = "record without a partition"
+
+
+def import_body(view: Overlay, item: ImportedRecord) -> log.Body:
+    """The event that `item` becomes at the end of `view`."""
+    source = (item.metadata_partition, item.offset)
+    value = item.record.value
+    tags = item.record.tags.to_plain()
+    if view.is_finished:
+        return log.ImportRecordDropped(source, AFTER_FINISHED, None)
+    match value:
+        case RemoteLogSegmentMetadata():
+            return _added(view, value, source, tags)
+        case RemoteLogSegmentMetadataUpdate():
+            return _updated(view, value, source, tags)
+        case RemotePartitionDeleteMetadata():
+            return log.PartitionDeleteUpdated(
+                int(value.state), value.broker_id, value.event_timestamp_ms, source, tags
+            )
+        case _:
+            return log.ImportRecordDropped(source, NO_PARTITION, None)
+
+
+def _state_of(view: Overlay, segment_id: bytes) -> RemoteLogSegmentState | None:
+    row = view.row(segment_id)
+    return None if row is None else RemoteLogSegmentState(unpack_row(row)[STATE])
+
+
+def _added(
+    view: Overlay,
+    metadata: RemoteLogSegmentMetadata,
+    source: tuple[int, int],
+    tags: tuple[object, ...] | None,
+) -> log.Body:
+    segment_id = bytes(metadata.remote_log_segment_id.id)
+    if metadata.state != RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+        return log.ImportRecordDropped(source, ADDED_UNSTARTED, segment_id)
+    if not is_valid_segment_transition(_state_of(view, segment_id), metadata.state):
+        return log.ImportRecordDropped(source, ILLEGAL, segment_id)
+    return log.added_body(metadata, source, tags)
+
+
+def _updated(
+    view: Overlay,
+    update: RemoteLogSegmentMetadataUpdate,
+    source: tuple[int, int],
+    tags: tuple[object, ...] | None,
+) -> log.Body:
+    segment_id = bytes(update.remote_log_segment_id.id)
+    known = _state_of(view, segment_id)
+    if known is None:
+        return log.ImportRecordDropped(source, UNKNOWN, segment_id)
+    if update.state == RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+        return log.ImportRecordDropped(source, UPDATE_TO_STARTED, segment_id)
+    if not is_valid_segment_transition(known, update.state):
+        return log.ImportRecordDropped(source, ILLEGAL, segment_id)
+    custom = update.custom_metadata
+    return log.SegmentUpdated(
+        segment_id=segment_id,
+        state=int(update.state),
+        broker_id=update.broker_id,
+        event_timestamp_ms=update.event_timestamp_ms,
+        custom_metadata=None if custom is None else custom.value,
+        source=source,
+        tags=tags,
+    )

@@ -1,0 +1,183 @@
+"""A state as it will be once the commands decided so far in a batch are durable.
+
+`decide` looks at a state through an overlay, so that a batch can be decided before it is stored
+and nothing of the partition is copied. It answers what `decide` asks and nothing else: of
+its rows, placements and `finished_at` mean nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierledger.events import log_events as log
+from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierledger.events.partition.evolve import (
+    run_after,
+    session_after,
+    started_fields,
+    update_fields,
+)
+from tierledger.events.partition.state import (
+    DeleteMetadata,
+    DisputeRun,
+    PartitionState,
+    Session,
+)
+from tierledger.events.tables.segment_rows import pack_row, unpack_row
+
+if TYPE_CHECKING:
+    from tierledger.events.identifiers import TopicIdPartition
+
+
+class Overlay:
+    """What `decide` sees: the state, plus events that were decided on but not stored."""
+
+    def __init__(self, state: PartitionState) -> None:
+        self._state = state
+        self.topic_id_partition: TopicIdPartition = state.topic_id_partition
+        self.next_position = state.next_position
+        self.log_time_ms = state.log_time_ms
+        self.session: Session | None = state.session
+        self.dispute_run: DisputeRun | None = state.dispute_run
+        self.delete: DeleteMetadata | None = state.delete
+        self._rows: dict[bytes, bytes | None] = {}
+        """As they will be, of segments that were deleted or asked for again."""
+        self._changes: dict[bytes, list[log.SegmentAdded | log.SegmentUpdated]] = {}
+        """What is in none of those yet: few segments change twice in a batch, and a row that
+        nobody asks for need not be made."""
+        self._deleted: dict[bytes, int | None] = {}
+        """Id to the position of its deletion, or none if the id has come back."""
+        self._buried: dict[int, int] = {}
+        """Tombstones to come: position to log time."""
+        self._returned: set[int] = set()
+        """Positions of stored tombstones whose ids have come back."""
+        self._heard: dict[int, tuple[int, int]] = {}
+        self._requests: dict[tuple[int, bytes], int] = {}
+        self._imported: dict[tuple[str, int], int] = {}
+        self._tombstones_dropped_below = 0
+        self._tombstones_gone = 0
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the partition's own deletion is complete."""
+        return (
+            self.delete is not None
+            and self.delete.state == RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+        )
+
+    def row(self, segment_id: bytes) -> bytes | None:
+        changes = self._changes.pop(segment_id, None)
+        if changes is not None:
+            row = self._rows[segment_id] = self._changed(segment_id, changes)
+            return row
+        if segment_id in self._rows:
+            return self._rows[segment_id]
+        return None if self.is_finished else self._state.row(segment_id)
+
+    def _changed(
+        self, segment_id: bytes, changes: list[log.SegmentAdded | log.SegmentUpdated]
+    ) -> bytes:
+        """The row of a segment after `changes`."""
+        row = self.row(segment_id)
+        for body in changes:
+            if isinstance(body, log.SegmentAdded):
+                row = pack_row(started_fields(body))
+            else:
+                assert row is not None, "decide refuses updates of unknown segments"
+                fields = unpack_row(row)
+                update_fields(fields, body)
+                row = pack_row(fields)
+        assert row is not None, "it was added, or is there"
+        return row
+
+    def is_deleted(self, segment_id: bytes) -> bool:
+        if segment_id in self._deleted:
+            position = self._deleted[segment_id]
+        else:
+            position = self._state.tombstones.position_of(segment_id)
+        return position is not None and position >= self._tombstones_dropped_below
+
+    def seen(self, broker_id: int, request_id: bytes) -> int | None:
+        position = self._requests.get((broker_id, request_id))
+        return self._state.seen(broker_id, request_id) if position is None else position
+
+    def imported_offset(self, cluster: str, metadata_partition: int) -> int:
+        offset = self._imported.get((cluster, metadata_partition))
+        if offset is None:
+            return self._state.imported_offset(cluster, metadata_partition)
+        return offset
+
+    def last_heard(self, broker_id: int) -> tuple[int, int]:
+        return self._heard.get(broker_id) or self._state.last_heard(broker_id)
+
+    def expired_tombstones(self, cutoff_ms: int, limit: int) -> list[int]:
+        """Positions of the oldest tombstones from before `cutoff_ms`, at most `limit`."""
+        if self.is_finished:
+            return []
+        stored = self._state.tombstones.oldest(limit + self._tombstones_gone)
+        entries = [entry for entry in stored if entry[0] not in self._returned]
+        entries += self._buried.items()
+        kept = [entry for entry in entries if entry[0] >= self._tombstones_dropped_below]
+        return [position for position, time_ms in kept[:limit] if time_ms < cutoff_ms]
+
+    def note(self, event: log.Event) -> None:
+        """See the state as it will be after `event`."""
+        self.next_position = event.position + 1
+        self.log_time_ms = event.log_time_ms
+        if event.request_id is not None:
+            self._requests[(event.broker_id, event.request_id)] = event.position
+        match event.body:
+            case log.SegmentAdded() as body:
+                self._changes[body.segment_id] = [body]
+                self._note_return(body.segment_id)
+                self._note_source(body.source)
+            case log.SegmentUpdated() as body:
+                self._note_update(event, body)
+                self._note_source(body.source)
+            case log.PartitionDeleteUpdated() as body:
+                self.delete = DeleteMetadata(
+                    body.state, body.broker_id, body.event_timestamp_ms
+                )
+                if self.is_finished:
+                    self._rows.clear()
+                    self._changes.clear()
+                self._note_source(body.source)
+            case log.ImportRecordDropped() as body:
+                self._note_source(body.source)
+            case log.SessionOpened() as body:
+                self.session = session_after(event, body)
+                self._heard[body.broker_id] = (body.incarnation, body.announcement)
+            case log.SessionClosed():
+                if self.session is not None:
+                    self.session = self.session._replace(is_open=False)
+            case log.TombstonesDropped() as body:
+                self._tombstones_dropped_below = body.until
+                self._tombstones_gone += body.ids
+            case log.SessionDisputed() as body:
+                self.dispute_run = run_after(event, body, self.dispute_run)
+
+    def _note_update(self, event: log.Event, body: log.SegmentUpdated) -> None:
+        if body.state == RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
+            self._changes.pop(body.segment_id, None)
+            self._rows[body.segment_id] = None
+            self._deleted[body.segment_id] = event.position
+            self._buried[event.position] = event.log_time_ms
+            return
+        self._changes.setdefault(body.segment_id, []).append(body)
+
+    def _note_return(self, segment_id: bytes) -> None:
+        if segment_id in self._deleted:
+            position = self._deleted[segment_id]
+        else:
+            position = self._state.tombstones.position_of(segment_id)
+            if position is not None:
+                self._returned.add(position)
+                self._tombstones_gone += 1
+        if position is not None:
+            self._buried.pop(position, None)
+        self._deleted[segment_id] = None
+
+    def _note_source(self, source: log.Source) -> None:
+        if source is not None:
+            cluster = self.session.import_cluster if self.session is not None else None
+            self._imported[(cluster or "", source[0])] = source[1]

@@ -1,0 +1,179 @@
+"""Who may lead. Kafka's notifications carry no epoch and arrive in any order; this decides.
+
+Of one broker the newer announcement holds. Between brokers a known leader epoch decides against
+a known one, and of two unknown ones the later claim wins. Where one of the two is unknown the
+leader oracle is asked; if nobody knows, the later claim opens with a dispute on record, after a
+back-off that doubles with each dispute in a row. So no true leader is locked out for good, and
+two brokers that contradict each other for ever take turns ever more slowly.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierledger.events import log_events as log
+from tierledger.events.commands import NOBODY_KNOWS
+from tierledger.events.errors import Fenced
+
+if TYPE_CHECKING:
+    from tierledger.events.commands import CloseSession, LeaderVerdict, OpenSession
+    from tierledger.events.partition.overlay import Overlay
+    from tierledger.events.partition.state import Session
+
+BACK_OFF_FIRST_MS = 1_000
+"""Time after a dispute before the next may open: a broker writes several batches in it."""
+
+BACK_OFF_MAX_MS = 300_000
+"""The longest back-off: Kafka's brokers refresh what they know of leaders as often."""
+
+
+def delay_to_ask(view: Overlay, command: OpenSession, now_ms: int) -> int | None:
+    """In how many ms the oracle has to be asked about a claim; none if it can be decided.
+
+    Raises:
+        Fenced: The claim is out of date, whatever the oracle would say.
+    """
+    _refuse_outdated(view, command)
+    rival = _rival(view, command)
+    if rival is None or not _needs_verdict(command, rival):
+        return None
+    if command.verdict is None or command.asked_of not in {None, rival.number}:
+        return 0
+    if _verdict(command, rival) is not NOBODY_KNOWS:
+        return None
+    return _back_off(view, command.waited_ms, now_ms) or None
+
+
+def open_session(view: Overlay, command: OpenSession) -> list[log.Body]:
+    """The events of a claim to lead that `delay_to_ask` found decidable.
+
+    Every assignment opens its own session, even under the pair that leads already: a host that
+    was handed the partition may not rely on what another host opened.
+
+    Raises:
+        Fenced: An older announcement, an assignment that is not newer, a leader epoch that is
+            not above that of another broker's open session, or the oracle names another
+            leader. Nothing changes.
+    """
+    _refuse_outdated(view, command)
+    claim, session, rival = command.claim, view.session, _rival(view, command)
+    epoch, disputes = command.leader_epoch, list[log.Body]()
+    if rival is not None:
+        epoch, disputes = _against(view, command, rival)
+    opened = log.SessionOpened(
+        number=1 if session is None else session.number + 1,
+        broker_id=claim.broker_id,
+        incarnation=claim.incarnation,
+        announcement=claim.announcement,
+        assignment=command.assignment,
+        leader_epoch=epoch,
+        topic=command.topic,
+        import_cluster=command.import_cluster,
+    )
+    return [opened, *disputes]
+
+
+def _refuse_outdated(view: Overlay, command: OpenSession) -> None:
+    claim, session = command.claim, view.session
+    pair = (claim.incarnation, claim.announcement)
+    newest = view.last_heard(claim.broker_id)
+    if pair < newest:
+        raise Fenced(
+            f"{view.topic_id_partition}: broker {claim.broker_id} announced {pair} "
+            f"after {newest}"
+        )
+    if session is None:
+        return
+    if command.assignment <= session.assignment:
+        raise Fenced(
+            f"{view.topic_id_partition}: assignment {command.assignment} is not newer than "
+            f"{session.assignment}, which opened session {session.number}"
+        )
+    if not session.is_open and (session.broker_id, *session.pair) == claim:
+        raise Fenced(
+            f"{view.topic_id_partition}: the session under {pair} was closed; announce again"
+        )
+
+
+def _rival(view: Overlay, command: OpenSession) -> Session | None:
+    """Another broker's open session, against which the claim has to stand."""
+    session = view.session
+    if session is None or not session.is_open:
+        return None
+    return None if session.broker_id == command.claim.broker_id else session
+
+
+def _needs_verdict(command: OpenSession, rival: Session) -> bool:
+    """Whether the leader epochs cannot be compared, because one of the two is unknown."""
+    return (command.leader_epoch is None) != (rival.leader_epoch is None)
+
+
+def _verdict(command: OpenSession, rival: Session) -> LeaderVerdict:
+    """What the oracle said, unless one of the two knows of a later leader epoch.
+
+    Such an answer is from before their dispute, and decides nothing.
+    """
+    said = command.verdict
+    if said is None or said.broker_id < 0:
+        return NOBODY_KNOWS
+    known = [e for e in (command.leader_epoch, rival.leader_epoch) if e is not None]
+    if said.leader_epoch is not None and said.leader_epoch < max(known, default=-1):
+        return NOBODY_KNOWS
+    return said
+
+
+def _against(
+    view: Overlay, command: OpenSession, rival: Session
+) -> tuple[int | None, list[log.Body]]:
+    """The leader epoch to open with, and the dispute if there is one."""
+    claim, ours, theirs = command.claim, command.leader_epoch, rival.leader_epoch
+    if not _needs_verdict(command, rival):
+        if ours is None or theirs is None or ours > theirs:
+            return ours, []  # Unknown both: an ordinary change of leaders looks just so.
+        raise Fenced(
+            f"{view.topic_id_partition}: broker {claim.broker_id} claims leader epoch "
+            f"{ours}, broker {rival.broker_id} leads in epoch {theirs}"
+        )
+    said = _verdict(command, rival)
+    if said.broker_id == claim.broker_id:
+        known = [epoch for epoch in (ours, said.leader_epoch) if epoch is not None]
+        return max(known, default=None), []
+    if said is not NOBODY_KNOWS:
+        raise Fenced(
+            f"{view.topic_id_partition}: broker {claim.broker_id} claims to lead, but "
+            f"Kafka says that broker {said.broker_id} does"
+        )
+    in_a_row = _in_a_row(view) + 1
+    dispute = log.SessionDisputed(claim.broker_id, ours, rival.broker_id, theirs, in_a_row)
+    return ours, [dispute]
+
+
+def _in_a_row(view: Overlay) -> int:
+    """Disputes that opened the last sessions, without one between them that opened without."""
+    run, session = view.dispute_run, view.session
+    if run is None or session is None or run.session != session.number:
+        return 0
+    return run.in_a_row
+
+
+def _back_off(view: Overlay, waited_ms: int, now_ms: int) -> int:
+    """How long a claim has still to be held back.
+
+    Log time may be ahead of this host's clock, by hours: what was waited counts, too.
+    """
+    run, in_a_row = view.dispute_run, _in_a_row(view)
+    if run is None or in_a_row == 0:
+        return 0
+    doublings = min(in_a_row - 1, BACK_OFF_MAX_MS.bit_length())
+    back_off = min(BACK_OFF_FIRST_MS << doublings, BACK_OFF_MAX_MS)
+    return max(0, back_off - max(waited_ms, now_ms - run.log_time_ms))
+
+
+def close_session(view: Overlay, command: CloseSession) -> list[log.Body]:
+    """The event that ends the session which the claim holds; none if it holds none."""
+    session = view.session
+    if session is None or not session.is_open:
+        return []
+    if (session.broker_id, *session.pair) != command.claim:
+        return []  # Another broker's session is not ours to close.
+    return [log.SessionClosed(session.number, command.reason)]

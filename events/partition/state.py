@@ -1,0 +1,340 @@
+"""One partition's state: the fold of its log up to a position.
+
+Rule 1: only `evolve` changes a state, in place, and only with events that are durable.
+Rule 2: everything here follows from the events alone; no setting, clock or order of arrival
+enters, so two replicas at one position have one digest.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgpack
+
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.lifecycle import RemotePartitionDeleteState
+from tierledger.events.tables.epoch_tables import EpochTables
+from tierledger.events.tables.paged_map import PagedMap
+from tierledger.events.tables.segment_rows import SegmentRows
+from tierledger.events.typed_fields import Count, Id, Int32, Int64, RequestId, Text, Within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+REQUESTS_KEPT = 256
+"""Requests of one origin whose outcome is remembered: four rounds of 64 outstanding calls."""
+
+REQUESTS_MAX = 320
+"""Requests at which all but the last `REQUESTS_KEPT` are forgotten: taken out of a dictionary
+one by one, the oldest would be searched for from the front each time."""
+
+PENDING_MAX = 512
+"""Changed rows after which their hashes are brought up to date, at a batch's end: 0.5 ms."""
+
+DIGEST_MODULUS = 1 << 128
+
+
+class Session(NamedTuple):
+    """Who leads, or led last: the pair (incarnation, announcement) is the lease."""
+
+    number: int
+    broker_id: int
+    incarnation: int
+    announcement: int
+    assignment: int
+    leader_epoch: int | None
+    import_cluster: str | None
+    is_open: bool
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        return (self.incarnation, self.announcement)
+
+
+class DisputeRun(NamedTuple):
+    """The last dispute over who leads; it counts while the session it opened is the last."""
+
+    in_a_row: int
+    session: int
+    log_time_ms: int
+
+
+class DeleteMetadata(NamedTuple):
+    """How far the deletion of the whole partition has come."""
+
+    state: int
+    broker_id: int
+    event_timestamp_ms: int
+
+
+class Head(NamedTuple):
+    """All of a state that is neither a row nor an epoch's table, as it is stored."""
+
+    log_time_ms: Int64
+    session: tuple[Count, Int32, Int64, Int64, Int64, Int32 | None, Text | None, bool] | None
+    heard: tuple[tuple[Int32, Int64, Int64], ...]
+    requests: tuple[tuple[Int32, tuple[tuple[RequestId, Count], ...]], ...]
+    delete: tuple[Annotated[int, Within(0, 2)], Int32, Int64] | None
+    imported: tuple[tuple[Text, Int32, Count], ...]
+    dropped: tuple[tuple[Text, Count], ...]
+    strays: tuple[tuple[Id, tuple[Int32, ...]], ...]
+    count_by_state: tuple[Count, Count, Count]
+    bytes_by_state: tuple[Int64, Int64, Int64]
+    disputes: Count
+    dispute_run: tuple[Count, Count, Int64] | None
+
+
+class Tombstones:
+    """Ids of deleted segments, in the order of their deletion."""
+
+    __slots__ = ("_positions", "by_position", "digest")
+
+    def __init__(self) -> None:
+        self.by_position: PagedMap[int, bytes] = PagedMap()
+        """Position of the deletion to id (16 bytes) and log time (8 bytes)."""
+        self._positions = SegmentRows()
+        self.digest = 0
+
+    def __contains__(self, segment_id: bytes) -> bool:
+        return self._positions.get(segment_id) is not None
+
+    def __len__(self) -> int:
+        return len(self.by_position)
+
+    def position_of(self, segment_id: bytes) -> int | None:
+        """Where `segment_id` was deleted, if that is remembered."""
+        position = self._positions.get(segment_id)
+        return None if position is None else int.from_bytes(position, "big")
+
+    def add(self, segment_id: bytes, position: int, log_time_ms: int) -> None:
+        value = segment_id + log_time_ms.to_bytes(8, "big", signed=True)
+        self.by_position.set(position, value)
+        self.index(position, value)
+
+    def index(self, position: int, value: bytes) -> None:
+        """Make an entry of `by_position` findable by its id."""
+        self._positions.put(value[:16], position.to_bytes(8, "big"))
+        self.digest = (self.digest + hash_of(value)) % DIGEST_MODULUS
+
+    def drop(self, segment_id: bytes) -> None:
+        """Forget `segment_id`, as after a resurrection that history records."""
+        position = self._positions.get(segment_id)
+        if position is not None:
+            self.drop_at(int.from_bytes(position, "big"))
+
+    def drop_at(self, position: int) -> None:
+        value = self.by_position.get(position)
+        if value is not None:
+            self.by_position.delete(position)
+            self._positions.drop(value[:16])
+            self.digest = (self.digest - hash_of(value)) % DIGEST_MODULUS
+
+    def dismantle(self) -> Iterator[None]:
+        yield from self._positions.dismantle()
+        yield from self.by_position.dismantle()
+
+    def oldest(self, limit: int) -> list[tuple[int, int]]:
+        """Position and log time of the first `limit` tombstones."""
+        found: list[tuple[int, int]] = []
+        for position, value in self.by_position.items():
+            if len(found) == limit:
+                break
+            found.append((position, int.from_bytes(value[16:], "big", signed=True)))
+        return found
+
+
+class PartitionState:
+    """What one log says up to `next_position`. Read it through `answers`."""
+
+    __slots__ = (
+        "bytes_by_state",
+        "chain_hash",
+        "changed_rows",
+        "count_by_state",
+        "delete",
+        "dispute_run",
+        "disputes",
+        "dropped",
+        "epochs",
+        "heard",
+        "imported",
+        "log_time_ms",
+        "next_position",
+        "pending",
+        "requests",
+        "rows",
+        "rows_digest",
+        "session",
+        "strays",
+        "tombstones",
+        "topic_id_partition",
+        "touched",
+        "tracks_changes",
+    )
+
+    def __init__(
+        self,
+        topic_id_partition: TopicIdPartition,
+        chain_hash: bytes,
+        *,
+        tracks_changes: bool = False,
+    ) -> None:
+        self.topic_id_partition = topic_id_partition
+        self.next_position = 0
+        self.chain_hash = chain_hash
+        """Hash of the last event, or the genesis hash."""
+        self.log_time_ms = 0
+        self.session: Session | None = None
+        self.heard: dict[int, tuple[int, int]] = {}
+        """Per broker the newest (incarnation, announcement) that opened a session."""
+        self.requests: dict[int, dict[bytes, int]] = {}
+        """Per origin, request id to the position it led to, oldest first."""
+        self.delete: DeleteMetadata | None = None
+        self.imported: dict[tuple[str, int], int] = {}
+        """(cluster, metadata partition) to the last offset imported from there."""
+        self.dropped: dict[str, int] = {}
+        """Imported records without effect, by reason."""
+        self.disputes = 0
+        self.dispute_run: DisputeRun | None = None
+        self.rows = SegmentRows()
+        self.epochs: dict[int, EpochTables] = {}
+        self.strays: dict[bytes, tuple[int, ...]] = {}
+        """Id to epochs whose `unreferenced` holds it though its metadata names them no more."""
+        self.tombstones = Tombstones()
+        self.count_by_state = [0, 0, 0]
+        self.bytes_by_state = [0, 0, 0]
+        self.rows_digest = 0
+        self.pending: dict[bytes, bytes | None] = {}
+        """Rows changed since the digest was settled, as they were before; what changes a row
+        enters it here, unless it is here already."""
+        self.touched: dict[bytes, bytes | None] | None = None
+        """What was `pending` since somebody took it last; none if nobody asks."""
+        self.tracks_changes = tracks_changes
+        self.changed_rows: dict[int, set[bytes]] = {}
+        """Ids that a checkpoint has still to write or remove, by their first byte: one set of
+        a million would stall for 20 ms when it grows."""
+
+    def dismantle(self) -> Iterator[None]:
+        """Let go of rows and tables in small steps: freed at once, a million take 0.1 s.
+
+        The state is of no use any more; snapshots of it stay what they are.
+        """
+        yield from self.rows.dismantle()
+        for tables in self.epochs.values():
+            for _, table in tables.tables():
+                yield from table.dismantle()
+        yield from self.tombstones.dismantle()
+
+    # What `decide` asks of a state; an `Overlay` answers the same.
+
+    def row(self, segment_id: bytes) -> bytes | None:
+        return self.rows.get(segment_id)
+
+    def is_deleted(self, segment_id: bytes) -> bool:
+        return segment_id in self.tombstones
+
+    def seen(self, broker_id: int, request_id: bytes) -> int | None:
+        """The position a request of `broker_id` led to, if it is remembered."""
+        return self.requests.get(broker_id, {}).get(request_id)
+
+    def imported_offset(self, cluster: str, metadata_partition: int) -> int:
+        return self.imported.get((cluster, metadata_partition), -1)
+
+    def last_heard(self, broker_id: int) -> tuple[int, int]:
+        return self.heard.get(broker_id, (-1, -1))
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the partition's own deletion is complete."""
+        return (
+            self.delete is not None
+            and self.delete.state == RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+        )
+
+    @property
+    def is_open(self) -> bool:
+        return self.session is not None and self.session.is_open
+
+    # The digest.
+
+    def settle(self) -> None:
+        """Bring the digest of the rows up to date."""
+        row_of = self.rows.get
+        before = [row for row in self.pending.values() if row is not None]
+        after = [row for row in map(row_of, self.pending) if row is not None]
+        total = self.rows_digest + sum(map(hash_of, after)) - sum(map(hash_of, before))
+        self.rows_digest = total % DIGEST_MODULUS
+        if self.tracks_changes:
+            changed = self.changed_rows
+            for segment_id in self.pending:
+                changed.setdefault(segment_id[0], set()).add(segment_id)
+        if self.touched is not None:
+            self.touched = self.pending | self.touched
+        self.pending.clear()
+
+    def digest(self) -> bytes:
+        """16 bytes that agree iff the states do: a multiset hash of rows, plus the rest."""
+        self.settle()
+        head = self.head_fields()
+        if self.dispute_run is None:
+            head.pop()  # As states were hashed before disputes in a row were counted.
+        rest = msgpack.packb(
+            [
+                self.next_position,
+                self.chain_hash,
+                self.rows_digest.to_bytes(16, "big"),
+                self.tombstones.digest.to_bytes(16, "big"),
+                head,
+                [
+                    [epoch, tables.highest, tables.size, len(tables.unreferenced)]
+                    for epoch, tables in sorted(self.epochs.items())
+                ],
+            ]
+        )
+        return blake2b(rest, digest_size=16).digest()
+
+    def head_fields(self) -> list[Any]:
+        """All that is neither a row nor an epoch's table, as plain data in a fixed order."""
+        return [
+            self.log_time_ms,
+            None if self.session is None else list(self.session),
+            [[broker, *pair] for broker, pair in sorted(self.heard.items())],
+            [
+                [broker, [[request, position] for request, position in kept.items()]]
+                for broker, kept in sorted(self.requests.items())
+            ],
+            None if self.delete is None else list(self.delete),
+            [[*source, offset] for source, offset in sorted(self.imported.items())],
+            sorted([reason, count] for reason, count in self.dropped.items()),
+            sorted([segment_id, list(epochs)] for segment_id, epochs in self.strays.items()),
+            list(self.count_by_state),
+            list(self.bytes_by_state),
+            self.disputes,
+            None if self.dispute_run is None else list(self.dispute_run),
+        ]
+
+    def restore_head(self, fields: Sequence[Any]) -> None:
+        """Take over what `head_fields` gave, which must be a sound `Head`."""
+        log_time, session, heard, requests, delete, imported, dropped, strays, *rest = fields
+        self.log_time_ms = log_time
+        self.session = None if session is None else Session(*session)
+        self.heard = {broker: (first, second) for broker, first, second in heard}
+        self.requests = {broker: dict(kept) for broker, kept in requests}
+        self.delete = None if delete is None else DeleteMetadata(*delete)
+        self.imported = {(cluster, at): offset for cluster, at, offset in imported}
+        self.dropped = dict(dropped)
+        self.strays = {segment_id: tuple(epochs) for segment_id, epochs in strays}
+        counts, totals, self.disputes, run = rest
+        self.count_by_state, self.bytes_by_state = list(counts), list(totals)
+        self.dispute_run = None if run is None else DisputeRun(*run)
+
+
+_unhashed = blake2b(digest_size=16)
+
+
+def hash_of(data: bytes) -> int:
+    """One element's share of a multiset hash."""
+    hashed = _unhashed.copy()  # Half the cost of a new one.
+    hashed.update(data)
+    return int.from_bytes(hashed.digest(), "big")

@@ -1,0 +1,1 @@
+"""The containers that a partition's state is made of."""

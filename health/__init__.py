@@ -1,0 +1,1 @@
+"""How a running service stands: asked, put together, and served as metrics."""

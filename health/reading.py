@@ -1,0 +1,126 @@
+"""Asks a running service how it stands. Nothing is announced, and nobody is waited for long."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.foreign_errors import documenting
+from tierledger.events.errors import RemoteStorageError
+from tierledger.events.identifiers import Uuid
+from tierledger.health.status import HostReading, Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tierledger.actors.coordinator.events import Route
+
+SILENT_AFTER_S = 2.0
+"""Wait for a host's or the coordinator's word; who takes longer is shown as silent."""
+
+PARTITIONS_TIMEOUT_S = 5.0
+"""Wait for a host's list of partitions, once it has said that it lives."""
+
+
+class AskedCoordinator(Protocol):
+    """What is asked of a coordinator; see `CoordinatorHandle`."""
+
+    async def status(self) -> dict[str, Any]: ...
+
+    async def route(self, keys: Sequence[PartitionKey]) -> list[Route]: ...
+
+
+class AskedHost(Protocol):
+    """What is asked of a host; see `HostHandle`."""
+
+    async def ping(self) -> dict[str, Any]: ...
+
+    async def partitions(self) -> list[dict[str, Any]]: ...
+
+
+class AskedService(Protocol):
+    """What is asked of a connection; see `ServiceConnection`."""
+
+    @property
+    def coordinator(self) -> AskedCoordinator: ...
+
+    def host(self, name: str) -> AskedHost: ...
+
+
+async def read_service(
+    connection: AskedService, known_hosts: Mapping[str, str] | None = None
+) -> Reading:
+    """What the coordinator says, then what its hosts say, asked side by side.
+
+    A part that does not answer in time, or whose answer fails in whatever way, is noted as
+    silent; the rest stands. Nothing is raised for it. `known_hosts`, by name with their
+    addresses, are asked if the coordinator is silent.
+    """
+    coordinator: dict[str, Any] | None = None
+    with contextlib.suppress(TimeoutError, RemoteStorageError):
+        async with asyncio.timeout(SILENT_AFTER_S):
+            with documenting("the coordinator"):
+                coordinator = await connection.coordinator.status()
+    addresses = dict(known_hosts or {})
+    if coordinator is not None:
+        addresses = {name: coordinator["addresses"][name] for name in coordinator["hosts"]}
+    read = await asyncio.gather(*(_read_host(connection, one) for one in addresses.values()))
+    hosts = dict(zip(addresses, read, strict=True))
+    for name in () if coordinator is None else coordinator["starting"]:
+        hosts[name] = HostReading(silence="gone; another process is being started")
+    names = {address: name for name, address in addresses.items()}
+    placed = await _leader_hosts(connection, _leaderless(hosts), names)
+    return Reading(coordinator, hosts, placed)
+
+
+async def _read_host(connection: AskedService, address: str) -> HostReading:
+    try:
+        async with asyncio.timeout(SILENT_AFTER_S):
+            with documenting(address):
+                host = connection.host(address)
+                said = await host.ping()
+    except TimeoutError:
+        return HostReading(address, silence=f"no answer within {SILENT_AFTER_S:g} s")
+    except RemoteStorageError as error:
+        return HostReading(address, silence=str(error))
+    try:
+        async with asyncio.timeout(PARTITIONS_TIMEOUT_S):
+            with documenting(address):
+                return HostReading(address, said, await host.partitions())
+    except TimeoutError:
+        silence = f"its partitions were not told within {PARTITIONS_TIMEOUT_S:g} s"
+    except RemoteStorageError as error:
+        silence = str(error)
+    return HostReading(address, said, silence=silence)
+
+
+def _leaderless(hosts: Mapping[str, HostReading]) -> list[PartitionKey]:
+    """Partitions that are followed somewhere, and led by nobody who answered."""
+    led: dict[PartitionKey, bool] = {}
+    for host in hosts.values():
+        for one in host.partitions:
+            key = PartitionKey(bytes(Uuid.parse(one["topic_id"])), one["partition"])
+            led[key] = led.get(key, False) or one["role"] == LEADER
+    return [key for key, is_led in led.items() if not is_led]
+
+
+async def _leader_hosts(
+    connection: AskedService, keys: list[PartitionKey], names: Mapping[str, str]
+) -> dict[tuple[str, int], str | None]:
+    if not keys:
+        return {}
+    try:
+        async with asyncio.timeout(SILENT_AFTER_S):
+            with documenting("the coordinator"):
+                routes = await connection.coordinator.route(keys)
+    except (TimeoutError, RemoteStorageError):
+        return {}
+    return {
+        (str(Uuid(key.topic_id)), key.partition): names.get(
+            route.leader_host or "", route.leader_host
+        )
+        for key, route in zip(keys, routes, strict=True)
+        if route.leader is not None
+    }

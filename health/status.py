@@ -1,0 +1,372 @@
+"""How a running service stands: what coordinator and hosts said, put together.
+
+Pure: `reading` asks, this module compares, `metrics` and the command `status` show. A lag is
+counted in events, which is exact for the two positions it compares; those are read at moments
+a few milliseconds apart, so a busy follower may look a little worse than it is. Time is not
+compared: leader and follower may stand on machines whose clocks differ.
+"""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.processes import node_of
+from tierledger.events.errors import RemoteResourceNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+LAG_NOTED_EVENTS = 1000
+"""Events behind its leader from which a follower is in trouble: less is a poll's work."""
+
+NAMED_MAX = 10
+"""Names that an error lists of what there is."""
+
+COORDINATOR_FIELDS = ("position", "partitions", "unplaced", "set_aside", "set_aside_items")
+"""What is told of the coordinator beside its hosts and brokers."""
+
+QUARANTINED = "quarantined"
+HOST_SILENT = "host silent"
+NO_LEADER = "no leader"
+LOADING = "loading"
+NO_SESSION = "no session"
+BEHIND = "behind"
+
+TROUBLES = {
+    QUARANTINED: "its log does not verify: reads are stale, writes are refused",
+    HOST_SILENT: "it is placed on a host that does not answer",
+    NO_LEADER: "a broker leads it, and no host runs its leader yet",
+    LOADING: "its log is being read",
+    NO_SESSION: "its leader runs without an open session",
+    BEHIND: f"a follower is {LAG_NOTED_EVENTS} events or more behind its leader",
+}
+"""What can be wrong with a partition, the worst first."""
+
+_RANKS = {trouble: rank for rank, trouble in enumerate(TROUBLES)}
+
+
+class HostReading(NamedTuple):
+    """What one host said; nothing if it was silent."""
+
+    address: str | None = None
+    """Where it was asked."""
+    said: Mapping[str, Any] | None = None
+    partitions: Sequence[Mapping[str, Any]] = ()
+    silence: str | None = None
+    """Why nothing, or not everything, is known."""
+
+
+class Reading(NamedTuple):
+    """All that was heard from a service, as it was said."""
+
+    coordinator: Mapping[str, Any] | None
+    """Its `status`; none if it did not answer."""
+    hosts: Mapping[str, HostReading]
+    leader_hosts: Mapping[tuple[str, int], str | None]
+    """Where the coordinator has placed the leaders of partitions that nobody was heard to lead;
+    none if a broker leads it and no host has it. What no broker leads is absent."""
+
+
+class HostStatus(NamedTuple):
+    """One host as it stands."""
+
+    name: str
+    address: str | None
+    is_up: bool
+    process: str | None
+    """What its process calls itself; of a silent host, what it called itself when it joined."""
+    pid: int | None
+    node: str | None
+    """The Ray node that it runs on."""
+    leaders: int | None
+    followers: int | None
+    commits: int | None
+    batches: int | None
+    waiting_max: int | None
+    """Calls that wait in its fullest inbox."""
+    alarms: dict[str, int]
+    placed: Mapping[str, int] | None
+    """Leaders and followers that the coordinator has placed there."""
+    heard_ms_ago: int | None
+    """Since the coordinator heard from it last, by the coordinator's clock."""
+    silence: str | None
+    door: str | None = None
+    """Where clients come in."""
+    feeds: Mapping[str, int] = MappingProxyType({})
+    """What is fed to replicas, as `Feeds.counts` names it; empty of a silent host."""
+
+    def plain(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        ratio = self.batches_per_commit
+        return {**self._asdict(), "feeds": dict(self.feeds), "batches_per_commit": ratio}
+
+    @property
+    def batches_per_commit(self) -> float | None:
+        """How many partitions' batches one durable step took, on average."""
+        if self.batches is None or not self.commits:
+            return None
+        return self.batches / self.commits
+
+
+class ServedStatus(NamedTuple):
+    """A leader or follower on a host."""
+
+    host: str
+    phase: str
+    position: int
+    lag_events: int | None
+    """Events behind the leader; none for a leader, and where no leader was heard."""
+    reason: str | None
+    """Of a quarantine."""
+    remote_log_bytes: int = 0
+    """Of all its segments, in any state, each once."""
+
+
+class PartitionStatus(NamedTuple):
+    """One partition with all that serve it."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    trouble: str | None
+    """The worst of `TROUBLES` that holds."""
+    leader: ServedStatus | None
+    placed_on: str | None
+    """The leader's host, also where it is silent."""
+    followers: tuple[ServedStatus, ...]
+    session: Mapping[str, Any] | None
+    disputes: int
+    disputes_in_a_row: int
+    """Of those, how many since a session opened undisputed last."""
+    last_dispute_ms: int | None
+    """Log time of the last of those in a row."""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.topic_id, self.partition
+
+    @property
+    def position(self) -> int:
+        """The last position that anybody here has applied."""
+        served = [*([self.leader] if self.leader else []), *self.followers]
+        return max((one.position for one in served), default=-1)
+
+    @property
+    def hosts(self) -> list[str]:
+        """The names of all hosts that it is on, or should be."""
+        placed = [] if self.placed_on is None else [self.placed_on]
+        return [*placed, *(one.host for one in self.followers)]
+
+    @property
+    def lag_max(self) -> int:
+        return max((one.lag_events or 0 for one in self.followers), default=0)
+
+    @property
+    def has_open_session(self) -> bool:
+        return self.session is not None and bool(self.session["is_open"])
+
+    def plain(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return {
+            **self._asdict(),
+            "position": self.position,
+            "leader": None if self.leader is None else self.leader._asdict(),
+            "followers": [one._asdict() for one in self.followers],
+            "session": None if self.session is None else dict(self.session),
+        }
+
+
+class ServiceStatus(NamedTuple):
+    """A service as it stands; partitions worst first, then by topic and number."""
+
+    coordinator: dict[str, Any] | None
+    brokers: dict[int, dict[str, Any]]
+    hosts: list[HostStatus]
+    partitions: list[PartitionStatus]
+
+    @property
+    def has_set_aside(self) -> bool:
+        """Whether something cannot be carried out, and a person has to look."""
+        return self.coordinator is not None and bool(self.coordinator["set_aside"])
+
+    def plain(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return {
+            "coordinator": self.coordinator,
+            "brokers": self.brokers,
+            "hosts": [one.plain() for one in self.hosts],
+            "totals": self.totals(),
+            "partitions": [one.plain() for one in self.partitions],
+        }
+
+    def narrowed(self, partition: str | None, host: str | None) -> ServiceStatus:
+        """Only what has to do with that partition (TOPIC-NUMBER) and that host.
+
+        Raises:
+            RemoteResourceNotFound: The service serves no such partition, or has no such host.
+        """
+        found = self
+        if partition is not None:
+            topic, _, number = partition.rpartition("-")
+            wanted = [
+                one
+                for one in self.partitions
+                if topic in (one.topic, one.topic_id) and str(one.partition) == number
+            ]
+            served = [f"{one.topic}-{one.partition}" for one in self.partitions]
+            _require(wanted, "serves no partition", partition, served)
+            found = found._replace(partitions=wanted)
+        if host is not None:
+            known = [one.name for one in self.hosts]
+            _require(host in known, "has no host", host, known)
+            here = [one for one in found.partitions if host in one.hosts]
+            hosts = [one for one in found.hosts if one.name == host]
+            found = found._replace(partitions=here, hosts=hosts)
+        return found
+
+    def totals(self) -> dict[str, Any]:
+        """The numbers that say whether to look closer."""
+        troubles = dict.fromkeys(TROUBLES, 0)
+        for one in self.partitions:
+            if one.trouble is not None:
+                troubles[one.trouble] += 1
+        known = self.coordinator
+        return {
+            "partitions_known": None if known is None else known["partitions"],
+            "partitions_served": len(self.partitions),
+            "partitions_led": sum(one.leader is not None for one in self.partitions),
+            "sessions_open": sum(one.has_open_session for one in self.partitions),
+            "followers": sum(len(one.followers) for one in self.partitions),
+            "lag_events_max": max((one.lag_max for one in self.partitions), default=0),
+            "disputes": sum(one.disputes for one in self.partitions),
+            "hosts_silent": sum(not one.is_up for one in self.hosts),
+            "leaders_on_silent_hosts": sum(
+                one.placed["leaders"] for one in self.hosts if one.placed and not one.is_up
+            ),
+            "troubles": troubles,
+        }
+
+
+def _require(found: object, what: str, name: str, known: Sequence[str]) -> None:
+    if not found:
+        more = f" and {len(known) - NAMED_MAX} more" if len(known) > NAMED_MAX else ""
+        listed = f"{', '.join(known[:NAMED_MAX])}{more}" if known else "none"
+        raise RemoteResourceNotFound(f"the service {what} {name!r}; there are {listed}")
+
+
+def status_of(reading: Reading) -> ServiceStatus:
+    """Put together what was said."""
+    coordinator = reading.coordinator
+    served: dict[tuple[str, int], list[tuple[str, Mapping[str, Any]]]] = {}
+    for name, host in reading.hosts.items():
+        for one in host.partitions:
+            served.setdefault((one["topic_id"], one["partition"]), []).append((name, one))
+    partitions = [_partition(key, rows, reading) for key, rows in served.items()]
+    partitions.sort(key=_order)
+    brokers = {} if coordinator is None else coordinator["brokers"]
+    return ServiceStatus(
+        None
+        if coordinator is None
+        else {name: coordinator[name] for name in COORDINATOR_FIELDS},
+        {broker: dict(said) for broker, said in sorted(brokers.items())},
+        [
+            _host(name, host, coordinator or {})
+            for name, host in sorted(reading.hosts.items(), key=lambda one: _natural(one[0]))
+        ],
+        partitions,
+    )
+
+
+def _order(one: PartitionStatus) -> tuple[int, int, str, str, int]:
+    rank = len(_RANKS) if one.trouble is None else _RANKS[one.trouble]
+    return rank, -one.lag_max, one.topic, one.topic_id, one.partition
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """A key under which host-2 comes before host-10."""
+    parts = re.split(r"([0-9]+)", name)
+    return [(int(one), "") if one.isdecimal() else (-1, one) for one in parts]
+
+
+def _host(name: str, host: HostReading, coordinator: Mapping[str, Any]) -> HostStatus:
+    said = host.said or {}
+    process = said.get("process") or coordinator.get("hosts", {}).get(name)
+    waiting = [one["waiting"] for one in host.partitions]
+    return HostStatus(
+        name,
+        host.address,
+        host.said is not None,
+        process,
+        said.get("pid"),
+        node_of(process or ""),
+        said.get("leaders"),
+        said.get("followers"),
+        said.get("commits"),
+        said.get("batches"),
+        None if host.said is None else max(waiting, default=0),
+        dict(said.get("alarms", {})),
+        coordinator.get("placed", {}).get(name),
+        coordinator.get("heard_ms_ago", {}).get(name),
+        host.silence,
+        said.get("door"),
+        dict(said.get("feeds", {})),
+    )
+
+
+def _partition(
+    key: tuple[str, int], rows: list[tuple[str, Mapping[str, Any]]], reading: Reading
+) -> PartitionStatus:
+    # Of two leaders one is a zombie that does not know it yet: the later session is the true.
+    leaders = [row for row in rows if row[1]["role"] == LEADER]
+    leading = max(leaders, key=_newest, default=None)
+    newest = leading or max(rows, key=_newest)
+    head = None if leading is None else int(leading[1]["position"])
+    followers = [_served(row, head) for row in rows if row[1]["role"] == FOLLOWER]
+    leader = None if leading is None else _served(leading, None)
+    said = newest[1]
+    found = PartitionStatus(
+        topic=said["topic"],
+        topic_id=key[0],
+        partition=key[1],
+        trouble=None,
+        leader=leader,
+        placed_on=reading.leader_hosts.get(key) if leader is None else leader.host,
+        followers=tuple(sorted(followers, key=lambda one: _natural(one.host))),
+        session=said["session"],
+        disputes=said["disputes"],
+        disputes_in_a_row=said["disputes_in_a_row"],
+        last_dispute_ms=said["last_dispute_ms"],
+    )
+    return found._replace(trouble=_trouble(found, reading, is_deleted=said["is_deleted"]))
+
+
+def _newest(row: tuple[str, Mapping[str, Any]]) -> tuple[int, int]:
+    session = row[1]["session"]
+    return -1 if session is None else session["number"], row[1]["position"]
+
+
+def _served(row: tuple[str, Mapping[str, Any]], head: int | None) -> ServedStatus:
+    host, said = row
+    lag = None if head is None else max(0, head - said["position"])
+    size = said["remote_log_bytes"]
+    return ServedStatus(host, said["phase"], said["position"], lag, said["reason"], size)
+
+
+def _trouble(one: PartitionStatus, reading: Reading, *, is_deleted: bool) -> str | None:
+    leader = one.leader
+    phases = {served.phase for served in (leader, *one.followers) if served is not None}
+    if QUARANTINED in phases:
+        return QUARANTINED
+    if leader is None and one.placed_on is not None:
+        host = reading.hosts.get(one.placed_on)
+        return HOST_SILENT if host is None or host.said is None else NO_LEADER
+    if leader is None and one.key in reading.leader_hosts:
+        return NO_LEADER
+    if LOADING in phases:
+        return LOADING
+    if leader is not None and not one.has_open_session and not is_deleted:
+        return NO_SESSION
+    return BEHIND if one.lag_max >= LAG_NOTED_EVENTS else None

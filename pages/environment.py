@@ -1,0 +1,63 @@
+"""Pages from templates: each is one file that loads nothing, and runs only its own scripts.
+
+Rule: what a template shows is escaped by the environment, never by the template's author
+or its data, so a hostile topic name stays a name.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from tierledger.pages.texts import count_text, many, size_text, span_text, time_text, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def render(template: str, /, **shown: object) -> str:
+    """The page that `template` makes of `shown`, ready to be written as UTF-8."""
+    return _ENVIRONMENT.get_template(template).render(shown)
+
+
+@cache
+def source(name: str) -> Markup:
+    """A style sheet or script of this package, as it stands in its file."""
+    return Markup((files("tierledger.pages") / name).read_text("utf-8"))
+
+
+def policy(scripts: Iterable[str]) -> Markup:
+    """Nothing may be fetched, from anywhere; nothing but `scripts` may run."""
+    allowed = [
+        f"'sha256-{base64.b64encode(hashlib.sha256(source(one).encode()).digest()).decode()}'"
+        for one in scripts
+    ]
+    runs = f"; script-src {' '.join(allowed)}" if allowed else ""
+    return Markup("default-src 'none'; style-src 'unsafe-inline'" + runs)
+
+
+def _printable(value: object) -> object:
+    """`value` as it may be written; `Markup` is what a template made, of values like this."""
+    return value if isinstance(value, Markup) else visible(value)
+
+
+_ENVIRONMENT: Final = Environment(
+    loader=PackageLoader("tierledger.pages"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=_printable,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+_ENVIRONMENT.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+_ENVIRONMENT.globals.update(source=source, policy=policy)
+_ENVIRONMENT.filters.update(
+    number=count_text, many=many, size=size_text, span=span_text, time=time_text
+)

@@ -1,0 +1,30 @@
+// What the scripts of several pages use. What came from a log or a run is written as text only.
+"use strict";
+const $ = (id) => document.getElementById(id);
+const all = (selector, from = document) => [...from.querySelectorAll(selector)];
+
+function make(name, text, into) {
+  const element = document.createElement(name);
+  if (text !== undefined) element.textContent = text;
+  if (into) into.append(element);
+  return element;
+}
+
+// Names and values as a list.
+function describe(facts, into) {
+  const list = make("dl", undefined, into);
+  list.className = "thing";
+  for (const [name, text] of facts) {
+    make("dt", name, list);
+    make("dd", text, list);
+  }
+}
+
+// Beside the pointer, and within the window.
+function placeTip(tip, x, y) {
+  tip.hidden = false;
+  const box = tip.getBoundingClientRect();
+  const isAbove = y + 18 + box.height > innerHeight;
+  tip.style.left = Math.max(8, Math.min(x + 14, innerWidth - box.width - 8)) + "px";
+  tip.style.top = Math.max(8, isAbove ? y - box.height - 12 : y + 18) + "px";
+}

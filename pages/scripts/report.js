@@ -1,0 +1,164 @@
+// What the report does when it is touched: filter, sort, zoom, unfold, and tell what a bar is.
+"use strict";
+{
+const details = JSON.parse($("details").textContent);
+const tip = $("tip");
+const KINDS = {f: "finished, served", r: "finished; Kafka lost it, served here",
+  u: "finished, superseded: others answer for all its offsets", s: "copy started",
+  d: "delete started", x: "deleted"};
+const NAMES = ["id", "start", "end", "epochs", "state", "size", "broker", "newest record",
+  "copy started", "finished", "delete started", "deleted"];
+
+function time(ms) {
+  const date = new Date(Number(ms));
+  return isNaN(date) ? ms + " ms" : date.toISOString().replace("T", " ").replace("Z", "");
+}
+function bytes(size) {
+  let amount = Number(size), unit = 0;
+  while (amount >= 1024 && unit < 5) { amount /= 1024; unit += 1; }
+  const name = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"][unit];
+  return (unit ? amount.toFixed(1) : size) + " " + name;
+}
+function value(segment, at, kind) {
+  const raw = segment[at];
+  if (raw === null) return null;
+  if (at === 4) return KINDS[kind || raw];
+  if (at === 5) return bytes(raw);
+  return at >= 7 ? time(raw) : String(raw);
+}
+
+// Tooltips.
+function show(rect, x, y) {
+  tip.replaceChildren();
+  if (rect.dataset.s !== undefined) {
+    const partition = rect.closest(".partition").id.slice(1);
+    const segment = details[partition][rect.dataset.s];
+    describe(NAMES.map((name, at) => [name, value(segment, at, rect.classList[0])])
+      .filter(([, text]) => text !== null), tip);
+  } else {
+    rect.dataset.t.split("; ").forEach((line) => make("div", line, tip));
+  }
+  placeTip(tip, x, y);
+}
+function hide() { tip.hidden = true; }
+const BARS = "rect[data-s],rect[data-t]";
+document.addEventListener("pointermove", (event) => {
+  const rect = event.target.closest && event.target.closest(BARS);
+  if (rect) show(rect, event.clientX, event.clientY); else if (!keyed) hide();
+});
+document.addEventListener("pointerdown", (event) => {
+  const rect = event.target.closest && event.target.closest(BARS);
+  if (rect) show(rect, event.clientX, event.clientY); else hide();
+});
+document.documentElement.addEventListener("pointerleave", () => { if (!keyed) hide(); });
+document.addEventListener("scroll", () => { if (!keyed) hide(); }, true);
+
+// Keys: a lane is one stop; arrows walk along its bars.
+let keyed = null;
+function unkey() {
+  if (keyed) keyed.classList.remove("at");
+  keyed = null;
+  hide();
+}
+function step(drawing, key) {
+  const bars = all(BARS, drawing).sort((a, b) =>
+    parseFloat(a.getAttribute("x")) - parseFloat(b.getAttribute("x")));
+  if (!bars.length) return;
+  const now = bars.indexOf(keyed);
+  const next = {ArrowRight: Math.min(now + 1, bars.length - 1), Home: 0,
+    ArrowLeft: now < 0 ? bars.length - 1 : Math.max(now - 1, 0), End: bars.length - 1}[key];
+  unkey();
+  keyed = bars[next];
+  keyed.classList.add("at");
+  keyed.scrollIntoView({block: "nearest", inline: "nearest"});
+  const box = keyed.getBoundingClientRect();
+  show(keyed, box.left, box.bottom);
+}
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") return unkey();
+  const drawing = event.target.closest && event.target.closest("svg[tabindex]");
+  if (drawing && ["ArrowRight", "ArrowLeft", "Home", "End"].includes(event.key)) {
+    event.preventDefault();
+    step(drawing, event.key);
+  }
+});
+document.addEventListener("focusout", unkey);
+
+// Filter, fold, sort, zoom.
+const sections = all(".partition");
+const rows = all("#partitions tbody tr");
+function filter() {
+  const wanted = $("filter").value.trim().toLowerCase();
+  let shown = 0;
+  sections.forEach((section) => {
+    const fits = section.dataset.name.toLowerCase().includes(wanted) &&
+      (!$("findings").checked || section.classList.contains("finding"));
+    section.hidden = !fits;
+    shown += fits;
+  });
+  rows.forEach((row) => { row.hidden = $("p" + row.dataset.at).hidden; });
+  $("count").textContent = shown + " of " + sections.length + " partitions";
+}
+$("filter").addEventListener("input", filter);
+$("findings").addEventListener("change", filter);
+$("unfold").addEventListener("click", () => sections.forEach((one) => { one.open = true; }));
+$("fold").addEventListener("click", () => sections.forEach((one) => { one.open = false; }));
+function reveal() {
+  const section = /^#p\d+$/.test(location.hash) && $(location.hash.slice(1));
+  if (section) { section.open = true; section.scrollIntoView(); }
+}
+addEventListener("hashchange", reveal);
+all("[data-sort]").forEach((button) => button.addEventListener("click", () => {
+  const head = button.parentElement, at = Number(button.dataset.sort);
+  const down = head.getAttribute("aria-sort") === (at ? "descending" : "ascending");
+  const order = (at ? !down : down) ? "descending" : "ascending";
+  all("thead th").forEach((one) => one.removeAttribute("aria-sort"));
+  head.setAttribute("aria-sort", order);
+  const sign = order === "ascending" ? 1 : -1;
+  rows.sort((a, b) => sign * (a.cells[at].dataset.v - b.cells[at].dataset.v));
+  if (rows.length) rows[0].parentElement.append(...rows);
+}));
+function zoomTo(plot, zoom, middle) {
+  const scroller = plot.parentElement, drawing = plot.querySelector("svg");
+  plot.style.setProperty("--zoom", Math.min(64, Math.max(1, zoom)));
+  plot.classList.toggle("zoomed", zoom >= 4);
+  const before = plot.clientWidth - drawing.clientWidth;
+  scroller.scrollLeft = middle * drawing.clientWidth -
+    (scroller.clientWidth - before) / 2;
+}
+all("[data-zoom]").forEach((button) => button.addEventListener("click", () => {
+  const by = button.dataset.zoom;
+  const plots = by === "live" ? ".plot.offsets" : ".plot";
+  all(plots, button.closest(".partition")).forEach((plot) => {
+    const scroller = plot.parentElement, drawing = plot.querySelector("svg");
+    const label = plot.clientWidth - drawing.clientWidth;
+    const room = scroller.clientWidth - label;
+    const now = Number(getComputedStyle(plot).getPropertyValue("--zoom")) || 1;
+    const middle = (scroller.scrollLeft + room / 2) / drawing.clientWidth;
+    if (by === "all") return zoomTo(plot, 1, 0);
+    if (by !== "live") return zoomTo(plot, now * by, middle);
+    // The labels' column does not grow with the drawing, so it is left out of the sum.
+    const [start, end] = plot.dataset.live.split(" ").map(Number);
+    const wide = 0.96 * room / Math.max(end - start, 1e-4);
+    zoomTo(plot, (Math.max(wide, room) + label) / scroller.clientWidth, (start + end) / 2);
+  });
+}));
+
+// The same as text, made when asked for.
+all(".list").forEach((list) => list.addEventListener("toggle", () => {
+  if (!list.open || list.querySelector("table")) return;
+  const table = make("table", undefined, make("div", undefined, list));
+  table.parentElement.className = "scroll";
+  const head = make("tr", undefined, make("thead", undefined, table));
+  NAMES.forEach((name) => { make("th", name, head).scope = "col"; });
+  const body = make("tbody", undefined, table);
+  const segments = [...details[list.closest(".partition").id.slice(1)]];
+  segments.sort((a, b) => a[1] - b[1]).forEach((segment) => {
+    const row = make("tr", undefined, body);
+    NAMES.forEach((_, at) => make("td", value(segment, at) ?? "", row));
+  });
+}));
+all(".script").forEach((one) => { one.hidden = false; });
+filter();
+reveal();
+}

@@ -1,0 +1,71 @@
+"""How pages write names, numbers and times."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+SAFE_INTEGER: Final = (1 << 53) - 1
+"""The largest integer that a browser's JSON keeps exact."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def visible(value: object) -> str:
+    """`value` as text on one line, in which what does not print is spelled out.
+
+    Control characters, changes of direction and lone surrogates: a topic's name must not
+    rearrange the page, nor make it impossible to encode.
+    """
+    text = str(value)
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
+
+
+def exact(number: int | None) -> int | str | None:
+    """`number` as JSON may carry it to a browser: as text where that would round it."""
+    return number if number is None or abs(number) <= SAFE_INTEGER else str(number)
+
+
+def count_text(number: int) -> str:
+    """With commas between thousands: 1,234,567."""
+    return f"{number:,}"
+
+
+def many(number: int, noun: str) -> str:
+    """A count with its noun: "1 hole", "2 holes"."""
+    return f"{count_text(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def size_text(size: int) -> str:
+    """Bytes in the largest unit that leaves at least 1: "1.5 MiB"."""
+    value, unit = float(size), 0
+    while value >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{size} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def time_text(time_ms: int) -> str:
+    """UTC to the millisecond; the bare number where no calendar reaches."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return f"{time_ms} ms"
+    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{time_ms % 1000:03d}"
+
+
+def span_text(span_ms: int) -> str:
+    """A duration in its two largest units: "2 h 5 min"."""
+    if span_ms < 1000:
+        return f"{span_ms} ms"
+    seconds = span_ms // 1000
+    for name, unit, below, unit_below in (
+        ("d", 86_400, "h", 3600),
+        ("h", 3600, "min", 60),
+        ("min", 60, "s", 1),
+    ):
+        if seconds >= unit:
+            return f"{seconds // unit} {name} {seconds % unit // unit_below} {below}"
+    return f"{span_ms // 1000} s"

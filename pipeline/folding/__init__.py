@@ -1,0 +1,1 @@
+"""Logs, folded by tasks."""

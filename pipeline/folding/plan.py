@@ -1,0 +1,88 @@
+"""Which logs a job folds, how far, and which task folds which.
+
+Where a log ends is found once, before any task starts; what is written later is not read.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from tierledger.events.errors import RemoteResourceNotFound
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.pipeline.fold import PlannedLog
+from tierledger.storage.partition.reader import planned_ends
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierledger.storage.catalog import Catalog
+
+PLANNED_AT_ONCE = 200
+"""Logs whose ends one question asks for; the values of their checkpoints come along."""
+
+LOGS_PER_TASK = 4_000
+"""Logs in one task, at most: what they are called is sent with it."""
+
+TASKS_PER_CORE = 4
+"""Tasks for each core, so that one long log does not keep the others waiting at the end."""
+
+
+async def planned_logs(
+    catalog: Catalog, topic: str | None = None, partition: int | None = None
+) -> list[PlannedLog]:
+    """The cluster's logs; only those of topics of that name or id, and of that number.
+
+    Raises:
+        RemoteResourceNotFound: There are none of that topic or number.
+    """
+    logs = await _begun(catalog)
+    if topic is not None:
+        ids = {
+            entry.topic_id_partition.topic_id
+            async for entry in catalog.partitions()
+            if topic in {entry.topic_id_partition.topic, str(entry.topic_id_partition.topic_id)}
+        }
+        if not ids:
+            raise RemoteResourceNotFound(
+                f"cluster {catalog.cluster_id!r} has no topic {topic!r}"
+            )
+        logs = [log for log in logs if log.topic_id in ids]
+    if partition is not None:
+        logs = [log for log in logs if log.partition == partition]
+        if not logs:
+            of = "no topic" if topic is None else f"topic {topic!r}"
+            have = "has" if topic is None else "does not have"
+            raise RemoteResourceNotFound(f"{of} {have} a partition {partition}")
+    return await _with_ends(catalog, logs)
+
+
+def divided(logs: Sequence[PlannedLog], cores: int) -> list[list[PlannedLog]]:
+    """`logs` for tasks that take about equally long; the longest first, in each."""
+    count = max(1, min(len(logs), max(cores * TASKS_PER_CORE, len(logs) // LOGS_PER_TASK)))
+    tasks: list[list[PlannedLog]] = [[] for _ in range(count)]
+    load = [(0, at) for at in range(count)]
+    for log in sorted(logs, key=lambda one: one.batches, reverse=True):
+        batches, at = heapq.heappop(load)
+        tasks[at].append(log)
+        heapq.heappush(load, (batches + log.batches, at))
+    return tasks
+
+
+async def _begun(catalog: Catalog) -> list[PlannedLog]:
+    """Each log with the number of its first batch, and nothing behind that."""
+    found: list[PlannedLog] = []
+    async for tip, first in catalog.first_batches():
+        number = 0 if first is None else first.number
+        found.append(PlannedLog(tip.topic_id, tip.partition, number, number))
+    return found
+
+
+async def _with_ends(catalog: Catalog, logs: Sequence[PlannedLog]) -> list[PlannedLog]:
+    ended: list[PlannedLog] = []
+    for at in range(0, len(logs), PLANNED_AT_ONCE):
+        some = logs[at : at + PLANNED_AT_ONCE]
+        tips = [TopicIdPartition(log.topic_id, log.partition, "") for log in some]
+        ends = await planned_ends([catalog.reader(tip) for tip in tips])
+        ended += [log._replace(end_batch=end) for log, end in zip(some, ends, strict=True)]
+    return ended

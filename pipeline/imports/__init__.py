@@ -1,0 +1,1 @@
+"""Kafka's metadata topic, imported."""

@@ -1,0 +1,274 @@
+"""What a Spark task does for an import: write the partitions whose sorted rows it is handed."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from tierledger.events.errors import DataError, RemoteResourceNotFound
+from tierledger.events.event_codec import genesis
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.events.kafka.codec import peek_partition
+from tierledger.events.partition.state import PartitionState
+from tierledger.pipeline.imports.commit import Committer
+from tierledger.pipeline.imports.log import (
+    NAMED_MAX,
+    ImportingLog,
+    RawRecord,
+    Tally,
+    place_of,
+)
+from tierledger.pipeline.imports.scan import HOLDS
+from tierledger.pipeline.worker import page_loop, without_cycles
+from tierledger.storage.partition.loading import LoadedPartition
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable, Iterator
+
+    from tierledger.pipeline.folding.store import JobStore
+    from tierledger.storage.catalog import Catalog
+
+# Arrow's types are not annotated; `Any` stops at this line.
+RecordBatch: TypeAlias = Any
+
+Row: TypeAlias = tuple[Any, ...]
+"""Of `import_scan.SCHEMA`."""
+
+OUTCOMES = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("topic_id", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("metadata_partition", IntegerType()),
+        StructField("records", LongType(), nullable=False),
+        StructField("repeated", LongType(), nullable=False),
+        StructField("imported", LongType(), nullable=False),
+        StructField("dropped", LongType(), nullable=False),
+        StructField("refused", LongType(), nullable=False),
+        StructField("batches", LongType(), nullable=False),
+        StructField("position", LongType()),
+        StructField("trouble", StringType()),
+        StructField("dropped_by_reason", MapType(StringType(), LongType()), nullable=False),
+        StructField("refused_records", MapType(StringType(), StringType()), nullable=False),
+        StructField("missing", MapType(StringType(), LongType()), nullable=False),
+    ]
+)
+"""One row for each partition, and one without a partition for what belongs to none."""
+
+
+class Outcome(NamedTuple):
+    """What came of one partition; see `OUTCOMES` and docs/import.md."""
+
+    topic: str | None
+    topic_id: str | None
+    partition: int | None
+    metadata_partition: int | None
+    records: int
+    repeated: int
+    imported: int
+    dropped: int
+    refused: int
+    batches: int
+    position: int | None
+    trouble: str | None
+    dropped_by_reason: dict[str, int]
+    refused_records: dict[str, str]
+    missing: dict[str, int]
+
+    @property
+    def name(self) -> str:
+        """The partition, as errors name it."""
+        return f"{self.topic_id}:{self.topic}-{self.partition}"
+
+
+_ARROW = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("topic_id", pa.string()),
+        ("partition", pa.int32()),
+        ("metadata_partition", pa.int32()),
+        ("records", pa.int64()),
+        ("repeated", pa.int64()),
+        ("imported", pa.int64()),
+        ("dropped", pa.int64()),
+        ("refused", pa.int64()),
+        ("batches", pa.int64()),
+        ("position", pa.int64()),
+        ("trouble", pa.string()),
+        ("dropped_by_reason", pa.map_(pa.string(), pa.int64())),
+        ("refused_records", pa.map_(pa.string(), pa.string())),
+        ("missing", pa.map_(pa.string(), pa.int64())),
+    ]
+)
+
+
+class _Strays:
+    """Rows of no partition: records that name none, and which offsets were seen."""
+
+    def __init__(self) -> None:
+        self._refused = 0
+        self._named: dict[str, str] = {}
+        self._seen: dict[int, list[int]] = {}
+        """Metadata partition to first and last offset, and how many were there."""
+
+    def add(self, row: Row) -> None:
+        _, _, kind, source, offset, timestamp_ms, _, reason = row
+        if kind == HOLDS:
+            last, missing = timestamp_ms, int(reason)
+            seen = self._seen.setdefault(source, [offset, last, 0])
+            seen[0], seen[1] = min(seen[0], offset), max(seen[1], last)
+            seen[2] += last - offset + 1 - missing
+            return
+        self._refused += 1
+        if len(self._named) < NAMED_MAX:
+            if offset is None:
+                place, _, why = reason.partition(": ")  # A file and a byte stand first.
+            else:
+                place, why = place_of(source, offset), reason
+            self._named[place] = why
+
+    def outcomes(self) -> list[Outcome]:
+        """One row, unless there is nothing to say."""
+        missing = {
+            f"metadata partition {source}": last - first + 1 - count
+            for source, (first, last, count) in sorted(self._seen.items())
+            if last - first + 1 > count
+        }
+        if not self._refused and not missing:
+            return []
+        nobody = (None, None, None, None)
+        counts = (self._refused, 0, 0, 0, self._refused, 0)
+        return [Outcome(*nobody, *counts, None, None, {}, self._named, missing)]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportTask:
+    """Writes logs; a callable for `mapInArrow` over rows of `scan`, sorted."""
+
+    store: JobStore
+    recorded_cluster: str
+    socket: str | None
+
+    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        with ExitStack() as stack:
+            stack.enter_context(without_cycles())
+            loop = stack.enter_context(page_loop())
+            opened = self.store.opened()
+            catalog = loop.run_until_complete(opened.__aenter__())
+            stack.callback(lambda: loop.run_until_complete(opened.__aexit__(None, None, None)))
+            committer = stack.enter_context(Committer(self.store.config, self.socket))
+            strays, tallies = _Strays(), list[Tally]()
+            for (topic_id, _), rows in groupby(_rows_of(batches), key=itemgetter(0, 1)):
+                if topic_id is None:
+                    for row in rows:
+                        strays.add(row)
+                else:
+                    tallies.append(self._imported(loop, catalog, committer, rows))
+            committer.flush()
+        yield _batch_of([*map(_outcome, tallies), *strays.outcomes()])
+
+    def _imported(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        catalog: Catalog,
+        committer: Committer,
+        rows: Iterator[Row],
+    ) -> Tally:
+        """What becomes of one partition; complete once `committer` is flushed."""
+        tally, first = _entered(rows)
+        log = self._opened(loop, catalog, tally)
+        for row in chain([first], rows):
+            _, _, _, source, offset, timestamp_ms, value, _ = row
+            if log is None:
+                tally.records += 1
+                continue
+            slot = log.add(RawRecord(source, offset, timestamp_ms, value))
+            if slot is not None:
+                committer.add(slot)
+        slot = None if log is None else log.finish()
+        if slot is not None:
+            committer.add(slot)
+        return tally
+
+    def _opened(
+        self, loop: asyncio.AbstractEventLoop, catalog: Catalog, tally: Tally
+    ) -> ImportingLog | None:
+        """The log that a partition's records go to; none if they may not, and why."""
+        tip, sources = tally.topic_id_partition, tally.sources
+        if len(sources) > 1:
+            # Kafka keeps a partition's records in one place, or it could not tell their order.
+            held = " and ".join(map(str, sorted(sources)))
+            tally.trouble = f"out of order: metadata partitions {held} both hold records of it"
+            return None
+        reader = catalog.reader(tip)
+        try:
+            loaded = loop.run_until_complete(reader.state())
+        except RemoteResourceNotFound:
+            first = genesis(catalog.cluster_id, tip.topic_id, tip.partition)
+            loaded = LoadedPartition(PartitionState(tip, first), 0)
+        except DataError as error:
+            tally.trouble = f"damaged: {error}"
+            return None
+        return ImportingLog(reader, loaded, tally, self.recorded_cluster)
+
+
+def _rows_of(batches: Iterable[RecordBatch]) -> Iterator[Row]:
+    for batch in batches:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _entered(rows: Iterator[Row]) -> tuple[Tally, Row]:
+    """Whose `rows` those are, which metadata partitions hold them, and the first record."""
+    sources: list[int] = []
+    for row in rows:
+        topic_id, partition, kind, source, *_, value, _ = row
+        if kind != HOLDS:
+            name = peek_partition(value).topic
+            return Tally(TopicIdPartition(Uuid(topic_id), partition, name), sources), row
+        if source not in sources:
+            sources.append(source)
+    raise AssertionError("who holds a partition holds a record of it")
+
+
+def _outcome(tally: Tally) -> Outcome:
+    tip = tally.topic_id_partition
+    return Outcome(
+        topic=tip.topic,
+        topic_id=str(tip.topic_id),
+        partition=tip.partition,
+        metadata_partition=tally.sources[0] if len(tally.sources) == 1 else None,
+        records=tally.records,
+        repeated=tally.repeated,
+        imported=tally.imported,
+        dropped=tally.dropped.total(),
+        refused=tally.refused,
+        batches=tally.batches,
+        position=tally.position,
+        trouble=tally.trouble,
+        dropped_by_reason=dict(tally.dropped),
+        refused_records=tally.refused_records,
+        missing={},
+    )
+
+
+def _batch_of(outcomes: list[Outcome]) -> RecordBatch:
+    columns = zip(*outcomes, strict=True) if outcomes else [()] * len(_ARROW)
+    arrays = [
+        pa.array([list(v.items()) if isinstance(v, dict) else v for v in values], field.type)
+        for values, field in zip(columns, _ARROW, strict=True)
+    ]
+    return pa.record_batch(arrays, schema=_ARROW)

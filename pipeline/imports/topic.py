@@ -1,0 +1,115 @@
+"""The records of a live metadata topic, as Kafka's own manager consumes them.
+
+Spark's Kafka source would need jars beside PySpark, and gives no more: offsets are fixed when
+the import is planned, and each task reads its range once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]
+from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]
+from aiokafka.errors import (  # type: ignore[import-untyped]
+    KafkaError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
+
+from tierledger.events.errors import InvalidArgument, RemoteResourceNotFound, StorageUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tierledger.pipeline.imports.units import TopicRange
+
+# The consumer is not annotated; `Any` stops at this line.
+Consumer: TypeAlias = Any
+ConsumerRecord: TypeAlias = Any
+
+TIMEOUT_S = 30.0
+"""How long brokers may take for one answer."""
+
+FETCH_BYTES = 4 * 1024 * 1024
+"""What a broker gives at once; more, if a single batch is longer."""
+
+
+async def offsets_of(brokers: str, topic: str) -> dict[int, tuple[int, int]]:
+    """Each partition's oldest offset, and the one that comes next.
+
+    Raises:
+        RemoteResourceNotFound: There is no such topic.
+        StorageUnavailable: The brokers do not answer.
+    """
+    async with _consumer(brokers) as consumer, _answering(brokers):
+        partitions = [TopicPartition(topic, one) for one in await _partitions(brokers, topic)]
+        consumer.assign(partitions)  # It asks for the offsets of what it knows.
+        first = await consumer.beginning_offsets(partitions)
+        end = await consumer.end_offsets(partitions)
+    return {one.partition: (first[one], end[one]) for one in partitions}
+
+
+async def _partitions(brokers: str, topic: str) -> list[int]:
+    """The partitions of `topic`. A consumer would not say whether there is such a topic."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=brokers.split(","))
+    try:
+        await admin.start()
+        (found,) = await admin.describe_topics([topic])
+    finally:
+        await admin.close()
+    if found["error_code"] == UnknownTopicOrPartitionError.errno or not found["partitions"]:
+        raise RemoteResourceNotFound(f"the cluster at {brokers} has no topic {topic!r}")
+    return sorted(one["partition"] for one in found["partitions"])
+
+
+async def records_of(part: TopicRange) -> AsyncIterator[list[ConsumerRecord]]:
+    """The records of `part` as they come; markers have no record.
+
+    Raises:
+        InvalidArgument: The broker has deleted some of them since.
+        StorageUnavailable: The brokers do not answer.
+    """
+    where = TopicPartition(part.topic, part.partition)
+    async with _consumer(part.brokers) as consumer:
+        consumer.assign([where])
+        consumer.seek(where, part.start)
+        while True:
+            async with _answering(part.brokers):
+                # Counts markers, too, which are not given to us.
+                if await consumer.position(where) >= part.end:
+                    return
+                found = (await consumer.getmany(where, timeout_ms=1000)).get(where, [])
+            yield [record for record in found if record.offset < part.end]
+
+
+@asynccontextmanager
+async def _consumer(brokers: str) -> AsyncIterator[Consumer]:
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=brokers.split(","),
+        enable_auto_commit=False,
+        auto_offset_reset="none",
+        max_partition_fetch_bytes=FETCH_BYTES,
+    )
+    try:
+        async with _answering(brokers):
+            await consumer.start()
+        yield consumer
+    finally:
+        await consumer.stop()
+
+
+@asynccontextmanager
+async def _answering(brokers: str) -> AsyncIterator[None]:
+    """What goes wrong with the brokers, as our errors."""
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            yield
+    except OffsetOutOfRangeError as error:
+        raise InvalidArgument(
+            f"the brokers at {brokers} have deleted records while they were read: {error}"
+        ) from error
+    except (KafkaError, TimeoutError, OSError) as error:
+        why = str(error) or f"no answer within {TIMEOUT_S:.0f} s"
+        raise StorageUnavailable(f"the brokers at {brokers}: {why}") from error

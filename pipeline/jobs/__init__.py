@@ -1,0 +1,1 @@
+"""Questions to the folded state of all partitions."""

@@ -1,0 +1,1 @@
+"""The tier held against the logs."""

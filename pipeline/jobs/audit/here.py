@@ -1,0 +1,208 @@
+"""An audit by this process, in the order that makes its verdicts true.
+
+The order, and why, is told in `job_audit_kinds`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tierledger.pipeline.inventory import totals
+from tierledger.pipeline.jobs.audit.kinds import (
+    DELETED,
+    LISTED,
+    AuditKind,
+    FoundObjects,
+    KnownSegment,
+    Standing,
+)
+from tierledger.pipeline.jobs.audit.rows import (
+    FOUND,
+    NOT_THIS_TIERS,
+    Audit,
+    AuditDigest,
+    Judge,
+    SegmentKey,
+)
+from tierledger.pipeline.jobs.audit.segments import (
+    DAMAGED,
+    LogKey,
+    Settled,
+    ends_of,
+    segments_table,
+)
+from tierledger.pipeline.tables.plan import planned
+from tierledger.tiering.layouts.listed_objects import ExpectedObject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from typing import TypeAlias
+
+    from tierledger.pipeline.folding.task import DamagedLog
+    from tierledger.pipeline.inventory import Seen
+    from tierledger.pipeline.table_columns import PlainRow
+    from tierledger.pipeline.tables.plan import TablePlan
+    from tierledger.pipeline.tables.writers import Write
+    from tierledger.tiering.layouts.listed_objects import LayoutNames
+
+    Places: TypeAlias = dict[tuple[str, bool], list[tuple[str, Seen]]]
+    Lister: TypeAlias = Callable[[], "ListedHere | None"]
+
+OBJECTS_MAX: Final = 2_000_000
+"""Objects that this process holds: some 600 MB."""
+
+
+class ListedHere(NamedTuple):
+    """A list of what lies in the tier."""
+
+    objects: Sequence[Seen]
+    before_ms: int | None = None
+    """Of a list that was made earlier: what the logs say from then on may not be in it."""
+
+
+def audited_here(
+    plan: TablePlan,
+    names: LayoutNames,
+    lister: Lister,
+    orphans_before_ms: int,
+    digest: AuditDigest,
+    writing: AbstractContextManager[Write | None],
+) -> Audit | None:
+    """Audit the tier; none if the list is too long for this process.
+
+    Args:
+        plan: Of `segments_table`, as far as the logs go now.
+        names: How the tier names its objects.
+        lister: Called between the two looks at where the logs end; none if there is too much.
+        orphans_before_ms: What was written before this may be called an orphan.
+        digest: Takes every row.
+        writing: Opened when the rows come; takes those of kinds that a table has.
+
+    Raises:
+        InvalidArgument: The list has rows that cannot be.
+        StorageUnavailable: The store is away.
+        StoreRefused: It is no store any more.
+    """
+    ends = asyncio.run(ends_of(plan))
+    found = lister()
+    if found is None:
+        return None
+    counted = totals(found.objects)
+    settled = Settled(ends) if found.before_ms is None else Settled({}, found.before_ms)
+    second = asyncio.run(planned(segments_table(names, settled), plan.store))
+    damaged: list[DamagedLog] = []
+    standings = {
+        LogKey(str(log.topic_id), log.partition): Standing.KNOWN for log in second.logs
+    }
+    known, topics = _known(second, standings, damaged)
+    places, foreign = _by_segment(found.objects, names)
+    cluster = second.store.cluster or ""
+    judge = Judge(cluster, standings, orphans_before_ms)
+    rows = _rows(judge, known, topics, places)
+    with writing as write:
+        for head, some in groupby(rows, itemgetter("topic", "topic_id", "partition")):
+            _pass_on((cluster, *head), some, digest, write)
+        _pass_on((cluster, None, None, None), map(_foreign_row, foreign), digest, write)
+    damaged.sort(key=lambda one: (one.topic_id, one.partition))
+    return Audit(cluster, len(second.logs), counted, digest, damaged)
+
+
+def _known(
+    plan: TablePlan, standings: dict[LogKey, Standing], damaged: list[DamagedLog]
+) -> tuple[dict[SegmentKey, KnownSegment], dict[SegmentKey, str]]:
+    """What the logs say of each segment, and its topic; notes logs that are damaged."""
+    known: dict[SegmentKey, KnownSegment] = {}
+    topics: dict[SegmentKey, str] = {}
+    for chunk in plan.fold(damaged.extend).run(plan.logs):
+        for row in chunk.rows():
+            if row["what"] == DAMAGED:
+                standings[LogKey(row["topic_id"], row["partition"])] = Standing.DAMAGED
+                continue
+            key = SegmentKey(row["topic_id"], row["partition"], row["segment_id"])
+            topics[key] = max(row["topic"], topics.get(key, ""))
+            # A recorded log may have added a segment again that it had deleted.
+            if key not in known or row["state"] != DELETED:
+                known[key] = known_segment(row)
+    return known, topics
+
+
+def known_segment(row: PlainRow) -> KnownSegment:
+    """The segment of a row of `segments_table`."""
+    known = KnownSegment(*(row[name] for name in KnownSegment._fields))
+    return known._replace(others=[ExpectedObject(**one) for one in row["others"] or ()])
+
+
+def _by_segment(
+    objects: Iterable[Seen], names: LayoutNames
+) -> tuple[dict[SegmentKey, Places], list[Seen]]:
+    """The objects of each segment id, by place; and those that are not named as this tier's."""
+    found: dict[SegmentKey, Places] = {}
+    foreign = []
+    for one in objects:
+        parsed = names.parse(one.path or "")
+        if parsed is None:
+            foreign.append(one)
+            continue
+        key = SegmentKey(str(parsed.topic_id), parsed.partition, str(parsed.segment_id))
+        place = (parsed.place, parsed.is_below_prefix)
+        found.setdefault(key, defaultdict(list))[place].append((parsed.role, one))
+    return found, foreign
+
+
+def _rows(
+    judge: Judge,
+    known: Mapping[SegmentKey, KnownSegment],
+    topics: Mapping[SegmentKey, str],
+    places: Mapping[SegmentKey, Places],
+) -> Iterator[PlainRow]:
+    for key in sorted(known.keys() | places.keys()):
+        found = [_found(*place, some) for place, some in sorted(places.get(key, {}).items())]
+        yield from judge.rows(key, topics.get(key), known.get(key), found)
+
+
+def _found(place: str, is_below_prefix: bool, some: list[tuple[str, Seen]]) -> FoundObjects:
+    sizes = sorted((role, one.size or 0) for role, one in some)
+    times = [one.last_modified_ms for _, one in some if one.last_modified_ms is not None]
+    newest = max(times) if len(times) == len(some) else None
+    total = sum(size for _, size in sizes)
+    return FoundObjects(place, is_below_prefix, len(some), total, sizes, newest)
+
+
+def _foreign_row(one: Seen) -> PlainRow:
+    return {
+        "kind": AuditKind.FOREIGN.value,
+        "segment_id": None,
+        "place": one.path,
+        "objects": 1,
+        "size_in_bytes": one.size,
+        "expected_bytes": None,
+        "last_modified_ms": one.last_modified_ms,
+        "detail": NOT_THIS_TIERS,
+    }
+
+
+def _pass_on(
+    identity: tuple[str, str | None, str | None, int | None],
+    rows: Iterable[PlainRow],
+    digest: AuditDigest,
+    write: Write | None,
+) -> None:
+    names = [one.name for one in FOUND.columns]
+
+    def taken() -> Iterator[tuple[object, ...]]:
+        for row in rows:
+            digest.take(row)
+            if row["kind"] in _LISTED:
+                yield tuple(row[name] for name in names)
+
+    for chunk in FOUND.chunks(identity, taken()):
+        if write is not None:
+            write(chunk)
+
+
+_LISTED = {kind.value for kind in LISTED}

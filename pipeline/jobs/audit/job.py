@@ -1,0 +1,215 @@
+"""`audit`: what the logs know, held against a list of what lies in the tier.
+
+The order of its steps, and why, is told in `kinds`. It reads, and deletes nothing.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import functions as sql
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from tierledger.pipeline.jobs.audit.here import known_segment
+from tierledger.pipeline.jobs.audit.kinds import (
+    DELETED,
+    LISTED,
+    AuditKind,
+    FoundObjects,
+    KnownSegment,
+    Standing,
+)
+from tierledger.pipeline.jobs.audit.rows import FOUND, NOT_THIS_TIERS, Judge, SegmentKey
+from tierledger.pipeline.jobs.audit.segments import DAMAGED, SEGMENT, LogKey
+from tierledger.pipeline.table_columns import ROWS_PER_CHUNK
+from tierledger.pipeline.tables.arrow import schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from tierledger.pipeline.fold import PlannedLog
+    from tierledger.pipeline.jobs.audit.rows import AuditDigest
+    from tierledger.pipeline.tables.frames import Digests
+    from tierledger.tiering.layouts.listed_objects import LayoutNames
+
+# Arrow's types are not annotated; `Any` stops at these lines.
+RecordBatch: TypeAlias = Any
+_Row: TypeAlias = dict[str, Any]
+
+_KEY = SegmentKey._fields
+_SCHEMA = schema_of(FOUND)
+
+PARSED = pa.schema(
+    [
+        pa.field("path", pa.string()),
+        pa.field("size", pa.int64()),
+        pa.field("last_modified_ms", pa.int64()),
+        pa.field("topic_id", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("segment_id", pa.string()),
+        pa.field("role", pa.string()),
+        pa.field("place", pa.string()),
+        pa.field("is_below_prefix", pa.bool_()),
+    ]
+)
+"""A list with what names say; nulls where they are not called as this tier's.
+
+An inventory may lack names and sizes; `listing.totals` refuses it."""
+
+
+class ParseTask:
+    """Turns rows of a list into rows of `PARSED`; for `mapInArrow`."""
+
+    def __init__(self, names: LayoutNames) -> None:
+        self._names = names
+
+    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        for batch in batches:
+            paths = batch.column("path").to_pylist()
+            parsed = [None if path is None else self._names.parse(path) for path in paths]
+            columns = [
+                [None if one is None else str(one.topic_id) for one in parsed],
+                [None if one is None else one.partition for one in parsed],
+                [None if one is None else str(one.segment_id) for one in parsed],
+                [None if one is None else one.role for one in parsed],
+                [None if one is None else one.place for one in parsed],
+                [None if one is None else one.is_below_prefix for one in parsed],
+            ]
+            arrays = [
+                pa.array(values, kind.type)
+                for values, kind in zip(columns, list(PARSED)[3:], strict=True)
+            ]
+            given = [batch.column(name) for name in ("path", "size", "last_modified_ms")]
+            yield pa.RecordBatch.from_arrays([*given, *arrays], names=PARSED.names)
+
+
+class JudgeTask:
+    """Turns what is known and found of each segment id into rows of `FOUND`."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+
+    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        for batch in batches:
+            rows: list[_Row] = []
+            for row in batch.to_pylist():
+                known = None if row["known"] is None else known_segment(row["known"])
+                found = [_found(one) for one in row["found"] or ()]
+                key = SegmentKey(*(row[name] for name in _KEY))
+                rows += self._judge.rows(key, row["topic"], known, found)
+            for at in range(0, len(rows), ROWS_PER_CHUNK):
+                yield pa.RecordBatch.from_pylist(rows[at : at + ROWS_PER_CHUNK], _SCHEMA)
+
+
+class DigestTask:
+    """Lets a digest of each task take its rows, which it passes on."""
+
+    def __init__(self, digests: Digests[AuditDigest]) -> None:
+        self._digests = digests
+
+    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        digest = deepcopy(self._digests.empty)
+        for batch in batches:
+            for row in batch.to_pylist():
+                digest.take(row)
+            yield batch
+        context = TaskContext.get()
+        assert context is not None, "only tasks call it"
+        self._digests.report(context.partitionId(), digest)
+
+
+def _found(row: _Row) -> FoundObjects:
+    found = FoundObjects(*(row[name] for name in FoundObjects._fields))
+    return found._replace(sizes=[(one["role"], one["size"]) for one in row["sizes"]])
+
+
+def standings_of(logs: Sequence[PlannedLog], segments: DataFrame) -> dict[LogKey, Standing]:
+    """What the store has of each partition; `segments` are folded for it, so keep them."""
+    standings = {LogKey(str(log.topic_id), log.partition): Standing.KNOWN for log in logs}
+    damaged = segments.where(sql.col("what") == DAMAGED).select("topic_id", "partition")
+    for row in damaged.collect():
+        standings[LogKey(row["topic_id"], row["partition"])] = Standing.DAMAGED
+    return standings
+
+
+def parsed_names(listing: DataFrame, names: LayoutNames) -> DataFrame:
+    """Rows of `listing.COLUMNS`, each name once, with what the names say."""
+    return listing.mapInArrow(ParseTask(names), from_arrow_schema(PARSED))
+
+
+def audited(
+    segments: DataFrame,
+    parsed: DataFrame,
+    standings: tuple[str, Mapping[LogKey, Standing]],
+    orphans_before_ms: int,
+) -> DataFrame:
+    """Every segment and every object of the tier, each in one row of its kind.
+
+    Args:
+        segments: The table of `segments_table`.
+        parsed: Of `parsed_names`.
+        standings: The cluster's id, and what `standings_of` gave.
+        orphans_before_ms: What was written before this may be called an orphan.
+    """
+    judged = (
+        _known_by_id(segments)
+        .join(_found_by_id(parsed), list(_KEY), "full_outer")
+        .select("topic", *_KEY, "known", "found")
+        .mapInArrow(JudgeTask(Judge(*standings, orphans_before_ms)), from_arrow_schema(_SCHEMA))
+    )
+    return judged.unionByName(_foreign(parsed, standings[0]))
+
+
+def _known_by_id(segments: DataFrame) -> DataFrame:
+    known = sql.struct(*KnownSegment._fields)
+    # A recorded log may have added a segment again that it had deleted.
+    rank = sql.when(sql.col("state") == DELETED, sql.lit(0)).otherwise(sql.lit(1))
+    rows = segments.where(sql.col("what") == SEGMENT)
+    return rows.groupBy(*_KEY).agg(
+        sql.max_by(known, rank).alias("known"), sql.max("topic").alias("topic")
+    )
+
+
+def _found_by_id(parsed: DataFrame) -> DataFrame:
+    count = sql.count(sql.lit(1))
+    is_age_known = sql.count("last_modified_ms") == count
+    by_place = (
+        parsed.where(sql.col("segment_id").isNotNull())
+        .groupBy(*_KEY, "place", "is_below_prefix")
+        .agg(
+            count.alias("objects"),
+            sql.sum("size").alias("size_in_bytes"),
+            sql.sort_array(sql.collect_list(sql.struct("role", "size"))).alias("sizes"),
+            sql.when(is_age_known, sql.max("last_modified_ms")).alias("newest_ms"),
+        )
+    )
+    found = sql.struct(*FoundObjects._fields)
+    return by_place.groupBy(*_KEY).agg(sql.sort_array(sql.collect_list(found)).alias("found"))
+
+
+def _foreign(parsed: DataFrame, cluster: str) -> DataFrame:
+    """Objects whose names are not this tier's, one row each."""
+    nothing = {
+        field.name: sql.lit(None).cast(field.dataType) for field in from_arrow_schema(_SCHEMA)
+    }
+    said = nothing | {
+        "cluster": sql.lit(cluster),
+        "kind": sql.lit(AuditKind.FOREIGN.value),
+        "place": sql.col("path"),
+        "objects": sql.lit(1).cast("bigint"),
+        "size_in_bytes": sql.col("size"),
+        "last_modified_ms": sql.col("last_modified_ms"),
+        "detail": sql.lit(NOT_THIS_TIERS),
+    }
+    rows = parsed.where(sql.col("segment_id").isNull())
+    return rows.select(*(column.alias(name) for name, column in said.items()))
+
+
+def listed(rows: DataFrame) -> DataFrame:
+    """The rows that a table of findings has."""
+    return rows.where(sql.col("kind").isin([kind.value for kind in LISTED]))

@@ -1,0 +1,145 @@
+"""An audit's own rows, and what is shown of them; for either engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from typing_extensions import override
+
+from tierledger.pipeline.digests import Digest, Least
+from tierledger.pipeline.jobs.audit.kinds import FINDINGS, AuditKind, Standing, verdicts
+from tierledger.pipeline.jobs.audit.segments import LogKey
+from tierledger.pipeline.table_columns import BIGINT, IDENTITY, STRING, Column, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from tierledger.pipeline.folding.task import DamagedLog
+    from tierledger.pipeline.inventory import ListingTotals
+    from tierledger.pipeline.jobs.audit.kinds import FoundObjects, KnownSegment
+    from tierledger.pipeline.table_columns import PlainRow, TableRows
+
+NOT_THIS_TIERS: Final = "not called as this tier's objects are"
+"""The detail of a foreign object's row."""
+
+
+class SegmentKey(NamedTuple):
+    """A segment of the logs, of the tier, or of both."""
+
+    topic_id: str
+    partition: int
+    segment_id: str
+
+
+def _not_folded() -> TableRows:
+    raise AssertionError("the rows are judged, not folded")
+
+
+FOUND: Final = Table(
+    "audit",
+    "every segment and every object of the tier, each in one row of its kind",
+    (
+        Column("kind", STRING, "what becomes of it"),
+        Column("segment_id", STRING, "id, 22 characters; of a foreign object null", True),
+        Column("place", STRING, "what names of its objects begin with", True),
+        Column("objects", BIGINT, "how many there are"),
+        Column("size_in_bytes", BIGINT, "of these together"),
+        Column("expected_bytes", BIGINT, "what they should have", True),
+        Column("last_modified_ms", BIGINT, "when the newest was written", True),
+        Column("detail", STRING, "why it is of that kind"),
+    ),
+    _not_folded,
+    (IDENTITY[0], *(one._replace(is_nullable=True) for one in IDENTITY[1:])),
+)
+"""The audit's own table; of a foreign object only the cluster is known."""
+
+
+class Judge:
+    """Makes rows of `FOUND` of what is known and found of each segment id."""
+
+    def __init__(
+        self, cluster: str, standings: Mapping[LogKey, Standing], orphans_before_ms: int
+    ) -> None:
+        """`standings` has the partitions of the store."""
+        self._cluster = cluster
+        self._standings = standings
+        self._before_ms = orphans_before_ms
+
+    def rows(
+        self,
+        key: SegmentKey,
+        topic: str | None,
+        known: KnownSegment | None,
+        found: Collection[FoundObjects],
+    ) -> Iterator[PlainRow]:
+        """The rows of one segment id."""
+        standing = self._standings.get(LogKey(*key[:2]), Standing.UNKNOWN)
+        for verdict in verdicts(known, found, standing, self._before_ms):
+            yield {
+                "cluster": self._cluster,
+                "topic": topic,
+                **key._asdict(),
+                **verdict._asdict(),
+                "kind": verdict.kind.value,
+            }
+
+
+class KindTotal(NamedTuple):
+    """How much there is of a kind."""
+
+    rows: int = 0
+    objects: int = 0
+    size_in_bytes: int = 0
+
+
+class AuditDigest(Digest):
+    """How much there is of each kind, and the worst findings."""
+
+    def __init__(self, limit: int) -> None:
+        """Keep `limit` findings."""
+        self._totals: dict[str, KindTotal] = {}
+        self._worst: Least[PlainRow] = Least(limit, _order)
+
+    @property
+    def totals(self) -> dict[AuditKind, KindTotal]:
+        """By kind, in the order of `AuditKind`; kinds of nothing are 0."""
+        return {kind: self._totals.get(kind, KindTotal()) for kind in AuditKind}
+
+    def worst(self) -> list[PlainRow]:
+        """The findings, worst first: by kind, then the most bytes."""
+        return self._worst.ascending()
+
+    @override
+    def take(self, row: PlainRow) -> None:
+        self._add(row["kind"], KindTotal(1, row["objects"], row["size_in_bytes"]))
+        if row["kind"] in _PLACES:
+            self._worst.add(row)
+
+    @override
+    def join(self, other: Any) -> None:
+        for kind, total in other._totals.items():
+            self._add(kind, total)
+        self._worst.add(*other.worst())
+
+    def _add(self, kind: str, more: KindTotal) -> None:
+        known = self._totals.get(kind, KindTotal())
+        self._totals[kind] = KindTotal(*map(sum, zip(known, more, strict=True)))
+
+
+_PLACES = {kind.value: place for place, kind in enumerate(FINDINGS)}
+
+
+def _order(row: PlainRow) -> tuple[object, ...]:
+    weight = max(row["expected_bytes"] or 0, row["size_in_bytes"])
+    names = (row["topic"] or "", row["partition"], row["place"] or "", row["segment_id"])
+    return _PLACES[row["kind"]], -weight, *names
+
+
+class Audit(NamedTuple):
+    """What an audit found."""
+
+    cluster: str
+    partitions: int
+    listed: ListingTotals
+    digest: AuditDigest
+    damaged: list[DamagedLog]

@@ -1,0 +1,177 @@
+"""What the logs say about every segment that ever was, for an audit; folded by tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from typing_extensions import override
+
+from tierledger.events.errors import DataError, InvalidArgument
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierledger.events.log_events import PartitionDeleteUpdated, SegmentUpdated, SessionOpened
+from tierledger.events.partition.answers import Snapshot, list_all, metadata_of_fields
+from tierledger.events.tables.segment_rows import FINISHED_AT, id_of_row, unpack_row
+from tierledger.pipeline.plan import LogPlanner
+from tierledger.pipeline.table_columns import (
+    BIGINT,
+    BOOLEAN,
+    OBJECTS,
+    STRING,
+    Column,
+    Row,
+    Table,
+    TableRows,
+    id_texts,
+    state_names,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from tierledger.events.log_events import Event
+    from tierledger.events.partition.state import PartitionState
+    from tierledger.pipeline.fold import Watcher
+    from tierledger.pipeline.tables.plan import TablePlan
+    from tierledger.tiering.layouts.listed_objects import LayoutNames
+
+SEGMENT, DAMAGED = "segment", "damaged"
+"""What a row is about; of a damaged log, rows of both kinds may come."""
+
+_DELETED = int(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
+_PARTITION_GONE = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+
+
+class LogKey(NamedTuple):
+    """A partition's log."""
+
+    topic_id: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Before which events something was so when the list of objects was begun.
+
+    Attributes:
+        ends: Of each log, the position that it had not reached yet; if we made the list.
+        before_ms: Log time of what is old enough; if somebody else did.
+    """
+
+    ends: Mapping[LogKey, int] = field(default_factory=dict)
+    before_ms: int | None = None
+
+
+class _AuditRows(TableRows):
+    def __init__(self, names: LayoutNames, settled: Settled) -> None:
+        self._names = names
+        self._settled = settled
+        self._end: int | None = None
+        """The first position that is not settled, as far as that is known."""
+        self._topic = ""
+        self._gone: list[Row] = []
+
+    @override
+    def taken(self) -> Sequence[Row]:
+        gone, self._gone = self._gone, []
+        return gone
+
+    @property
+    @override
+    def watch(self) -> Watcher:
+        return self._watch
+
+    def _watch(self, state: PartitionState, event: Event) -> None:
+        body, before_ms = event.body, self._settled.before_ms
+        if self._end is None and before_ms is not None and event.log_time_ms >= before_ms:
+            self._end = event.position
+        if isinstance(body, SegmentUpdated):
+            if body.state == _DELETED:
+                self._note_gone(state, body.segment_id, event.position)
+        elif isinstance(body, PartitionDeleteUpdated):
+            if body.state == _PARTITION_GONE:
+                for row in state.rows:
+                    self._note_gone(state, id_of_row(row), event.position)
+        elif isinstance(body, SessionOpened) and not self._topic:
+            self._topic = body.topic
+
+    def _note_gone(self, state: PartitionState, segment_id: bytes, position: int) -> None:
+        is_settled = self._is_settled(state, position)
+        self._gone.append((SEGMENT, segment_id, _DELETED, is_settled, *(None,) * 9))
+
+    def _is_settled(self, state: PartitionState, position: int) -> bool:
+        if self._settled.before_ms is not None:
+            return self._end is None or position < self._end
+        tip = state.topic_id_partition
+        return position < self._settled.ends.get(LogKey(str(tip.topic_id), tip.partition), 0)
+
+    @override
+    def rows(self, state: PartitionState) -> Iterator[Row]:
+        tip = state.topic_id_partition
+        named = TopicIdPartition(tip.topic_id, tip.partition, tip.topic or self._topic)
+        for row in list_all(Snapshot(state)):
+            fields = unpack_row(row)
+            metadata = metadata_of_fields(named, fields)
+            is_settled = self._is_settled(state, fields[FINISHED_AT])
+            head = (SEGMENT, id_of_row(row), int(metadata.state), is_settled)
+            try:
+                must = self._names.expected(metadata)
+            except (DataError, InvalidArgument) as error:
+                yield (*head, *(None,) * 7, fields[FINISHED_AT], str(error))
+                continue
+            yield (
+                *head,
+                must.place,
+                must.part_bytes,
+                must.log_bytes,
+                [one._asdict() for one in must.others],
+                must.indexes,
+                must.weight,
+                must.is_below_prefix,
+                fields[FINISHED_AT],
+                None,
+            )
+
+    @override
+    def damaged(self, position: int, message: str) -> Iterable[Row]:
+        yield (DAMAGED, bytes(16), None, False, *(None,) * 8, message)
+
+
+def segments_table(names: LayoutNames, settled: Settled) -> Table:
+    """The table of segments for a tier that names its objects so; goes to `tables.planned`."""
+    return Table(
+        "audit", "segments and their objects", _COLUMNS, partial(_AuditRows, names, settled)
+    )
+
+
+async def ends_of(plan: TablePlan) -> dict[LogKey, int]:
+    """The position that each planned log will give to its next event; 0 if it is damaged."""
+    ends: dict[LogKey, int] = {}
+    async with plan.store.opened() as catalog:
+        for log in plan.logs:
+            tip = TopicIdPartition(Uuid(log.topic_id), log.partition, "")
+            try:
+                place = await LogPlanner(catalog.reader(tip)).place(log.end_batch)
+            except DataError:
+                continue
+            ends[LogKey(str(log.topic_id), log.partition)] = place.next_position
+    return ends
+
+
+_COLUMNS = (
+    Column("what", STRING, "what the row is about"),
+    Column("segment_id", STRING, "id, 22 characters", False, id_texts),
+    Column("state", STRING, "Kafka's name of it", True, state_names),
+    Column("is_settled", BOOLEAN, "whether it was so before the list was begun"),
+    Column("place", STRING, "what names of its objects begin with", True),
+    Column("part_bytes", BIGINT, "of each object that holds its log but the last", True),
+    Column("log_bytes", BIGINT, "of all of those", True),
+    Column("others", OBJECTS, "the others", True),
+    Column("indexes", STRING, "the one that nobody can do without", True),
+    Column("weight", BIGINT, "bytes of all of them", True),
+    Column("is_below_prefix", BOOLEAN, "whether they lie below the tier's prefix", True),
+    Column("finished_at", BIGINT, "where its copy finished; -1: it never did", True),
+    Column("trouble", STRING, "why nothing can be expected", True),
+)

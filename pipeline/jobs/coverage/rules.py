@@ -1,0 +1,254 @@
+"""Which offsets of a partition's log the tier holds: once, twice, or not.
+
+The one definition of holes, overlaps and orphans, for the job `coverage` and for reports.
+
+The axis is what a leader answers: the log's own history (`history`), from the
+first offset that a finished segment holds of it to the last. An offset is covered if a
+finished segment holds it in the leader epoch that it has there.
+
+What is normal is no hole: a tier that starts late (retention), epochs without records, and
+what is not copied yet. A partition that is being deleted has neither holes nor orphans.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right
+from enum import StrEnum
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.partition.answers import OFFSET_MAX
+from tierledger.events.tables.segment_rows import END, ID, SIZE, START, STATE, unpack_row
+from tierledger.pipeline.jobs.coverage.history import Held, Piece, ends_of
+from tierledger.pipeline.tables.lineage import epochs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from tierledger.events.partition.state import PartitionState
+
+IDS_MAX = 100
+"""Ids in one row; `segments` counts all."""
+
+LEFT_OVER = "lost by Kafka, before the log's start"
+"""Why segments are orphaned that do belong to the log's history."""
+
+_FINISHED = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+
+
+class CoverageKind(StrEnum):
+    """What is said of a range of offsets."""
+
+    COVERED = "covered"
+    """Finished segments of the log hold each of these offsets; one row for each leader epoch
+    and unbroken range."""
+    HOLE = "hole"
+    """No finished segment of the log holds them, though some hold offsets before and behind:
+    a consumer that gets there fails."""
+    ORPHANED_EPOCH = "orphaned_epoch"
+    """Finished segments hold them in a leader epoch that the log does not have there, written
+    by a leader whose records an unclean election gave up: nobody reads them, and retention by
+    time or size never deletes them. Or Kafka's own manager lost them, and retention has passed
+    them by."""
+    OVERLAP = "overlap"
+    """More than one finished segment holds them, as after a change of leader; it costs bytes
+    and no record."""
+    UNFINISHED = "unfinished"
+    """One segment that is being copied or deleted, or was when somebody died."""
+
+
+FINDINGS = (CoverageKind.HOLE, CoverageKind.ORPHANED_EPOCH)
+"""The kinds that should not be."""
+
+
+class CoverageRow(NamedTuple):
+    """What is said of one range of offsets; both ends are part of it."""
+
+    kind: CoverageKind
+    leader_epoch: int
+    start_offset: int
+    end_offset: int
+    segments: int
+    size_in_bytes: int
+    segment_ids: list[bytes]
+    detail: str | None
+
+
+def coverage_of(state: PartitionState) -> Iterator[CoverageRow]:
+    """All that there is to say of a partition; of each kind and epoch the offsets ascend."""
+    yield from _unfinished(state)
+    held = Held(state.rows)
+    history = held.history()
+    parts = list(_of_the_log(held, history))
+    begin = _begin([one for _, pieces in parts for one in pieces], state)
+    covered: list[tuple[int, int]] = []
+    left_over: list[tuple[int, list[Piece]]] = []
+    for epoch, pieces in parts:
+        left_over.append((epoch, [one for one in pieces if one.end < begin]))
+        kept = [one for one in pieces if one.end >= begin]
+        for start, end, some in _runs(kept):
+            covered.append((start, end))
+            yield _row(CoverageKind.COVERED, epoch, start, end, some, _shares(some), ids=())
+        yield from _overlaps(epoch, kept)
+    if state.delete is None:
+        yield from _holes(history, covered)
+        yield from _orphaned(_outside(held, history), None)
+        yield from _orphaned(left_over, LEFT_OVER)
+
+
+def _of_the_log(held: Held, history: dict[int, int]) -> Iterator[tuple[int, list[Piece]]]:
+    """By leader epoch, what finished segments hold of it where the log has it; ascending."""
+    ends = ends_of(history)
+    for epoch, first in history.items():
+        cut = (one.cut(first, ends[epoch]) for one in held.pieces[epoch])
+        yield epoch, sorted(one for one in cut if one.start <= one.end)
+
+
+def _begin(pieces: Sequence[Piece], state: PartitionState) -> int:
+    """Where the part of the log begins that is in the tier on purpose.
+
+    Retention deletes from the log's start what Kafka's own manager lists, and leaves what that
+    has lost: so in an imported log, unbroken ranges of only such segments before the first
+    other one are left over, and what is missing behind them is no hole.
+    """
+    runs = list(_runs(pieces))
+    if not runs:
+        return 0
+    if not state.imported:
+        return runs[0][0]
+    return next(
+        (start for start, _, some in runs if not all(one.is_lost for one in some)), runs[-1][0]
+    )
+
+
+def _row(
+    kind: CoverageKind,
+    epoch: int,
+    start: int,
+    end: int,
+    pieces: Sequence[Piece],
+    size: int,
+    ids: Iterable[bytes] | None = None,
+    detail: str | None = None,
+) -> CoverageRow:
+    if ids is None:
+        ids = sorted(one.segment_id for one in pieces)
+    some = list(ids)[:IDS_MAX]
+    return CoverageRow(kind, epoch, start, end, len(pieces), size, some, detail)
+
+
+def _runs(pieces: Sequence[Piece]) -> Iterator[tuple[int, int, list[Piece]]]:
+    """Unbroken ranges of `pieces`, which ascend, each with those it is made of."""
+    some: list[Piece] = []
+    reach = 0
+    for piece in pieces:
+        if some and piece.start > reach + 1:
+            yield some[0].start, reach, some
+            some = []
+        reach = piece.end if not some else max(reach, piece.end)
+        some.append(piece)
+    if some:
+        yield some[0].start, reach, some
+
+
+def _shares(pieces: Iterable[Piece]) -> int:
+    """Bytes of `pieces`, each by its share of its segment's offsets."""
+    return sum(one.size * (one.end - one.start + 1) // one.offsets for one in pieces)
+
+
+def _overlaps(epoch: int, pieces: Sequence[Piece]) -> Iterator[CoverageRow]:
+    """The ranges that several of `pieces`, which ascend, hold; with what the others cost."""
+    run: dict[bytes, Piece] = {}
+    start = end = 0
+    cost = Fraction(0)
+    for first, last, holders in _held_twice(pieces):
+        if run and first > end + 1:
+            yield _row(CoverageKind.OVERLAP, epoch, start, end, list(run.values()), int(cost))
+            run, cost = {}, Fraction(0)
+        start = first if not run else start
+        end = last
+        run |= {one.segment_id: one for one in holders}
+        densities = [Fraction(one.size, one.offsets) for one in holders]
+        cost += (sum(densities) - max(densities)) * (last - first + 1)
+    if run:
+        yield _row(CoverageKind.OVERLAP, epoch, start, end, list(run.values()), int(cost))
+
+
+def _held_twice(pieces: Sequence[Piece]) -> Iterator[tuple[int, int, list[Piece]]]:
+    """Ascending ranges in which the same two or more pieces lie, with these."""
+    active: list[tuple[int, int]] = []
+    at = since = 0
+    while at < len(pieces) or active:
+        starts = pieces[at].start if at < len(pieces) else OFFSET_MAX + 1
+        ends = active[0][0] + 1 if active else OFFSET_MAX + 1
+        edge = min(starts, ends)
+        if len(active) > 1 and edge > since:
+            yield since, edge - 1, [pieces[number] for _, number in active]
+        since = edge
+        while active and active[0][0] < edge:
+            heapq.heappop(active)
+        while at < len(pieces) and pieces[at].start == edge:
+            heapq.heappush(active, (pieces[at].end, at))
+            at += 1
+
+
+def _holes(
+    history: dict[int, int], covered: Sequence[tuple[int, int]]
+) -> Iterator[CoverageRow]:
+    """What lies between ranges of `covered`, which ascend; split where epochs begin."""
+    epochs, starts = list(history), list(history.values())
+    for (_, before), (after, _) in pairwise(covered):
+        start = before + 1
+        while start < after:
+            at = bisect_right(starts, start) - 1
+            following = starts[at + 1] if at + 1 < len(starts) else after
+            end = min(after, following) - 1
+            yield _row(CoverageKind.HOLE, epochs[at], start, end, (), 0)
+            start = end + 1
+
+
+def _outside(held: Held, history: dict[int, int]) -> Iterator[tuple[int, list[Piece]]]:
+    """By leader epoch, what finished segments hold of it where the log does not have it."""
+    ends = ends_of(history)
+    for epoch in sorted(held.pieces):
+        pieces = held.pieces[epoch]
+        if epoch in history:
+            first, last = history[epoch], ends[epoch]
+            cut = [
+                part
+                for one in pieces
+                for part in (one.cut(one.start, first - 1), one.cut(last + 1, one.end))
+            ]
+            pieces = sorted(one for one in cut if one.start <= one.end)
+        yield epoch, pieces
+
+
+def _orphaned(
+    parts: Iterable[tuple[int, list[Piece]]], detail: str | None
+) -> Iterator[CoverageRow]:
+    for epoch, pieces in parts:
+        for start, end, some in _runs(pieces):
+            size = _shares(some)
+            kind = CoverageKind.ORPHANED_EPOCH
+            yield _row(kind, epoch, start, end, some, size, detail=detail)
+
+
+def _unfinished(state: PartitionState) -> Iterator[CoverageRow]:
+    for fields in map(unpack_row, state.rows):
+        if fields[STATE] == _FINISHED:
+            continue
+        epochs, size = epochs_of(fields), max(0, fields[SIZE])
+        detail = RemoteLogSegmentState(fields[STATE]).name
+        yield CoverageRow(
+            CoverageKind.UNFINISHED,
+            min(epochs),
+            fields[START],
+            fields[END],
+            1,
+            size,
+            [fields[ID]],
+            detail,
+        )

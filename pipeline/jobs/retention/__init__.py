@@ -1,0 +1,1 @@
+"""What another retention would delete."""

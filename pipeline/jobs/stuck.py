@@ -1,0 +1,194 @@
+"""`stuck`: copies and deletions that began, and did not end within the time they are given.
+
+Since when a state lasts is the log's time of the event that brought it; that the same is said
+again changes nothing. Who asks says which time it is: nothing here reads a clock.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from typing_extensions import override
+
+from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierledger.events.log_events import PartitionDeleteUpdated, SegmentAdded, SegmentUpdated
+from tierledger.events.tables.segment_rows import BROKER, END, SIZE, START, STATE, unpack_row
+from tierledger.pipeline.digests import Digest, Least
+from tierledger.pipeline.table_columns import (
+    BIGINT,
+    INT,
+    STRING,
+    Column,
+    Row,
+    Table,
+    TableRows,
+    id_texts,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tierledger.events.log_events import Event
+    from tierledger.events.partition.state import PartitionState
+    from tierledger.pipeline.fold import Watcher
+    from tierledger.pipeline.table_columns import PlainRow
+
+_COPYING = int(RemoteLogSegmentState.COPY_SEGMENT_STARTED)
+_DELETING = int(RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
+
+ADVICE: dict[str, str] = {
+    "COPY_SEGMENT_STARTED": (
+        "the copy did not finish. tierledger's copy task removes it when it next runs for the "
+        "partition; a stock broker leaves it to retention. See that the partition has a "
+        "leader, and what the broker's log says of the copy."
+    ),
+    "DELETE_SEGMENT_STARTED": (
+        "the deletion did not finish. The leader repeats it with each run of retention; if it "
+        "stays, deleting from the tier fails, and the broker's log says why. Of a deleted "
+        "topic a stock broker repeats nothing: remove the objects."
+    ),
+    "DELETE_PARTITION_MARKED": (
+        "nobody has begun to remove the partition's segments. See that a broker runs which "
+        "removes deleted partitions."
+    ),
+    "DELETE_PARTITION_STARTED": (
+        "the partition's segments are not all removed. Its remover has died, or cannot "
+        "delete from the tier."
+    ),
+}
+"""What can last too long, and what to do about it."""
+
+
+class _Since(NamedTuple):
+    """When something came into its state, and by whom."""
+
+    state: int
+    log_time_ms: int
+    broker_id: int
+
+
+class _Stuck(TableRows):
+    def __init__(self, now_ms: int, limits_ms: Mapping[str, int]) -> None:
+        self._now_ms = now_ms
+        self._limits_ms = limits_ms
+        self._segments: dict[bytes, _Since] = {}
+        self._deletion: _Since | None = None
+
+    @property
+    @override
+    def watch(self) -> Watcher:
+        return self._watch
+
+    def _watch(self, _: PartitionState, event: Event) -> None:
+        body = event.body
+        if isinstance(body, SegmentAdded):
+            self._enter(body.segment_id, _COPYING, event, body.broker_id)
+        elif isinstance(body, SegmentUpdated):
+            self._enter(body.segment_id, body.state, event, body.broker_id)
+        elif isinstance(body, PartitionDeleteUpdated) and (
+            self._deletion is None or self._deletion.state != body.state
+        ):
+            self._deletion = _Since(body.state, event.log_time_ms, body.broker_id)
+
+    def _enter(self, segment_id: bytes, state: int, event: Event, broker_id: int) -> None:
+        if state not in {_COPYING, _DELETING}:
+            self._segments.pop(segment_id, None)
+            return
+        since = self._segments.get(segment_id)
+        if since is None or since.state != state:
+            self._segments[segment_id] = _Since(state, event.log_time_ms, broker_id)
+
+    @override
+    def rows(self, state: PartitionState) -> Iterator[Row]:
+        if state.delete is not None and self._deletion is not None:
+            name = RemotePartitionDeleteState(state.delete.state).name
+            left = sum(state.bytes_by_state)
+            yield from self._row(name, self._deletion, None, None, None, left)
+        for segment_id, since in self._segments.items():
+            row = state.rows.get(segment_id)
+            if row is None:
+                continue  # It went with its partition.
+            fields = unpack_row(row)
+            name = RemoteLogSegmentState(fields[STATE]).name
+            said = since._replace(broker_id=fields[BROKER])
+            yield from self._row(
+                name, said, segment_id, fields[START], fields[END], max(0, fields[SIZE])
+            )
+
+    def _row(
+        self,
+        name: str,
+        since: _Since,
+        segment_id: bytes | None,
+        start: int | None,
+        end: int | None,
+        size: int,
+    ) -> Iterator[Row]:
+        limit_ms, age_ms = self._limits_ms.get(name), self._now_ms - since.log_time_ms
+        if limit_ms is not None and age_ms > limit_ms:
+            began = (since.log_time_ms, age_ms, limit_ms, since.broker_id)
+            yield name, segment_id, *began, start, end, size, ADVICE[name]
+
+
+def stuck_table(now_ms: int, limits_ms: Mapping[str, int]) -> Table:
+    """What has been in its state for longer than that state's limit at `now_ms`.
+
+    Args:
+        now_ms: Ms since 1970, on the clock of those who wrote the logs.
+        limits_ms: By the state's name in Kafka, one of `ADVICE`; those that are not named are
+            given any time.
+    """
+    return Table(
+        "stuck",
+        "copies and deletions that last too long",
+        COLUMNS,
+        partial(_Stuck, now_ms, dict(limits_ms)),
+    )
+
+
+COLUMNS = (
+    Column("state", STRING, "the segment's, or that of the partition's deletion"),
+    Column("segment_id", STRING, "id, 22 characters; null: the partition", True, id_texts),
+    Column("since_ms", BIGINT, "log time of the event that brought it there, ms since 1970"),
+    Column("age_ms", BIGINT, "from then until now"),
+    Column("limit_ms", BIGINT, "how long it may last"),
+    Column("broker_id", INT, "who changed it last"),
+    Column("start_offset", BIGINT, "first offset", is_nullable=True),
+    Column("end_offset", BIGINT, "last offset, inclusive", is_nullable=True),
+    Column("size_in_bytes", BIGINT, "of the segment, or of all that the partition has"),
+    Column("advice", STRING, "what to do about it"),
+)
+
+
+class StuckDigest(Digest):
+    """How much there is in each state, and what lasts longest."""
+
+    def __init__(self, oldest_max: int) -> None:
+        self.totals: dict[str, tuple[int, int]] = {}
+        """Of each state, how many there are and their bytes."""
+        self._oldest: Least[PlainRow] = Least(oldest_max, _youth)
+
+    @override
+    def take(self, row: PlainRow) -> None:
+        self._count(row["state"], 1, row["size_in_bytes"])
+        self._oldest.add(row)
+
+    @override
+    def join(self, other: StuckDigest) -> None:
+        for state, more in other.totals.items():
+            self._count(state, *more)
+        self._oldest.add(*other.oldest())
+
+    def oldest(self) -> list[PlainRow]:
+        """What lasts longest, that first."""
+        return self._oldest.ascending()
+
+    def _count(self, state: str, more: int, more_bytes: int) -> None:
+        count, size = self.totals.get(state, (0, 0))
+        self.totals[state] = (count + more, size + more_bytes)
+
+
+def _youth(row: PlainRow) -> tuple[object, ...]:
+    segment_id = row["segment_id"] or ""  # The partition itself comes first.
+    return (-row["age_ms"], row["topic"], row["partition"], segment_id, row["topic_id"])

@@ -1,0 +1,154 @@
+"""The options of the `tierledger.records` format, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tierledger.events.errors import InvalidArgument
+from tierledger.pipeline.folding.store import JobStore
+from tierledger.storage.connector import CONNECTOR_SETTING, SERIALIZER_SETTING, URL_SETTING
+from tierledger.storage.keys import INT32_MAX, INT64_MAX
+from tierledger.tiering.layouts.tier_url import MEMORY, open_tier, parse
+from tierledger.tiering.reader.reader import IsolationLevel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tierledger.tiering.remote_storage_manager import RemoteStorageManager
+
+OPTIONS = {
+    "store": "where the metadata is, as `--store` takes it",
+    "cluster": "the Kafka cluster's id; not needed if the store holds one cluster",
+    "tier": "where the segments are, as `--tier` takes it",
+    "tier.NAME": "an option of the tier's client, such as `tier.endpoint`",
+    "topic": "the newest topic of that name, or the one with that id",
+    "partition": "only the partition of that number",
+    "startingOffset": "the first offset; the earliest in the tier if absent",
+    "endingOffset": "stop before that offset; at the tier's end if absent",
+    "startingTimestamp": "begin with the first record of that time (ms since 1970) or later",
+    "endingTimestamp": "stop before the first record of that time (ms since 1970) or later",
+    "isolation": "`read_uncommitted`, or `read_committed`: without aborted transactions, up to "
+    "the first unfinished one",
+    "damaged": "`fail` on a segment that cannot be read, or `skip` the rest of it and say so",
+    CONNECTOR_SETTING: "the class of a connector, if it is not ours",
+    SERIALIZER_SETTING: "the class of a serializer, if it is not ours",
+}
+"""Each option, and what it means."""
+
+FAIL, SKIP = "fail", "skip"
+_TIER_OPTION = "tier."
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Which records of a partition; a bound is an offset or a time, or there is none."""
+
+    starting_offset: int | None = None
+    ending_offset: int | None = None
+    starting_timestamp: int | None = None
+    ending_timestamp: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.starting_offset is not None and self.starting_timestamp is not None:
+            raise InvalidArgument("expected startingOffset or startingTimestamp, got both")
+        if self.ending_offset is not None and self.ending_timestamp is not None:
+            raise InvalidArgument("expected endingOffset or endingTimestamp, got both")
+        for name, start, end in (
+            ("endingOffset", self.starting_offset, self.ending_offset),
+            ("endingTimestamp", self.starting_timestamp, self.ending_timestamp),
+        ):
+            if start is not None and end is not None and end < start:
+                raise InvalidArgument(f"expected {name} from {start} up, got {end}")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsOptions:
+    """What a user asked to read. Pickled into every task."""
+
+    store: JobStore
+    tier: str = field(repr=False)
+    """Its URL, or an option of its client, may hold a secret."""
+
+    tier_options: dict[str, str] = field(repr=False)
+    topic: str
+    partition: int | None
+    bounds: Bounds
+    isolation: IsolationLevel
+    skips_damage: bool
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> RecordsOptions:
+        """What `options` say.
+
+        Raises:
+            InvalidArgument: One is unknown or makes no sense, or a needed one is missing.
+        """
+        given = {name.lower(): value for name, value in options.items()}
+        known = {name.lower() for name in OPTIONS}
+        for name in sorted(given):
+            if name not in known and not name.startswith(_TIER_OPTION):
+                raise InvalidArgument(f"expected options {', '.join(OPTIONS)}; got {name!r}")
+        bounds = Bounds(
+            _number(given, "startingOffset", 0, INT64_MAX),
+            _number(given, "endingOffset", 0, INT64_MAX),
+            _number(given, "startingTimestamp", 0, INT64_MAX),
+            _number(given, "endingTimestamp", 0, INT64_MAX),
+        )
+        levels = [level.value for level in IsolationLevel]
+        return cls(
+            _store(given),
+            _tier(given),
+            {
+                name.removeprefix(_TIER_OPTION): value
+                for name, value in given.items()
+                if name.startswith(_TIER_OPTION)
+            },
+            _needed(given, "topic", "orders"),
+            _number(given, "partition", 0, INT32_MAX),
+            bounds,
+            IsolationLevel(_one_of(given, "isolation", levels)),
+            _one_of(given, "damaged", [FAIL, SKIP]) == SKIP,
+        )
+
+    def open_tier(self) -> RemoteStorageManager:
+        """The tier. Raises as `tier_url.open_tier` does."""
+        return open_tier(self.tier, self.tier_options)
+
+
+def _store(given: Mapping[str, str]) -> JobStore:
+    config = {URL_SETTING: _needed(given, "store", "sqlite:FILE")}
+    for name in (CONNECTOR_SETTING, SERIALIZER_SETTING):
+        if name.lower() in given:
+            config[name] = given[name.lower()]
+    return JobStore.of(config, given.get("cluster"))
+
+
+def _tier(given: Mapping[str, str]) -> str:
+    url = _needed(given, "tier", "s3://BUCKET/PREFIX")
+    if parse(url).scheme == MEMORY:
+        raise InvalidArgument("expected a tier that other processes can read, got memory:")
+    return url
+
+
+def _needed(given: Mapping[str, str], name: str, example: str) -> str:
+    value = given.get(name)
+    if not value:
+        raise InvalidArgument(f"expected the option {name}, for example {example}")
+    return value
+
+
+def _one_of(given: Mapping[str, str], name: str, values: list[str]) -> str:
+    value = given.get(name, values[0])
+    if value not in values:
+        raise InvalidArgument(f"expected {' or '.join(values)} for {name}, got {value!r}")
+    return value
+
+
+def _number(given: Mapping[str, str], name: str, lowest: int, highest: int) -> int | None:
+    text = given.get(name.lower())
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit() or not lowest <= int(text) <= highest:
+        raise InvalidArgument(f"expected a number from {lowest} up for {name}, got {text!r}")
+    return int(text)

@@ -1,0 +1,94 @@
+"""`spark.read.format("tierledger.records")`: a topic's Kafka records out of the remote tier.
+
+No broker is asked. Every call plans anew and reads what was in the tier then; one task for each
+segment, in which rows are in the order of their offsets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from typing_extensions import override
+
+from tierledger.events.errors import InvalidArgument
+from tierledger.pipeline.records.columns import (
+    DAMAGE,
+    RECORD_SCHEMA,
+    SCHEMA_WITH_DAMAGE,
+    RecordColumns,
+)
+from tierledger.pipeline.records.options import RecordsOptions
+from tierledger.pipeline.records.plan import SegmentTask, plan_records
+from tierledger.pipeline.records.task import arrow_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+FORMAT = "tierledger.records"
+
+__all__ = ["FORMAT", "RECORD_SCHEMA", "SCHEMA_WITH_DAMAGE", "RecordsSource"]
+
+
+class RecordsSource(DataSource):
+    """The format `tierledger.records`."""
+
+    @classmethod
+    @override
+    def name(cls) -> str:
+        return FORMAT
+
+    @override
+    def schema(self) -> StructType:
+        return _schema_of(RecordsOptions.of(self.options))
+
+    @override
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = RecordsOptions.of(self.options)
+        if options.skips_damage and DAMAGE not in schema.fieldNames():
+            raise InvalidArgument(f"expected the column {DAMAGE} where damaged is skip")
+        return RecordsReader(options, _checked(schema, _schema_of(options)))
+
+
+class RecordsReader(DataSourceReader):
+    """Reads once what is in the tier."""
+
+    def __init__(self, options: RecordsOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    @override
+    def partitions(self) -> list[SegmentTask]:
+        return asyncio.run(plan_records(self._options))
+
+    @override
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, SegmentTask):
+            return  # Spark makes one of its own where there is nothing to read.
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        columns = RecordColumns(schema, partition.topic_id_partition)
+        yield from arrow_batches(partition, self._options, columns)
+
+
+def _schema_of(options: RecordsOptions) -> StructType:
+    return SCHEMA_WITH_DAMAGE if options.skips_damage else RECORD_SCHEMA
+
+
+def _checked(schema: StructType, ours: StructType) -> StructType:
+    """`schema`, which may be a user's: any of our columns, as they are."""
+    for field in schema.fields:
+        if field.name not in ours.fieldNames():
+            known = ", ".join(ours.fieldNames())
+            raise InvalidArgument(f"expected columns of {known}; got {field.name!r}")
+        expected = ours[field.name].dataType
+        if field.dataType.simpleString() != expected.simpleString():
+            raise InvalidArgument(
+                f"expected the column {field.name} as {expected.simpleString()}, got "
+                f"{field.dataType.simpleString()}"
+            )
+    return schema

@@ -1,0 +1,145 @@
+"""What a Spark task does for `tierledger.records`: read a stretch of one segment."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from tierledger.events.errors import CorruptRemoteData, RemoteResourceNotFound
+from tierledger.tiering.closing import closing
+from tierledger.tiering.formats.records import decoded
+from tierledger.tiering.reader.indexes import SegmentIndexes
+from tierledger.tiering.reader.reader import IsolationLevel
+from tierledger.tiering.reader.run import LogRun
+from tierledger.tiering.reader.tier import Tier
+from tierledger.tiering.reader.transactions import AbortedTransactions
+from tierledger.tiering.stored_metadata import StoredMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    import pyarrow as pa
+
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.events.metadata import RemoteLogSegmentMetadata
+    from tierledger.pipeline.folding.store import JobStore
+    from tierledger.pipeline.records.columns import RecordColumns
+    from tierledger.pipeline.records.options import RecordsOptions
+    from tierledger.pipeline.records.plan import SegmentTask
+    from tierledger.storage.catalog import Catalog
+    from tierledger.storage.partition.reader import PartitionReader
+    from tierledger.tiering.reader.markers import SegmentBatch
+    from tierledger.tiering.reader.tier import Stretch
+    from tierledger.tiering.remote_storage_manager import RemoteStorageManager
+
+
+def arrow_batches(
+    task: SegmentTask, options: RecordsOptions, columns: RecordColumns
+) -> Iterator[pa.RecordBatch]:
+    """The records of `task`, in order; its memory is bounded as a `LogRun`'s is.
+
+    Raises:
+        RemoteResourceNotFound: The segment is missing; all that lies before has been given.
+        CorruptRemoteData: It is not what was copied there; likewise. (Neither with
+            `damaged=skip`: a last row says so.)
+        RejectedError: Messages are in a format older than Kafka 0.11's.
+        RetryableError: The tier is away.
+    """
+    with asyncio.Runner() as runner:
+        found = _arrow_batches(task, options, columns)
+        try:
+            while (batch := runner.run(_next(found))) is not None:
+                yield batch
+        finally:
+            runner.run(_closed(found))
+
+
+async def _next(found: AsyncIterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    return await anext(found, None)
+
+
+async def _closed(found: AsyncIterator[pa.RecordBatch]) -> None:
+    async with closing(found):
+        return
+
+
+async def _arrow_batches(
+    task: SegmentTask, options: RecordsOptions, columns: RecordColumns
+) -> AsyncIterator[pa.RecordBatch]:
+    first, end = task.stretch.first, task.end
+    following = first
+    try:
+        async with closing(_batches(task, options)) as batches:
+            async for segment, batch in batches:
+                following = batch.last_offset + 1
+                if batch.is_control:
+                    continue
+                records = decoded(batch, segment)
+                if batch.base_offset < first or batch.last_offset >= end:
+                    records = [one for one in records if first <= one.offset < end]
+                columns.add(segment.rpartition("/")[2], records)
+                if columns.is_full:
+                    yield columns.taken()
+    except (CorruptRemoteData, RemoteResourceNotFound) as error:
+        # What lies before the damage is good, and was verified.
+        if (left := columns.taken()) is not None:
+            yield left
+        if not options.skips_damage:
+            raise
+        segment_id = task.stretch.metadata.remote_log_segment_id.id
+        yield columns.damage(str(segment_id), following, str(error))
+        return
+    if (left := columns.taken()) is not None:
+        yield left
+
+
+async def _batches(task: SegmentTask, options: RecordsOptions) -> AsyncIterator[SegmentBatch]:
+    async with AsyncExitStack() as stack:
+        storage: RemoteStorageManager = await stack.enter_async_context(options.open_tier())
+        source = PlannedMetadata(task.stretch, options.store, stack)
+        tier = Tier(task.topic_id_partition, source, storage, task.chain, task.newest)
+        indexes = SegmentIndexes(storage)
+        aborted = None
+        if options.isolation is IsolationLevel.READ_COMMITTED:
+            aborted = AbortedTransactions(tier, indexes)
+        run = LogRun(tier, indexes, task.stretch.first, task.end, aborted)
+        async with closing(run.batches()) as batches:
+            async for found in batches:
+                yield found
+
+
+class PlannedMetadata(StoredMetadata):
+    """Names the segment that was planned, once; whatever else is asked, the store answers.
+
+    So most tasks never open the store: only those that look behind their segment for the end of
+    a transaction, or whose segment was deleted since, because another one superseded it.
+    """
+
+    def __init__(self, planned: Stretch, store: JobStore, stack: AsyncExitStack) -> None:
+        """Open the store on `stack` if it is needed."""
+        super().__init__(self._stored)
+        self._planned: Stretch | None = planned
+        self._store = store
+        self._stack = stack
+        self._catalog: Catalog | None = None
+
+    @override
+    async def remote_log_segment_metadata(
+        self, topic_id_partition: TopicIdPartition, epoch_for_offset: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        planned = self._planned
+        if planned is not None and planned.first == offset:
+            self._planned = None
+            return planned.metadata
+        if self._catalog is None:
+            self._catalog = await self._stack.enter_async_context(self._store.opened())
+        return await super().remote_log_segment_metadata(
+            topic_id_partition, epoch_for_offset, offset
+        )
+
+    def _stored(self, topic_id_partition: TopicIdPartition) -> PartitionReader:
+        assert self._catalog is not None, "a segment was asked for before anything else"
+        return self._catalog.reader(topic_id_partition)

@@ -1,0 +1,1 @@
+"""The format `tierledger`: events as rows of Spark."""

@@ -1,0 +1,131 @@
+"""Which logs of a store a job reads, and how they become tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+
+from tierledger.events.errors import DataError, InvalidArgument, RemoteResourceNotFound
+from tierledger.events.identifiers import Uuid
+from tierledger.pipeline.plan import LogPlace, LogPlanner, corrupt, packed
+from tierledger.storage.catalog import Catalog, chosen_cluster, clusters
+from tierledger.storage.connector import load_connector, load_serde
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.pipeline.plan import Piece
+    from tierledger.pipeline.source.filters import SourceFilters
+    from tierledger.pipeline.source.options import SourceOptions
+
+READS_AT_A_TIME = 8
+"""Partitions that are looked at at the same time, while a job is planned."""
+
+NO_PLACE = LogPlace(0, 0, b"", 0)
+
+
+class ReadTask(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, cluster: str, pieces: tuple[Piece, ...]) -> None:
+        super().__init__(None)
+        self.cluster = cluster
+        self.pieces = pieces
+
+
+@asynccontextmanager
+async def opened(options: SourceOptions) -> AsyncIterator[Catalog | None]:
+    """The catalog of the cluster that is meant, for reading; none if the store is empty.
+
+    Raises:
+        InvalidArgument: The store holds several clusters and none was named.
+        RemoteResourceNotFound: It does not hold the one that was named.
+        StoreRefused: It is no store.
+        StorageUnavailable: It is away.
+    """
+    connector, serde = load_connector(options.config), load_serde(options.config)
+    backend = await connector.backend(read_only=True)
+    try:
+        known = await clusters(backend)
+        if not known:
+            yield None
+        else:
+            cluster = chosen_cluster(known, options.cluster)
+            yield Catalog(backend, connector.key_factory(cluster), serde, cluster)
+    finally:
+        await backend.close()
+
+
+async def plan_batch(options: SourceOptions, filters: SourceFilters) -> list[ReadTask]:
+    """All that the store holds now and passes `filters`, as far as that can be told ahead.
+
+    Raises as `opened` does, and:
+        RemoteResourceNotFound: There is no such topic, or no such partition of it.
+    """
+    async with opened(options) as catalog:
+        if catalog is None:
+            return []
+        known = await partitions(catalog, options)
+        if not known and (options.topic is not None or options.partition is not None):
+            topic = "any topic" if options.topic is None else f"topic {options.topic!r}"
+            number = "any" if options.partition is None else options.partition
+            raise RemoteResourceNotFound(
+                f"cluster {catalog.cluster_id!r} does not have {topic} with partition {number}"
+            )
+        wanted = [tip for tip in known if filters.wants(tip)]
+        limit = asyncio.Semaphore(READS_AT_A_TIME)
+
+        async def planned(tip: TopicIdPartition) -> list[Piece]:
+            async with limit:
+                return await whole_log(LogPlanner(catalog.reader(tip)), tip, options)
+
+        each = await asyncio.gather(*map(planned, wanted))
+        pieces = [piece for one in each for piece in one if filters.wants_some_of(piece)]
+        tasks = packed(pieces, options.rows_per_task)
+        return [ReadTask(catalog.cluster_id, one) for one in tasks]
+
+
+async def whole_log(
+    planner: LogPlanner, tip: TopicIdPartition, options: SourceOptions, end: int | None = None
+) -> list[Piece]:
+    """A log from its start to batch `end`, or to where it ends now."""
+    try:
+        start, notice = await planner.start()
+    except DataError as error:
+        return [corrupt(tip, NO_PLACE, error)]
+    until = await planner.end() if end is None else end
+    ranges = await planner.ranges(start, until, options.rows_per_task)
+    return ranges if notice is None else [notice, *ranges]
+
+
+async def partitions(catalog: Catalog, options: SourceOptions) -> list[TopicIdPartition]:
+    """The partitions that `options` ask for, but for those that are forgotten."""
+    topic_id = None if options.topic is None else _parsed(options.topic)
+    found = await _partitions(catalog, options, topic_id)
+    if not found and topic_id is not None:
+        # It may be a name that looks like an id.
+        found = await _partitions(catalog, options, None)
+    return found
+
+
+async def _partitions(
+    catalog: Catalog, options: SourceOptions, topic_id: Uuid | None
+) -> list[TopicIdPartition]:
+    return [
+        entry.topic_id_partition
+        async for entry in catalog.partitions(topic_id)
+        if not entry.is_forgotten
+        and (topic_id or options.topic in {None, entry.topic_id_partition.topic})
+        and options.partition in {None, entry.topic_id_partition.partition}
+    ]
+
+
+def _parsed(text: str) -> Uuid | None:
+    try:
+        return Uuid.parse(text)
+    except InvalidArgument:
+        return None

@@ -1,0 +1,319 @@
+"""Reads ranges of logs: stored bytes to Arrow columns, verified, without event objects.
+
+Rule: every event is verified as a leader verifies it: checksum, position and chain hash. A
+batch is checked as a whole; one that does not pass is left to the codec, which says why. So the
+quick way can only be too strict, never too lax.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from struct import Struct
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from zlib import crc32
+
+import msgpack
+
+from tierledger.events.errors import CorruptLog, DataError
+from tierledger.events.event_codec import HASH_BYTES, TYPES, decode_events
+from tierledger.pipeline.plan import CORRUPT_NUMBER, LogPlace, Notice, corrupt
+from tierledger.pipeline.source.columns import Rows, Run
+from tierledger.pipeline.worker import page_loop, without_cycles
+from tierledger.storage.catalog import Catalog
+from tierledger.storage.connector import load_connector, load_serde
+from tierledger.storage.partition.event_log import BATCHES_PER_READ, stored_events
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.pipeline.plan import LogRange, Piece
+    from tierledger.pipeline.source.columns import EventColumns
+    from tierledger.pipeline.source.filters import SourceFilters
+    from tierledger.pipeline.source.options import SourceOptions
+    from tierledger.storage.partition.event_log import StoredBatch
+    from tierledger.storage.partition.reader import PartitionReader
+
+ROWS_PER_ARROW_BATCH = 16_384
+BYTES_PER_ARROW_BATCH = 16 * 1024 * 1024
+"""Of stored events: an Arrow batch has fewer rows if those are large."""
+
+_NEWEST = {(number, version) for number, _, version in TYPES}
+_unhashed = blake2b(digest_size=HASH_BYTES)
+
+Columns: TypeAlias = "tuple[Any, ...]"
+"""Of the events of a batch: positions, sessions, type numbers, versions, log times, brokers,
+requests, predecessors' hashes, and fields."""
+
+
+def verified(stored: Sequence[bytes], position: int, previous: bytes) -> tuple[Columns, bytes]:
+    """The columns of consecutive events, and the hash of the last.
+
+    Raises:
+        CorruptLog: A checksum, a position or the chain does not fit.
+        FormatTooNew: An event of a type or version that this program does not know.
+    """
+    hashes: list[bytes] = []
+    note, fresh = hashes.append, _unhashed.copy
+    for data in stored:
+        hashed = fresh()
+        hashed.update(data)
+        note(hashed.digest())
+    columns = _unpacked(stored)
+    if (
+        columns is not None
+        and columns[0] == tuple(range(position, position + len(stored)))
+        and columns[7][0] == previous
+        and list(columns[7][1:]) == hashes[:-1]
+        and _are_newest(columns)
+    ):
+        return columns, hashes[-1]
+    return _by_the_codec(stored, position, previous)
+
+
+def _unpacked(stored: Sequence[bytes]) -> Columns | None:
+    """What the events hold, all unpacked in one step; none if that does not fit together."""
+    bodies = [data[4:] for data in stored]
+    count = len(stored)
+    sums = Struct(f">{count}I").pack(*map(crc32, bodies))
+    if sums != b"".join([data[:4] for data in stored]):
+        return None
+    whole = b"\xdd" + count.to_bytes(4, "big") + b"".join(bodies)
+    try:
+        columns = tuple(zip(*msgpack.unpackb(whole, use_list=False), strict=True))
+    except (ValueError, TypeError):
+        return None
+    return columns if len(columns) == 9 and len(columns[0]) == count else None
+
+
+def _are_newest(columns: Columns) -> bool:
+    try:
+        return _NEWEST.issuperset(zip(columns[2], columns[3], strict=True))
+    except TypeError:  # Not even a number.
+        return False
+
+
+def _by_the_codec(
+    stored: Sequence[bytes], position: int, previous: bytes
+) -> tuple[Columns, bytes]:
+    """The same, event by event: what is old is brought up to date, what is wrong is named."""
+    events, last = decode_events(stored, position, previous)
+    rows = []
+    for data, event in zip(stored, events, strict=True):
+        header = msgpack.unpackb(data[4:], use_list=False)[:8]
+        rows.append((*header, tuple(event.body)))
+    return tuple(zip(*rows, strict=True)), last
+
+
+class _Content(NamedTuple):
+    """One batch of a log, verified."""
+
+    columns: Columns
+    stored: Sequence[bytes]
+    end: LogPlace
+
+
+class _Collected:
+    """Rows that wait to become an Arrow batch, a list for each column."""
+
+    def __init__(self, *, keeps_stored: bool) -> None:
+        self._keeps_stored = keeps_stored
+        self.runs: list[Run] = []
+        self._columns: tuple[list[Any], ...] = tuple([] for _ in range(9))
+        self._stored: list[bytes | None] = []
+        self.bytes = 0
+
+    @property
+    def count(self) -> int:
+        return len(self._columns[0])
+
+    def add(self, run: Run, columns: Columns, stored: Sequence[bytes | None]) -> None:
+        """Take the events of one batch."""
+        self.runs.append(run)
+        self.bytes += sum(map(len, filter(None, stored)))
+        for held, more in zip(self._columns, columns, strict=True):
+            held.extend(more)
+        if self._keeps_stored:
+            self._stored.extend(stored)
+
+    def rows(self) -> Rows:
+        positions, sessions, numbers, versions, times, brokers, requests, _, fields = (
+            self._columns
+        )
+        return Rows(
+            _joined(self.runs),
+            positions,
+            sessions,
+            numbers,
+            versions,
+            times,
+            brokers,
+            requests,
+            fields,
+            self._stored,
+        )
+
+    def each_batch(self) -> Iterator[_Collected]:
+        """The same rows, apart by batch."""
+        at = 0
+        for run in self.runs:
+            part = slice(at, at + run.rows)
+            one = _Collected(keeps_stored=self._keeps_stored)
+            one.add(run, tuple(held[part] for held in self._columns), self._stored[part])
+            yield one
+            at += run.rows
+
+
+def _joined(runs: list[Run]) -> list[Run]:
+    """`runs` with neighbours of one partition as one."""
+    joined: list[Run] = []
+    for run in runs:
+        if joined and joined[-1].topic_id_partition == run.topic_id_partition:
+            joined[-1] = run._replace(rows=joined[-1].rows + run.rows)
+        else:
+            joined.append(run)
+    return joined
+
+
+class Scanner:
+    """Reads tasks of a plan; one task at a time."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        cluster: str,
+        columns: EventColumns,
+        filters: SourceFilters,
+    ) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._columns = columns
+        self._filters = filters
+        self._collected = _Collected(keeps_stored=columns.needs_stored)
+        self._failed: set[TopicIdPartition] = set()
+
+    def batches(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+        """The rows of `pieces`, in order.
+
+        Raises:
+            StorageUnavailable: The store is away; a task that is tried again starts over.
+            StoreRefused: It is no store any more.
+        """
+        with page_loop() as loop, without_cycles():
+            connector = load_connector(self._options.config)
+            backend = loop.run_until_complete(connector.backend(read_only=True))
+            try:
+                catalog = Catalog(
+                    backend,
+                    connector.key_factory(self._cluster),
+                    load_serde(self._options.config),
+                    self._cluster,
+                )
+                for piece in pieces:
+                    if isinstance(piece, Notice):
+                        self._add_notice(piece)
+                    else:
+                        reader = catalog.reader(piece.topic_id_partition)
+                        yield from self._range(loop, reader, piece)
+                while self._collected.count:  # A flush may leave a notice behind.
+                    yield from self._flushed()
+            finally:
+                loop.run_until_complete(backend.close())
+
+    def _range(
+        self, loop: asyncio.AbstractEventLoop, reader: PartitionReader, piece: LogRange
+    ) -> Iterator[pa.RecordBatch]:
+        tip, place = piece.topic_id_partition, piece.start
+        while place.next_batch < piece.end_batch and tip not in self._failed:
+            left = piece.end_batch - place.next_batch
+            try:
+                read = reader.log.read(place.next_batch, min(BATCHES_PER_READ, left))
+                found = loop.run_until_complete(read)
+                if not found:
+                    raise CorruptLog(f"batch {place.next_batch} is missing: the log ends there")
+            except CorruptLog as error:
+                self._add_notice(corrupt(tip, place, error))
+                return
+            for batch in found:
+                try:
+                    content = self._content(reader, batch, place)
+                except DataError as error:
+                    self._add_notice(corrupt(tip, place, error))
+                    return
+                if self._is_beyond(content.columns):
+                    return
+                self._add(tip, content)
+                place = content.end
+                if self._is_full():
+                    yield from self._flushed()
+                    if tip in self._failed:
+                        return
+
+    def _content(
+        self, reader: PartitionReader, batch: StoredBatch, place: LogPlace
+    ) -> _Content:
+        first, stored = stored_events(reader.serde, batch)
+        if first != place.next_position:
+            raise CorruptLog(
+                f"batch {batch.number}: expected events from position {place.next_position}, "
+                f"it says {first}"
+            )
+        columns, chain_hash = verified(stored, first, place.chain_hash)
+        end = LogPlace(batch.number + 1, first + len(stored), chain_hash, columns[4][-1])
+        return _Content(columns, stored, end)
+
+    def _is_beyond(self, columns: Columns) -> bool:
+        """Whether nothing from these events on can pass."""
+        filters = self._filters
+        return bool(
+            columns[0][0] > filters.positions.highest or columns[4][0] > filters.times.highest
+        )
+
+    def _add(self, tip: TopicIdPartition, content: _Content) -> None:
+        columns, filters = content.columns, self._filters
+        if columns[0][-1] < filters.positions.lowest or columns[4][-1] < filters.times.lowest:
+            return
+        run = Run(tip, len(content.stored))
+        self._collected.add(run, columns, content.stored)
+
+    def _add_notice(self, notice: Notice) -> None:
+        fields = (notice.message,) if notice.number == CORRUPT_NUMBER else ()
+        header = (notice.position, None, notice.number, None, notice.log_time_ms, None, None)
+        columns = tuple((value,) for value in (*header, None, fields))
+        self._collected.add(Run(notice.topic_id_partition, 1), columns, [notice.stored])
+
+    def _is_full(self) -> bool:
+        collected = self._collected
+        return (
+            collected.count >= ROWS_PER_ARROW_BATCH or collected.bytes >= BYTES_PER_ARROW_BATCH
+        )
+
+    def _flushed(self) -> Iterator[pa.RecordBatch]:
+        """What was collected, as one Arrow batch."""
+        collected = self._collected
+        self._collected = _Collected(keeps_stored=self._columns.needs_stored)
+        if not collected.count:
+            return
+        try:
+            yield self._columns.batch(collected.rows())
+        except CorruptLog:
+            yield from self._one_by_one(collected)
+
+    def _one_by_one(self, collected: _Collected) -> Iterator[pa.RecordBatch]:
+        """The same without the batch that has no columns, nor what follows it in its log."""
+        for one in collected.each_batch():
+            rows = one.rows()
+            tip = rows.runs[0].topic_id_partition
+            if tip in self._failed:
+                continue
+            try:
+                yield self._columns.batch(rows)
+            except CorruptLog as error:
+                self._failed.add(tip)
+                notice = Notice(
+                    tip, CORRUPT_NUMBER, rows.positions[0], rows.times[0], str(error)
+                )
+                self._add_notice(notice)

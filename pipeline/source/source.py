@@ -1,0 +1,179 @@
+"""`spark.read.format("tierledger")`: the events of a store's logs, as rows.
+
+Every call plans anew and reads up to the positions that it found. Rows of one partition are in
+the order of their positions within a task; tasks are not in order.
+
+A row of type `corrupt` says that its log cannot be read from its position on. Other tasks may
+read events behind that place; a fold of the log stops at the row (docs/pipeline.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+from typing_extensions import override
+
+from tierledger.events.errors import InvalidArgument
+from tierledger.pipeline.source.columns import (
+    BOUNDARY,
+    CORRUPT,
+    DEFAULT_SCHEMA,
+    EVENT_SCHEMA,
+    EventColumns,
+)
+from tierledger.pipeline.source.filters import SourceFilters
+from tierledger.pipeline.source.options import SourceOptions
+from tierledger.pipeline.source.plan import ReadTask, plan_batch
+from tierledger.pipeline.source.scan import Scanner
+from tierledger.pipeline.source.stream import TierledgerStreamReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.datasource import Filter
+
+
+FORMAT = "tierledger"
+
+_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+__all__ = ["BOUNDARY", "CORRUPT", "EVENT_SCHEMA", "FORMAT", "TierledgerSource", "events"]
+
+
+def events(
+    spark: SparkSession,
+    store: str,
+    *,
+    cluster: str | None = None,
+    topic: str | None = None,
+    as_of: int | datetime | None = None,
+    columns: Sequence[str] = tuple(EVENT_SCHEMA.fieldNames()),
+    rows_per_task: int | None = None,
+) -> DataFrame:
+    """The events of a store, with the bytes that are stored of each.
+
+    Args:
+        spark: Where to read them.
+        store: Where they are, as `--store` takes it.
+        cluster: The Kafka cluster's id; not needed if the store holds one.
+        topic: Only topics of that name, or the one with that id.
+        as_of: Only events up to that position in each log, or up to that log time.
+        columns: Which columns; those that are left out are not made.
+        rows_per_task: About how many rows one task reads.
+
+    Raises:
+        InvalidArgument: An option makes no sense. (That there is no such store, cluster or
+            topic comes out when rows are asked for.)
+    """
+    asked = {"store": store, "cluster": cluster, "topic": topic, "rows_per_task": rows_per_task}
+    options = {name: str(value) for name, value in asked.items() if value is not None}
+    wanted = list(columns)
+    bound, last = _bound(as_of)
+    if bound and bound not in wanted:
+        wanted.append(bound)
+    options["columns"] = ",".join(wanted)
+    _schema_of(SourceOptions.of(options))
+    frame = spark.read.format(FORMAT).options(**options).load()
+    if bound:
+        frame = frame.where(frame[bound] <= last)
+    return frame.select(*columns)
+
+
+class TierledgerSource(DataSource):
+    """The format `tierledger`."""
+
+    @classmethod
+    @override
+    def name(cls) -> str:
+        return FORMAT
+
+    @override
+    def schema(self) -> StructType:
+        return _schema_of(SourceOptions.of(self.options))
+
+    @override
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return TierledgerReader(SourceOptions.of(self.options), _checked(schema))
+
+    @override
+    def streamReader(self, schema: StructType) -> TierledgerStreamReader:
+        return TierledgerStreamReader(SourceOptions.of(self.options), _checked(schema))
+
+
+class TierledgerReader(DataSourceReader):
+    """Reads once what a store holds."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._filters = SourceFilters()
+        # Spark refuses a reader that has this method in a session that has not switched it on,
+        # as none has by itself. Ours works in both.
+        self.pushFilters = _FilterTaker(self._filters)  # type: ignore[method-assign]
+
+    @override
+    def partitions(self) -> list[ReadTask]:
+        return asyncio.run(plan_batch(self._options, self._filters))
+
+    @override
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, ReadTask):
+            return  # Spark makes one of its own where there is nothing to read.
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        columns = EventColumns(schema, partition.cluster)
+        scanner = Scanner(self._options, partition.cluster, columns, self._filters)
+        yield from scanner.batches(partition.pieces)
+
+
+class _FilterTaker:
+    """Stands for the method `pushFilters`."""
+
+    def __init__(self, filters: SourceFilters) -> None:
+        self._filters = filters
+        self.__func__ = DataSourceReader.pushFilters  # The mark: as if it were not ours.
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        return list(self._filters.push(filters))
+
+
+def _schema_of(options: SourceOptions) -> StructType:
+    if not options.columns:
+        return DEFAULT_SCHEMA
+    unknown = [name for name in options.columns if name not in EVENT_SCHEMA.fieldNames()]
+    if unknown or len(set(options.columns)) < len(options.columns):
+        known = ", ".join(EVENT_SCHEMA.fieldNames())
+        raise InvalidArgument(
+            f"expected columns, each once, of {known}; got {', '.join(options.columns)}"
+        )
+    return StructType([EVENT_SCHEMA[name] for name in options.columns])
+
+
+def _checked(schema: StructType) -> StructType:
+    """`schema`, which may be a user's: any of our columns, as they are."""
+    for field in schema.fields:
+        if field.name not in EVENT_SCHEMA.fieldNames():
+            known = ", ".join(EVENT_SCHEMA.fieldNames())
+            raise InvalidArgument(f"expected columns of {known}; got {field.name!r}")
+        expected = EVENT_SCHEMA[field.name].dataType
+        if field.dataType.simpleString() != expected.simpleString():
+            raise InvalidArgument(
+                f"expected the column {field.name} as {expected.simpleString()}, got "
+                f"{field.dataType.simpleString()}"
+            )
+    return schema
+
+
+def _bound(as_of: int | datetime | None) -> tuple[str, int]:
+    """The column that `as_of` is about, and the highest value in it."""
+    if as_of is None or isinstance(as_of, int):
+        return "" if as_of is None else "position", as_of or 0
+    if as_of.tzinfo is None:
+        raise InvalidArgument(f"expected a time with its time zone, got {as_of}")
+    return "log_time_ms", (as_of - _UNIX_EPOCH) // timedelta(milliseconds=1)

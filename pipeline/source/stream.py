@@ -1,0 +1,204 @@
+"""`spark.readStream.format("tierledger")`: the events of a store's logs as they are appended.
+
+Rule: an offset names for each partition the batch that comes next, so what lies between two
+offsets never changes; a micro-batch that is repeated after a restart reads the same events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from typing_extensions import override
+
+from tierledger.events.errors import DataError
+from tierledger.pipeline.plan import LogPlace, LogPlanner, corrupt, packed
+from tierledger.pipeline.source.columns import EventColumns
+from tierledger.pipeline.source.filters import SourceFilters
+from tierledger.pipeline.source.plan import (
+    READS_AT_A_TIME,
+    ReadTask,
+    opened,
+    partitions,
+    whole_log,
+)
+from tierledger.pipeline.source.scan import Scanner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.pipeline.plan import Piece
+    from tierledger.pipeline.source.options import SourceOptions
+    from tierledger.storage.catalog import Catalog
+
+Offset: TypeAlias = "dict[str, list[int]]"
+"""By `topic id/partition`: number of the next batch, and its first position. What is not there
+begins at its start."""
+
+
+class TierledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what is appended to a store; partitions that are new are found."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._target: Offset | None = None
+        self._known: dict[str, TopicIdPartition] = {}
+
+    @override
+    def initialOffset(self) -> Offset:
+        return {}
+
+    @override
+    def getDefaultReadLimit(self) -> ReadLimit:
+        rows = self._options.max_rows_per_trigger
+        return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
+
+    @override
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = asyncio.run(self._ends({}))
+
+    @override
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        return asyncio.run(self._latest(start, limit))
+
+    @override
+    def partitions(self, start: Offset, end: Offset) -> list[ReadTask]:
+        return asyncio.run(self._tasks(start, end))
+
+    @override
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, ReadTask)
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        columns = EventColumns(schema, partition.cluster)
+        scanner = Scanner(self._options, partition.cluster, columns, SourceFilters())
+        yield from scanner.batches(partition.pieces)
+
+    async def _latest(self, start: Offset, limit: ReadLimit) -> Offset:
+        ends = self._target if self._target is not None else await self._ends(start)
+        # A partition that was forgotten stays where it was read to.
+        latest = start | {
+            name: place for name, place in ends.items() if place[0] > _batch(start, name)
+        }
+        if isinstance(limit, ReadMaxRows):
+            latest = await self._bounded(start, latest, limit.max_rows)
+        return latest
+
+    async def _ends(self, start: Offset) -> Offset:
+        """Where each log ends now, if that is behind `start`."""
+        async with opened(self._options) as catalog:
+            if catalog is None:
+                return {}
+            tips = await partitions(catalog, self._options)
+            self._known = {_name(tip): tip for tip in tips}
+            free = asyncio.Semaphore(READS_AT_A_TIME)
+
+            async def end_of(tip: TopicIdPartition) -> list[int] | None:
+                async with free:
+                    return await _end(LogPlanner(catalog.reader(tip)), start.get(_name(tip)))
+
+            found = await asyncio.gather(*map(end_of, tips))
+            pairs = zip(tips, found, strict=True)
+            return {_name(tip): end for tip, end in pairs if end is not None}
+
+    async def _bounded(self, start: Offset, latest: Offset, rows: int) -> Offset:
+        """An offset with about `rows` events since `start`: each partition's share of them."""
+        sizes = {
+            name: place[1] - _position(start, name)
+            for name, place in latest.items()
+            if place[0] > _batch(start, name)
+        }
+        total = sum(sizes.values())
+        if total <= rows:
+            return latest
+        async with opened(self._options) as catalog:
+            assert catalog is not None
+            bounded = dict(start)
+            for name, size in sizes.items():
+                planner = LogPlanner(catalog.reader((await self._tips(catalog))[name]))
+                first, last = _batch(start, name), latest[name][0]
+                # At least one batch of each, so that none waits for ever.
+                share = max((last - first) * rows // total, 1)
+                bounded[name] = await _place(planner, first + share) if size else latest[name]
+            return bounded
+
+    async def _tasks(self, start: Offset, end: Offset) -> list[ReadTask]:
+        grown = [name for name, place in end.items() if place[0] > _batch(start, name)]
+        async with opened(self._options) as catalog:
+            if catalog is None or not grown:
+                return []
+            tips = await self._tips(catalog, grown)
+            pieces: list[Piece] = []
+            for name in sorted(grown):
+                planner = LogPlanner(catalog.reader(tips[name]))
+                pieces += await self._between(
+                    planner, tips[name], start.get(name), end[name][0]
+                )
+            tasks = packed(pieces, self._options.rows_per_task)
+            return [ReadTask(catalog.cluster_id, one) for one in tasks]
+
+    async def _between(
+        self, planner: LogPlanner, tip: TopicIdPartition, start: list[int] | None, end: int
+    ) -> list[Piece]:
+        if start is None:
+            return await whole_log(planner, tip, self._options, end)
+        try:
+            place = await planner.place(start[0])
+        except DataError as error:
+            return [corrupt(tip, LogPlace(start[0], start[1], b"", 0), error)]
+        return await planner.ranges(place, end, self._options.rows_per_task)
+
+    async def _tips(
+        self, catalog: Catalog, needed: list[str] | None = None
+    ) -> dict[str, TopicIdPartition]:
+        if not self._known or not self._known.keys() >= set(needed or ()):
+            tips = await partitions(catalog, self._options)
+            self._known |= {_name(tip): tip for tip in tips}
+        return self._known
+
+
+async def _end(planner: LogPlanner, start: list[int] | None) -> list[int] | None:
+    """Where the log ends; none if that is no further than `start`."""
+    end = await planner.end()
+    if start is not None:
+        if end < start[0]:
+            # It ended behind this once: one batch more, so that a row says so once.
+            return [start[0] + 1, 0] if start[1] else None
+        return await _place(planner, end) if end > start[0] else None
+    try:
+        first = (await planner.start())[0].next_batch
+    except DataError:
+        return [1, 0]  # Its beginning is damaged.
+    return await _place(planner, end) if end > first else None
+
+
+async def _place(planner: LogPlanner, next_batch: int) -> list[int]:
+    """That place as an offset has it; one that cannot be read has the position 0."""
+    try:
+        return [next_batch, (await planner.place(next_batch)).next_position]
+    except DataError:
+        return [next_batch, 0]
+
+
+def _name(tip: TopicIdPartition) -> str:
+    return f"{tip.topic_id}/{tip.partition}"
+
+
+def _batch(offset: Offset, name: str) -> int:
+    return offset[name][0] if name in offset else 0
+
+
+def _position(offset: Offset, name: str) -> int:
+    return offset[name][1] if name in offset else 0

@@ -1,0 +1,171 @@
+"""`anomalies`: what was odd in the logs, one row for each oddity.
+
+None of it is damage but `corrupt`: brokers repeat themselves, overlap and arrive late, and
+Kafka's own manager drops or loses what tierledger keeps.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.log_events import (
+    ImportRecordDropped,
+    PartitionDeleteUpdated,
+    SegmentAdded,
+    SegmentUpdated,
+    SessionDisputed,
+)
+from tierledger.events.tables.segment_rows import (
+    EVENT_TIMESTAMP,
+    FINISHED_AT,
+    STATE,
+    unpack_row,
+)
+from tierledger.pipeline.table_columns import (
+    BIGINT,
+    INT,
+    STRING,
+    Column,
+    Row,
+    Table,
+    TableRows,
+    id_texts,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tierledger.events.log_events import Event
+    from tierledger.events.partition.state import PartitionState
+    from tierledger.pipeline.fold import Watcher
+
+
+class AnomalyKind(StrEnum):
+    """What is odd."""
+
+    CORRUPT = "corrupt"
+    """The log does not verify from `position` on; the other tables leave the partition out."""
+    CUSTOM_METADATA_DROPPED = "custom metadata dropped"
+    """A deletion's custom metadata was above the ceiling, and was not stored."""
+    DISPUTED = "disputed"
+    """Two brokers claimed to lead, and nobody could say which does; the later claim won."""
+    DROPPED = "dropped"
+    """A recorded event that Kafka's manager dropped; it is kept without an effect."""
+    LATE = "late"
+    """An event whose broker's time lies before that of the segment's previous one."""
+    LOST = "lost"
+    """A finished segment that Kafka's tables hold nowhere; it is served here."""
+    REPEATED = "repeated"
+    """An event that says again what the segment or the deletion was at already."""
+    RESURRECTED = "resurrected"
+    """A recorded event that adds a deleted segment again."""
+
+
+class _Anomalies(TableRows):
+    def __init__(self) -> None:
+        self._found: list[Row] = []
+
+    @override
+    def taken(self) -> Sequence[Row]:
+        found, self._found = self._found, []
+        return found
+
+    @property
+    @override
+    def watch(self) -> Watcher:
+        return self._watch
+
+    def _watch(self, state: PartitionState, event: Event) -> None:
+        match event.body:
+            case SegmentAdded():
+                self._watch_added(state, event, event.body)
+            case SegmentUpdated():
+                self._watch_updated(state, event, event.body)
+            case PartitionDeleteUpdated():
+                now = event.body.state
+                if state.delete is not None and state.delete.state == now:
+                    self._note(AnomalyKind.REPEATED, event, None, f"deletion at {now} again")
+            case ImportRecordDropped(source=source, reason=reason, segment_id=segment_id):
+                stood = "" if source is None else f" (record {source[0]}:{source[1]})"
+                self._note(AnomalyKind.DROPPED, event, segment_id, f"{reason}{stood}")
+            case SessionDisputed():
+                body = event.body
+                said = (
+                    f"broker {body.broker_id} in leader epoch {_epoch(body.leader_epoch)}, "
+                    f"broker {body.rival_broker_id} in {_epoch(body.rival_leader_epoch)}"
+                )
+                self._note(AnomalyKind.DISPUTED, event, None, said)
+            case _:
+                pass
+
+    @override
+    def rows(self, state: PartitionState) -> Iterator[Row]:
+        for epoch, tables in sorted(state.epochs.items()):
+            lost = dict(tables.lost.items())
+            for segment_id in lost:
+                row = state.rows.get(segment_id)
+                at = None if row is None else unpack_row(row)[FINISHED_AT]
+                yield AnomalyKind.LOST, at, None, segment_id, epoch, "in none of Kafka's tables"
+
+    @override
+    def damaged(self, position: int, message: str) -> Iterator[Row]:
+        yield AnomalyKind.CORRUPT, position, None, None, None, message
+
+    def _watch_added(self, state: PartitionState, event: Event, body: SegmentAdded) -> None:
+        segment_id, stood = body.segment_id, state.rows.get(body.segment_id)
+        if stood is not None:
+            self._note(AnomalyKind.REPEATED, event, segment_id, "added over itself")
+            self._note_if_late(event, stood, body.event_timestamp_ms)
+        elif segment_id in state.tombstones:
+            self._note(AnomalyKind.RESURRECTED, event, segment_id, "deleted before")
+
+    def _watch_updated(self, state: PartitionState, event: Event, body: SegmentUpdated) -> None:
+        segment_id, stood = body.segment_id, state.rows.get(body.segment_id)
+        if body.dropped_bytes:
+            said = f"{body.dropped_bytes} bytes"
+            self._note(AnomalyKind.CUSTOM_METADATA_DROPPED, event, segment_id, said)
+        if stood is None:
+            return
+        if unpack_row(stood)[STATE] == body.state:
+            said = RemoteLogSegmentState(body.state).name
+            self._note(AnomalyKind.REPEATED, event, segment_id, f"{said} again")
+        self._note_if_late(event, stood, body.event_timestamp_ms)
+
+    def _note_if_late(self, event: Event, stood: bytes, time_ms: int) -> None:
+        fields = unpack_row(stood)
+        ahead = fields[EVENT_TIMESTAMP] - time_ms
+        if ahead > 0:
+            self._note(AnomalyKind.LATE, event, fields[0], f"by {ahead} ms")
+
+    def _note(
+        self, kind: AnomalyKind, event: Event, segment_id: bytes | None, detail: str
+    ) -> None:
+        self._found.append((kind, event.position, event.log_time_ms, segment_id, None, detail))
+
+
+def _epoch(leader_epoch: int | None) -> str:
+    return "unknown" if leader_epoch is None else str(leader_epoch)
+
+
+ANOMALIES = Table(
+    "anomalies",
+    "what was odd in the logs",
+    (
+        Column("kind", STRING, "see below"),
+        Column(
+            "position",
+            BIGINT,
+            "of the event; of a lost segment, where its copy finished",
+            is_nullable=True,
+        ),
+        Column("log_time_ms", BIGINT, "of the event, ms since 1970", is_nullable=True),
+        Column("segment_id", STRING, "id, 22 characters", True, id_texts),
+        Column("leader_epoch", INT, "whose tables lost the segment", is_nullable=True),
+        Column("detail", STRING, "in words"),
+    ),
+    _Anomalies,
+)

@@ -1,0 +1,70 @@
+"""Tables as Arrow: for Spark, and for Parquet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from tierledger.pipeline.table_columns import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    EPOCH_MAP,
+    INT,
+    OBJECTS,
+    STRING,
+    STRINGS,
+)
+
+if TYPE_CHECKING:
+    from tierledger.pipeline.table_columns import Chunk, Table
+
+# Arrow's types are not annotated; `Any` stops at these lines.
+RecordBatch: TypeAlias = Any
+Schema: TypeAlias = Any
+
+TYPES = {
+    STRING: pa.string(),
+    INT: pa.int32(),
+    BIGINT: pa.int64(),
+    BOOLEAN: pa.bool_(),
+    BINARY: pa.binary(),
+    EPOCH_MAP: pa.map_(pa.int32(), pa.int64()),
+    OBJECTS: pa.list_(
+        pa.struct(
+            [
+                pa.field("role", pa.string()),
+                pa.field("least", pa.int64()),
+                pa.field("step", pa.int64()),
+                pa.field("most", pa.int64()),
+                pa.field("is_required", pa.bool_()),
+            ]
+        )
+    ),
+    STRINGS: pa.list_(pa.field("element", pa.string(), nullable=False)),
+}
+"""What each type of a column is in Arrow."""
+
+
+def schema_of(table: Table) -> Schema:
+    """The columns of `table`, with those that all tables begin with."""
+    return pa.schema(
+        [
+            pa.field(one.name, TYPES[one.type], nullable=one.is_nullable)
+            for one in (*table.identity, *table.columns)
+        ]
+    )
+
+
+def record_batch(chunk: Chunk, schema: Schema) -> RecordBatch:
+    """The rows of `chunk`; `schema` is that of its table."""
+    columns = [
+        pa.array(one, TYPES[of.type])
+        for of, one in zip(chunk.table.columns, chunk.columns, strict=True)
+    ]
+    shared = [
+        pa.repeat(pa.scalar(value, TYPES[one.type]), chunk.row_count)
+        for one, value in zip(chunk.table.identity, chunk.identity, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays([*shared, *columns], schema=schema)

@@ -1,0 +1,236 @@
+"""The tables that logs become: each a function from a store to a DataFrame.
+
+The logs are folded by `events.evolve`, the code that leaders run; each by one task, in the
+order of its positions. A job reads as far as the logs went when its function was called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, Unpack
+
+from pyspark.accumulators import AccumulatorParam
+from pyspark.sql.pandas.types import from_arrow_schema
+from typing_extensions import override
+
+from tierledger.pipeline.digests import OptionalDigest
+from tierledger.pipeline.fold import point
+from tierledger.pipeline.folding.plan import divided
+from tierledger.pipeline.folding.store import JobStore
+from tierledger.pipeline.tables.arrow import record_batch, schema_of
+from tierledger.pipeline.tables.plan import TablePlan, planned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tierledger.pipeline.digests import Digest
+    from tierledger.pipeline.fold import PlannedLog
+    from tierledger.pipeline.folding.task import DamagedLog, FoldTask
+    from tierledger.pipeline.table_columns import Table
+    from tierledger.pipeline.tables.arrow import RecordBatch
+
+Store: TypeAlias = "str | Mapping[str, object]"
+"""A store's URL, or its settings."""
+
+
+class _Listed(AccumulatorParam["list[Any]"]):
+    """A list to which every task adds."""
+
+    @override
+    def zero(self, value: list[Any]) -> list[Any]:
+        return []
+
+    @override
+    def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:
+        value1 += value2
+        return value1
+
+
+class Damage:
+    """Collects the logs that jobs had to set aside; complete once an action has run."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Collect for jobs of this session."""
+        self._listed = spark.sparkContext.accumulator([], _Listed())
+
+    def report(self, found: list[DamagedLog]) -> None:
+        """Called by tasks."""
+        self._listed.add(found)
+
+    def logs(self) -> list[DamagedLog]:
+        """Each log once, however often Spark ran its task."""
+        by_log = {(one.topic_id, one.partition): one for one in self._listed.value}
+        return [by_log[key] for key in sorted(by_log)]
+
+
+class Digests(Generic[OptionalDigest]):
+    """Collects what tasks took of their rows; complete once an action has made all of them."""
+
+    def __init__(self, spark: SparkSession, empty: OptionalDigest) -> None:
+        """Collect for one job of this session; `empty` is what each task begins with."""
+        self.empty = empty
+        self._listed = spark.sparkContext.accumulator([], _Listed())
+
+    def report(self, number: int, digest: Digest) -> None:
+        """Called by tasks."""
+        self._listed.add([(number, digest)])
+
+    def joined(self) -> OptionalDigest:
+        """That of all rows, each task's once, however often Spark ran it."""
+        found = deepcopy(self.empty)
+        if found is not None:
+            for _, digest in sorted(dict(self._listed.value).items(), key=itemgetter(0)):
+                found.join(digest)
+        return found
+
+
+class _Tasks:
+    """What Spark calls: folds the logs of the tasks that it is handed by their numbers."""
+
+    def __init__(
+        self,
+        fold: FoldTask,
+        table: Table,
+        tasks: list[list[PlannedLog]],
+        digests: Digests[Any] | None,
+    ) -> None:
+        self._fold = fold
+        self._table = table
+        self._tasks = tasks
+        self._digests = digests
+
+    def __call__(self, numbers: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        schema = schema_of(self._table)
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                digest = None if self._digests is None else deepcopy(self._digests.empty)
+                for chunk in self._fold.run(self._tasks[number], digest):
+                    yield record_batch(chunk, schema)
+                if self._digests is not None and digest is not None:
+                    self._digests.report(number, digest)
+
+
+def tasks_of(plan: TablePlan, spark: SparkSession) -> list[list[PlannedLog]]:
+    """Which logs each task folds, for the cores that this session has."""
+    return divided(plan.logs, spark.sparkContext.defaultParallelism)
+
+
+def made(
+    plan: TablePlan,
+    spark: SparkSession,
+    damage: Damage | None = None,
+    digests: Digests[Any] | None = None,
+) -> DataFrame:
+    """The table; nothing is read before it is asked for rows."""
+    tasks = tasks_of(plan, spark)
+    fold = plan.fold(None if damage is None else damage.report)
+    numbers = spark.range(0, len(tasks), 1, len(tasks))
+    schema = from_arrow_schema(schema_of(plan.table))
+    return numbers.mapInArrow(_Tasks(fold, plan.table, tasks, digests), schema)
+
+
+class Selection(TypedDict, total=False):
+    """What a table is made of; all of the only cluster if nothing is said."""
+
+    cluster: str | None
+    """The Kafka cluster, if the store holds several."""
+
+    topic: str | None
+    """Only topics of that name or id."""
+
+    partition: int | None
+    """Only partitions of that number."""
+
+    damage: Damage | None
+    """Told of damaged logs, which are left out; else the first one fails the query with
+    `CorruptLog`."""
+
+
+def segments(
+    spark: SparkSession,
+    store: Store,
+    as_of: int | datetime | None = None,
+    **of: Unpack[Selection],
+) -> DataFrame:
+    """Every segment that the metadata knows, one row each.
+
+    Args:
+        spark: Where it is made.
+        store: Its URL, or its settings.
+        as_of: A time (UTC unless it says), or a position if there is one partition; else now.
+        of: See `Selection`.
+
+    Raises:
+        InvalidArgument: Several clusters and none named; a position for several partitions.
+        RemoteResourceNotFound: There is no such cluster, topic or partition.
+        StoreRefused: It is no store.
+    """
+    return _table("segments", spark, store, as_of, of)
+
+
+def epochs(
+    spark: SparkSession,
+    store: Store,
+    as_of: int | datetime | None = None,
+    **of: Unpack[Selection],
+) -> DataFrame:
+    """What the leaders answer about each leader epoch. Takes and raises as `segments` does."""
+    return _table("epochs", spark, store, as_of, of)
+
+
+def sizes(
+    spark: SparkSession,
+    store: Store,
+    as_of: int | datetime | None = None,
+    **of: Unpack[Selection],
+) -> DataFrame:
+    """Segments and bytes by partition, leader epoch and state. As `segments` otherwise."""
+    return _table("sizes", spark, store, as_of, of)
+
+
+def transitions(
+    spark: SparkSession,
+    store: Store,
+    as_of: int | datetime | None = None,
+    **of: Unpack[Selection],
+) -> DataFrame:
+    """How long segments stay in each state. As `segments` otherwise.
+
+    Of a damaged log, the stays that ended before the damage are there.
+    """
+    return _table("transitions", spark, store, as_of, of)
+
+
+def anomalies(
+    spark: SparkSession,
+    store: Store,
+    as_of: int | datetime | None = None,
+    **of: Unpack[Selection],
+) -> DataFrame:
+    """What was odd in the logs. As `segments` otherwise.
+
+    Of a damaged log, what was odd before the damage is there, and the damage itself.
+    """
+    return _table("anomalies", spark, store, as_of, of)
+
+
+def _table(
+    name: str, spark: SparkSession, store: Store, as_of: int | datetime | None, of: Selection
+) -> DataFrame:
+    coming = planned(
+        name,
+        JobStore.of(store, of.get("cluster")),
+        as_of=point(as_of),
+        topic=of.get("topic"),
+        partition=of.get("partition"),
+    )
+    # A notebook has a loop of its own in this thread.
+    with ThreadPoolExecutor(1) as thread:
+        plan = thread.submit(asyncio.run, coming).result()
+    return made(plan, spark, of.get("damage"))

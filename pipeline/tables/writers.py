@@ -1,0 +1,113 @@
+"""Tables as files, written by this process: the same as Spark writes, in one file."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tierledger.events.extras import naming_extras
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from tierledger.pipeline.table_columns import Chunk, Table
+
+Write: TypeAlias = "Callable[[Chunk], None]"
+
+BASE64_WIDTH = 76
+"""Characters after which Spark begins a new line."""
+
+COMPLETE = "_SUCCESS"
+"""The file that says, as Spark has it, that a folder is complete."""
+
+
+@contextmanager
+def writing(table: Table, folder: Path, kind: str) -> Iterator[Write]:
+    """Writes the chunks of `table` into a folder that is not there yet.
+
+    Args:
+        table: What they are chunks of.
+        folder: It is complete when the block ends well, and has a file `_SUCCESS` then.
+        kind: One of `table_files.FORMATS`; in `csv`, maps and lists are JSON, bytes base64.
+
+    Raises:
+        InvalidArgument: Parquet is asked for, and pyarrow is not installed.
+    """
+    opened = _WRITERS[kind]
+    with naming_extras():
+        writer = opened(table, folder)
+        folder.mkdir()
+        with writer as write:
+            yield write
+    (folder / COMPLETE).touch()
+
+
+@contextmanager
+def _parquet(table: Table, folder: Path) -> Iterator[Write]:
+    # Imported here: the other formats do without.
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    from tierledger.pipeline.tables.arrow import record_batch, schema_of  # noqa: PLC0415
+
+    schema = schema_of(table)
+    with pq.ParquetWriter(folder / "part-00000.snappy.parquet", schema) as writer:
+        yield lambda chunk: writer.write_batch(record_batch(chunk, schema))
+
+
+@contextmanager
+def _csv(table: Table, folder: Path) -> Iterator[Write]:
+    names = [one.name for one in (*table.identity, *table.columns)]
+    with (folder / "part-00000.csv").open("w", encoding="utf-8", newline="") as file:
+        file.write(",".join(names) + "\n")
+
+        def write(chunk: Chunk) -> None:
+            for row in chunk.rows():
+                file.write(",".join(map(_field, row.values())) + "\n")
+
+        yield write
+
+
+@contextmanager
+def _json(_: Table, folder: Path) -> Iterator[Write]:
+    with (folder / "part-00000.json").open("w", encoding="utf-8", newline="") as file:
+
+        def write(chunk: Chunk) -> None:
+            for row in chunk.rows():
+                file.write(_document(row) + "\n")
+
+        yield write
+
+
+_WRITERS: dict[str, Callable[[Table, Path], AbstractContextManager[Write]]] = {
+    "parquet": _parquet,
+    "csv": _csv,
+    "json": _json,
+}
+
+
+# A value is of whatever type its column is.
+def _field(value: Any) -> str:  # noqa: ANN401
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = _document(value) if isinstance(value, dict | list) else str(value)
+    if isinstance(value, bytes):
+        whole = _base64(value)
+        lines = range(0, len(whole), BASE64_WIDTH)
+        text = "\r\n".join(whole[at : at + BASE64_WIDTH] for at in lines)
+    if not text or any(one in text for one in ',"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _document(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_base64)
+
+
+def _base64(value: bytes) -> str:
+    return b64encode(value).decode("ascii")

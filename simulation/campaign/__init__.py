@@ -1,0 +1,1 @@
+"""Many seeds: run, counted, failures made small."""

@@ -1,0 +1,287 @@
+"""Many seeds, on all cores: which fail, what was seen in them, which mutants are caught."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import signal
+import traceback
+from collections import Counter, deque
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from time import process_time
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
+
+from tierledger.events.errors import InvalidArgument
+from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.machines import scenario as machines_plan
+from tierledger.simulation.machines import verdict as machines
+from tierledger.simulation.machines.world import World
+from tierledger.simulation.mutants.catalogue import MUTANTS, planted
+from tierledger.simulation.mutants.door import DOOR_MUTANTS
+from tierledger.simulation.mutants.slips import SLIPS
+from tierledger.simulation.orphans import end_with_parent
+from tierledger.simulation.service import plan as service_plan
+from tierledger.simulation.service import verdict as service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from concurrent.futures import Future
+    from contextlib import AbstractContextManager
+
+    from tierledger.simulation.machines.scenario import Scenario
+    from tierledger.simulation.mutants.catalogue import Mutant
+
+MACHINES = "machines"
+"""State machines alone, on a clockwork."""
+SERVICE = "service"
+"""The whole service, on a virtual loop."""
+WORLDS = (MACHINES, SERVICE)
+
+SEEDS_PER_TASK = {MACHINES: 50, SERVICE: 10}
+"""Seeds that a worker takes at once: a second or two of work."""
+
+TASKS_AHEAD = 4
+"""Tasks that wait per worker: a budget that is used up leaves no more than these undone."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+SAYS_NOTHING = frozenset({"vacuous", "assumptions"})
+"""Checkers of the run, and not of the service."""
+
+UNFORESEEN = "unforeseen_failure"
+"""What a world is said to have found that ended with an exception of its own."""
+
+
+class Outcome(NamedTuple):
+    """One seed's: what is small enough to travel between processes by the million."""
+
+    seed: int
+    is_small: bool
+    violations: list[Violation]
+    trace_hash: str
+    calls: int
+    ok_calls: int
+    changes: int
+    """Leadership changes."""
+    steps: int
+    virtual_s: float
+    marks: dict[str, int]
+    """Faults and rare situations: how often each came about."""
+    counts: dict[str, int]
+    """How much of what is rare there was, by its name in `machines.counts`."""
+    cpu_s: float
+    """What it took of a core, all checkers included."""
+
+
+def outcome(seed: int, world: str = MACHINES, mutant: str | None = None) -> Outcome:
+    """Run one seed and check it; an exception of the world is a violation as well."""
+    began, is_small = process_time(), False
+    verdict: machines.Verdict | service.Verdict
+    if world == SERVICE:
+        with with_mistake(mutant):
+            verdict = service.judge(service_plan.drawn(seed))
+    else:
+        is_small = machines_plan.is_small(seed)
+        verdict = judged(machines_plan.drawn(seed), mutant)
+    return Outcome(
+        seed, is_small, verdict.violations, verdict.trace_hash, verdict.calls, verdict.ok_calls,
+        verdict.changes, verdict.steps, verdict.virtual_s, dict(verdict.marks),
+        verdict.counts, process_time() - began,
+    )  # fmt: skip
+
+
+def judged(scenario: Scenario, mutant: str | None = None) -> machines.Verdict:
+    """A scenario's verdict, also if its run ends with an exception.
+
+    The mutant is planted for this run alone: some count what they do.
+    """
+    mistake = with_mistake(mutant)
+    try:
+        with mistake:
+            return machines.judge(scenario)
+    except Exception as error:  # noqa: BLE001 - A mistake may show itself as any of them.
+        violation = Violation(UNFORESEEN, None, f"{_place(error)}: {error}")
+        return machines.Verdict(
+            seed=scenario.seed, violations=[violation], trace_hash="", calls=0, ok_calls=0,
+            changes=0, steps=0, virtual_s=0.0, marks={}, counts={},
+        )  # fmt: skip
+
+
+def watched(scenario: Scenario, mutant: str | None = None) -> World:
+    """The world of a scenario with all that is written down of it, as far as it came."""
+    world = World(scenario, keeps=True)
+    with with_mistake(mutant):
+        try:
+            world.run()
+        except Exception as error:  # noqa: BLE001 - `judged` tells of it.
+            world.recording.moment("", "violation", f"{_place(error)}: {error}")
+    return world
+
+
+def _place(error: Exception) -> str:
+    """Which exception, and where it came from."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {Path(last.filename).stem}.{last.name}"
+
+
+# Workers.
+
+
+class Workers:
+    """Processes that run seeds while the block lasts; one job is this process itself."""
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        if self.jobs > 1:
+            # Fork would copy whatever threads and loops the caller has.
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self.jobs, context, _settle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """What `work` makes of each item, in order; nothing runs far ahead of the reader."""
+        if self._pool is None:
+            yield from map(work, items)
+            return
+        rest = iter(items)
+        first = islice(rest, self.jobs * TASKS_AHEAD)
+        tasks: deque[Future[Result]] = deque(self._pool.submit(work, one) for one in first)
+        try:
+            while tasks:
+                result = tasks.popleft().result()
+                tasks.extend(self._pool.submit(work, one) for one in islice(rest, 1))
+                yield result
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    def outcomes(
+        self, seeds: Iterable[int], *, mutant: str | None = None, world: str = MACHINES
+    ) -> Iterator[Outcome]:
+        """Each seed's outcome, in the order of the seeds."""
+        work = partial(_outcomes, mutant=mutant, world=world)
+        for done in self.each(work, _chunks(seeds, SEEDS_PER_TASK[world])):
+            yield from done
+
+
+def _settle() -> None:
+    """Begin a worker's life: Ctrl-C is its parent's to answer."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
+    gc.freeze()  # Worlds come and go; what was there before need not be looked through.
+
+
+def _chunks(seeds: Iterable[int], size: int) -> Iterator[list[int]]:
+    rest = iter(seeds)
+    while chunk := list(islice(rest, size)):
+        yield chunk
+
+
+def _outcomes(seeds: Sequence[int], *, mutant: str | None, world: str) -> list[Outcome]:
+    found = [outcome(seed, world, mutant) for seed in seeds]
+    gc.collect()  # Nothing is while a world runs.
+    return found
+
+
+def with_mistake(mutant: str | None) -> AbstractContextManager[None]:
+    """The service with that mutant planted, or as it is."""
+    return nullcontext() if mutant is None else planted(mutant_named(mutant))
+
+
+def mutant_named(name: str) -> Mutant:
+    """The mutant of that name; its number, "M05", is enough.
+
+    Raises:
+        InvalidArgument: There is none; the message lists those there are.
+    """
+    for mutant in (*MUTANTS, *DOOR_MUTANTS, *SLIPS):
+        if name in {mutant.name, mutant.name.partition(" ")[0]}:
+            return mutant
+    known = ", ".join(mutant.name for mutant in (*MUTANTS, *DOOR_MUTANTS))
+    raise InvalidArgument(f"no mutant {name!r}; there are {known}")
+
+
+def verdicts(
+    seeds: Iterable[int],
+    *,
+    jobs: int,
+    mutant: str | None = None,
+    world: str = MACHINES,
+    is_over: Callable[[], bool] = lambda: False,
+) -> Iterator[Outcome]:
+    """Each seed's outcome, in their order and the same ones whatever the number of `jobs`.
+
+    Ends early once `is_over` says so.
+    """
+    with Workers(jobs) as workers:
+        for one in workers.outcomes(seeds, mutant=mutant, world=world):
+            yield one
+            if is_over():
+                return
+
+
+# Mutants.
+
+
+class Hunt(NamedTuple):
+    """How a mutant fared."""
+
+    mutant: Mutant
+    caught_at: int | None
+    """The first seed that caught it, by a checker of those that have to."""
+    caught: int
+    """Seeds that caught it."""
+    seeds: int
+    checkers: Counter[str]
+    """In how many seeds each checker found something."""
+    cpu_s: float
+    """What it took of a core."""
+
+    @property
+    def per_thousand(self) -> float:
+        """Seeds that caught it, of a thousand."""
+        return 1000 * self.caught / max(1, self.seeds)
+
+
+def hunt(
+    mutant: Mutant,
+    seeds: Iterable[int],
+    *,
+    jobs: int = 1,
+    to_the_end: bool = False,
+    world: str = MACHINES,
+    workers: Workers | None = None,
+) -> Hunt:
+    """Look for `mutant` until a seed catches it; `to_the_end` counts how many of all do.
+
+    `workers` that are there already save their start.
+    """
+    if workers is None:
+        with Workers(jobs) as made:
+            return hunt(mutant, seeds, to_the_end=to_the_end, world=world, workers=made)
+    checkers: Counter[str] = Counter()
+    caught_at: int | None = None
+    looked, caught, cpu_s = 0, 0, 0.0
+    for one in workers.outcomes(seeds, mutant=mutant.name, world=world):
+        looked += 1
+        cpu_s += one.cpu_s
+        names = {violation.checker for violation in one.violations}
+        checkers.update(names)
+        if names & mutant.caught_by or (names - SAYS_NOTHING and not mutant.caught_by):
+            caught += 1
+            caught_at = one.seed if caught_at is None else caught_at
+            if not to_the_end:
+                break
+    return Hunt(mutant, caught_at, caught, looked, checkers, cpu_s)

@@ -1,0 +1,113 @@
+"""Failing seeds made small, each with the one command that repeats it."""
+
+from __future__ import annotations
+
+import shlex
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierledger.simulation.campaign.campaign import UNFORESEEN, judged, mutant_named
+from tierledger.simulation.machines.scenario import drawn
+from tierledger.simulation.machines.shape import numbers_text
+from tierledger.simulation.machines.shrink import RUNS_MAX, shrunk
+from tierledger.simulation.machines.timeline_of import decision_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tierledger.simulation.campaign.campaign import Workers
+    from tierledger.simulation.checkers.violation import Violation
+    from tierledger.simulation.machines.scenario import Scenario
+
+
+class Reduction(NamedTuple):
+    """What is left of a failing seed, for people."""
+
+    seed: int
+    mutant: str | None
+    violation: Violation
+    """What is still found."""
+    decisions: list[str]
+    """Those that are kept, as people read them."""
+    of: int
+    """How many the seed has."""
+    keep: tuple[int, ...]
+    """The same, by their numbers among them."""
+    words: tuple[str, ...]
+    """What made its world simpler."""
+    runs: int
+
+    @property
+    def command(self) -> str:
+        """What repeats it."""
+        return replay_command(self.seed, self.mutant, self.keep, self.words)
+
+
+def replay_command(
+    seed: int,
+    mutant: str | None = None,
+    keep: tuple[int, ...] | None = None,
+    words: tuple[str, ...] = (),
+) -> str:
+    """The command line that repeats a run."""
+    parts = ["tierledger", "simulate", "replay", "--seed", str(seed)]
+    if mutant is not None:
+        parts += ["--mutant", mutant.partition(" ")[0]]
+    if keep is not None:
+        parts += ["--keep", numbers_text(keep)]
+    if words:
+        parts += ["--shape", ",".join(words)]
+    return shlex.join(parts)
+
+
+def symptom(violation: Violation) -> str:
+    """What two violations share if they come of one mistake, as far as one can say."""
+    if violation.checker != UNFORESEEN:
+        return violation.checker
+    return f"{UNFORESEEN}: {violation.message.partition(':')[0]}"
+
+
+def reduced(
+    seed: int, *, mutant: str | None = None, runs_max: int = RUNS_MAX
+) -> Reduction | None:
+    """A failing seed, shrunk; none if it does not fail."""
+    whole = drawn(seed)
+    first = _telling(judged(whole, mutant).violations, mutant)
+    if first is None:
+        return None
+    wanted, last = symptom(first), first
+
+    def fails(scenario: Scenario) -> bool:
+        nonlocal last
+        for violation in judged(scenario, mutant).violations:
+            if symptom(violation) == wanted:
+                last = violation
+                return True
+        return False
+
+    small = shrunk(whole, fails, runs_max=runs_max)
+    return Reduction(
+        seed, mutant, last, [decision_text(one) for one in small.scenario.decisions],
+        len(whole.decisions), small.kept, small.words, small.runs,
+    )  # fmt: skip
+
+
+def _telling(violations: list[Violation], mutant: str | None) -> Violation | None:
+    """The violation to go on with: of a mutant one that has to find it, if one has."""
+    if mutant is not None:
+        caught_by = mutant_named(mutant).caught_by
+        for violation in violations:
+            if violation.checker in caught_by:
+                return violation
+    return violations[0] if violations else None
+
+
+def reductions(
+    seeds: Iterable[int],
+    workers: Workers,
+    *,
+    mutant: str | None = None,
+    runs_max: int = RUNS_MAX,
+) -> Iterator[Reduction | None]:
+    """Each of the seeds, shrunk, in their order."""
+    yield from workers.each(partial(reduced, mutant=mutant, runs_max=runs_max), seeds)

@@ -1,0 +1,1 @@
+"""What must hold of a run, one pure function for each anomaly."""

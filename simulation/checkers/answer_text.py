@@ -1,0 +1,69 @@
+"""Answers to reads as people read them, and what sets one apart from another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tierledger.events.tables.segment_rows import START, STATE, id_of_row, unpack_row
+
+FIELDS = (
+    "id",
+    "state",
+    "start",
+    "end",
+    "epochs",
+    "size",
+    "max timestamp",
+    "broker",
+    "event timestamp",
+    "custom metadata",
+    "empty transaction index",
+    "finished at",
+)
+"""Of a row."""
+
+SHOWN = 5
+"""Segments of a list."""
+
+
+def id_text(segment_id: bytes) -> str:
+    """As much of an id as tells it from the others of a run."""
+    return segment_id.hex()[:8]
+
+
+def answer_text(answer: Any) -> str:  # noqa: ANN401 - Any answer.
+    """An answer in short: of segments their ids, starts and states."""
+    if isinstance(answer, list):
+        more = ", ..." if len(answer) > SHOWN else ""
+        return f"{len(answer)} segments: {', '.join(map(answer_text, answer[:SHOWN]))}{more}"
+    if isinstance(answer, bytes):
+        fields = unpack_row(answer)
+        return f"{id_text(id_of_row(answer))} from {fields[START]} in state {fields[STATE]}"
+    return repr(answer)
+
+
+def difference(said: Any, expected: Any) -> str:  # noqa: ANN401 - Any two answers.
+    """The first thing in which an answer differs from the `expected` one."""
+    if isinstance(said, bytes) and isinstance(expected, bytes):
+        return _of_rows(said, expected)
+    if not (isinstance(said, list) and isinstance(expected, list)):
+        return f"it is {answer_text(said)}, the log says {answer_text(expected)}"
+    rows, wanted = ({id_of_row(row): row for row in rows} for rows in (said, expected))
+    for segment_id in wanted.keys() - rows.keys():
+        return f"segment {id_text(segment_id)} is missing"
+    for segment_id, row in rows.items():
+        if segment_id not in wanted:
+            return f"segment {id_text(segment_id)} should not be there"
+        if row != wanted[segment_id]:
+            return _of_rows(row, wanted[segment_id])
+    return f"it lists {answer_text(said)}, the log says {answer_text(expected)}"
+
+
+def _of_rows(said: bytes, expected: bytes) -> str:
+    if id_of_row(said) != id_of_row(expected):
+        return f"it is {answer_text(said)}, the log says {answer_text(expected)}"
+    fields = zip(FIELDS, unpack_row(said), unpack_row(expected), strict=True)
+    changed = [
+        f"{name} {one!r}, the log says {two!r}" for name, one, two in fields if one != two
+    ]
+    return f"segment {id_text(id_of_row(said))} has {'; '.join(changed)}"

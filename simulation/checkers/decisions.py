@@ -1,0 +1,203 @@
+"""A checker of what leaders decide: each batch is decided again, by the slow rules.
+
+Answers tell of a decision what callers hear of it, and only where somebody asks; here every
+command that a leader takes up is held against the log before it, so that a batch of several has
+to come to what one after the other would have come to.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tierledger.actors import messages as msg
+from tierledger.actors.calls import PartitionKey
+from tierledger.actors.leader import batch as leader_batch
+from tierledger.actors.leader import machine
+from tierledger.events import commands as cmd
+from tierledger.simulation.checkers.slow_decisions import Refused, Unsure, Waits, decided
+from tierledger.simulation.checkers.violation import Violation
+
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Iterable, Iterator
+
+    from tierledger.actors.leader.batch import Draft
+    from tierledger.events.partition.decide import Limits
+    from tierledger.events.partition.overlay import Overlay
+    from tierledger.simulation.checkers.slow_decisions import Facts
+    from tierledger.simulation.history.final_log import FinalLog
+
+
+class Drafted(NamedTuple):
+    """What a leader made of the commands that waited."""
+
+    key: PartitionKey
+    position: int
+    """Of the next event in the state that it was decided on."""
+    queue: object
+    """The leader's own: stands for it."""
+    has_claimed: bool
+    given: tuple[msg.CommandArrived, ...]
+    left: int
+    """How many of them were left for the next batch."""
+    made: Draft
+    replies: tuple[msg.Effect, ...]
+    events_max: int
+    """Events of a batch: a world turns that."""
+
+
+@contextmanager
+def drafts_noted(into: list[Drafted]) -> Iterator[None]:
+    """Write down what leaders decide until the block ends."""
+    draft: Any = vars(machine)["draft"]
+
+    def noted(
+        overlay: Overlay,
+        inbox: deque[msg.CommandArrived],
+        limits: Limits,
+        *,
+        has_claimed: bool,
+    ) -> Draft:
+        given, position = tuple(inbox), overlay.next_position
+        key = PartitionKey.of(overlay.topic_id_partition)
+        made: Draft = draft(overlay, inbox, limits, has_claimed=has_claimed)
+        if given:  # Else only reads wait. The list of replies grows by theirs.
+            replies = tuple(made.replies)
+            most, left = leader_batch.EVENTS_PER_BATCH, len(inbox)
+            into.append(
+                Drafted(key, position, inbox, has_claimed, given, left, made, replies, most)
+            )
+        return made
+
+    setattr(machine, "draft", noted)  # noqa: B010 - It is imported there.
+    try:
+        yield
+    finally:
+        setattr(machine, "draft", draft)  # noqa: B010 - As above.
+
+
+def misdecided(drafts: Iterable[Drafted], log: FinalLog, facts: Facts) -> Iterator[Violation]:
+    """A leader decided otherwise than the rules do on the log as far as it had read it.
+
+    What waits for the oracle has waited for as long as it was told to, as far as that was
+    against the session that leads. `facts` are to be those of an empty log; they become those
+    of this one.
+    """
+    waited, events = _Waited(), log.events
+    for one in sorted(drafts, key=lambda one: one.position):
+        while facts.end < min(one.position, len(events)):
+            facts.take(events[facts.end])
+        if facts.end != one.position:
+            break  # Of a log that is not the one that stands; others say so.
+        try:
+            why = difference(one, facts.copy(), waited)
+        except Unsure:
+            continue
+        if why is not None:
+            yield Violation("misdecided", log.key, f"behind position {one.position - 1}, {why}")
+    while facts.end < len(events):
+        facts.take(events[facts.end])
+
+
+class _Waited:
+    """How long each leader has let each claim wait against a session."""
+
+    def __init__(self) -> None:
+        self._waited: dict[tuple[int, int, int], int] = {}
+
+    def add(self, one: Drafted, assignment: int, session: int, delay_ms: int) -> None:
+        key = (id(one.queue), assignment, session)
+        self._waited[key] = self._waited.get(key, 0) + delay_ms
+
+    def of(self, one: Drafted, assignment: int, session: int) -> int:
+        return self._waited.get((id(one.queue), assignment, session), 0)
+
+
+def difference(  # noqa: C901 - One loop, as a leader's.
+    one: Drafted, facts: Facts, waited: _Waited | None = None
+) -> str | None:
+    """In what the draft differs from what the slow rules make of the same commands.
+
+    `facts` are those before it, and hold afterwards what follows. How long claims have waited
+    is for `waited` to know; without it, the commands are believed.
+    """
+    led = 0 if facts.session is None else facts.session.number
+    events, replies, at_once = list[Any](), list[Any](), list[Any]()
+    undecided, given_up, size, taken = list[Any](), list[Any](), 0, 0
+    for arrived in one.given:
+        if len(events) >= one.events_max:
+            break
+        if size >= leader_batch.CUSTOM_BYTES_PER_BATCH:
+            break
+        taken += 1
+        command, to = arrived.command, arrived.reply_to
+        if isinstance(command, cmd.CloseSession):
+            given_up.append(command.claim)
+        has_claimed = one.has_claimed or bool(events)
+        if not has_claimed and not isinstance(command, cmd.OpenSession):
+            at_once.append((to, "NotReady"))
+            continue
+        if isinstance(command, cmd.OpenSession) and waited is not None:
+            command = command._replace(waited_ms=waited.of(one, command.assignment, led))
+        try:
+            found = decided(facts, command, arrived.now_ms)
+        except Waits as waits:
+            assert isinstance(command, cmd.OpenSession), "only a claim waits"
+            if waited is not None:
+                waited.add(one, command.assignment, led, waits.args[0])
+            undecided.append((to, command.assignment, led, waits.args[0]))
+        except Refused as refused:
+            replies.append((to, refused.args[0]))
+            if refused.args[0] != "NotLeader":
+                replies.append(refused.args[0])
+            if isinstance(command, cmd.OpenSession) and refused.args[0] == "Fenced":
+                session = facts.session if facts.is_open else None
+                number = None if session is None else session.number
+                replies.append((command.assignment, number, has_claimed, facts.time_ms))
+        else:
+            events += found.events
+            replies.append((to, found.position))
+            size += sum(
+                len(getattr(event.body, "custom_metadata", None) or b"")
+                for event in found.events
+            )
+    made = one.made
+    expected_and_found = (
+        ("takes up", taken, len(one.given) - one.left),
+        ("appends", events, made.events),
+        ("says", replies, [_plain(reply) for reply in one.replies]),
+        ("says at once", at_once, [_plain(reply) for reply in made.at_once]),
+        ("lets wait", undecided, [_waiting(*waits) for waits in made.undecided]),
+        ("gives up", given_up, made.given_up),
+    )
+    for what, expected, found_there in expected_and_found:
+        if expected != found_there:
+            commands = ", ".join(type(arrived.command).__name__ for arrived in one.given)
+            return (
+                f"a leader {what} {found_there!r:.300} for {commands:.80}; by the slow rules "
+                f"{expected!r:.300}"
+            )
+    return None
+
+
+def _plain(effect: msg.Effect) -> Any:  # noqa: ANN401
+    """A reply as it is compared: to whom, and what."""
+    match effect:
+        case msg.Reply():
+            return (effect.reply_to, effect.position)
+        case msg.ReplyError():
+            return (effect.reply_to, type(effect.error).__name__)
+        case msg.ClaimRefused():
+            number = None if effect.session is None else effect.session.number
+            return (effect.assignment, number, effect.is_served, effect.log_time_ms)
+        case msg.Alarm():
+            return effect.kind
+        case _:
+            return effect
+
+
+def _waiting(arrived: msg.CommandArrived, delay_ms: int) -> tuple[Any, ...]:
+    command = arrived.command
+    assert isinstance(command, cmd.OpenSession), "only a claim waits"
+    return (arrived.reply_to, command.assignment, command.asked_of, delay_ms)

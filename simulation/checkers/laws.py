@@ -1,0 +1,136 @@
+"""The laws of the log: what no leader may append, whatever was asked of it.
+
+They are written down here a second time, apart from `decide` and its tables, which the checkers
+doubt.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tierledger.events import log_events
+from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierledger.simulation.checkers.slow_model import LEGAL, LEGAL_DELETES
+from tierledger.simulation.checkers.violation import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tierledger.simulation.history.final_log import FinalLog
+
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+
+
+def unlawful_event(log: FinalLog, custom_metadata_bytes_max: int | None) -> list[Violation]:
+    """An event that the rules forbid; recorded history is held to none, as in `decide`."""
+    laws, found, log_time_ms = _Laws(custom_metadata_bytes_max), [], 0
+    for position, _, time_ms, _, _, body in log.events:
+        broken = _LAWS[type(body)](laws, body, position)
+        if broken is None and time_ms < log_time_ms:
+            broken = f"log time goes back from {log_time_ms} to {time_ms}"
+        is_end = laws.imports and isinstance(body, log_events.SessionClosed)
+        if broken is None and is_end and time_ms > log_time_ms:
+            broken = f"an import ended at {time_ms}, and its last record is of {log_time_ms}"
+        if broken is not None:
+            found.append(Violation("lifecycle", log.key, f"position {position}: {broken}"))
+        log_time_ms = max(log_time_ms, time_ms)
+    return found
+
+
+class _Laws:
+    """What `decide` promises of the lives of segments and partition, kept apart from it."""
+
+    def __init__(self, custom_metadata_bytes_max: int | None) -> None:
+        self.custom_metadata_bytes_max = custom_metadata_bytes_max
+        self.states: dict[bytes, RemoteLogSegmentState] = {}
+        self.deleted: dict[bytes, int] = {}
+        self.delete: RemotePartitionDeleteState | None = None
+        self.session = 0
+        self.imports = False
+        """Whether that session takes recorded history over, which keeps its own time."""
+        self.disputes = (0, -1)
+        """How many in a row, and the session that the last of them opened."""
+
+    def unbound(self, _body: log_events.Body, _position: int) -> str | None:
+        """No law is about that."""
+        return None
+
+    def opened(self, body: log_events.SessionOpened, _position: int) -> str | None:
+        self.session, self.imports = body.number, body.import_cluster is not None
+        return "a session of a deleted partition" if self._is_finished else None
+
+    def disputed(self, body: log_events.SessionDisputed, _position: int) -> str | None:
+        in_a_row, last = self.disputes
+        expected = in_a_row + 1 if last == self.session - 1 else 1
+        if not body.in_a_row:  # As they were written before they were counted.
+            return None
+        self.disputes = (body.in_a_row, self.session)
+        if body.in_a_row != expected:
+            return f"dispute {body.in_a_row} in a row, where {expected} comes next"
+        return None
+
+    def dropped(self, body: log_events.TombstonesDropped, _position: int) -> str | None:
+        dropped = [one for one, at in self.deleted.items() if at < body.until]
+        for one in dropped[: body.ids]:
+            del self.deleted[one]
+        return None
+
+    @property
+    def _is_finished(self) -> bool:
+        return self.delete == RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+
+    def added(self, body: log_events.SegmentAdded, _position: int) -> str | None:
+        segment_id, known = body.segment_id, self.states.get(body.segment_id)
+        self.states[segment_id] = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+        was_deleted = self.deleted.pop(segment_id, None) is not None
+        if body.source is not None:
+            return None
+        if self._is_finished:
+            return f"segment {segment_id.hex()} was added to a deleted partition"
+        if was_deleted:
+            return f"segment {segment_id.hex()} was deleted, and came back"
+        return None if known is None else f"segment {segment_id.hex()} was added twice"
+
+    def updated(self, body: log_events.SegmentUpdated, position: int) -> str | None:
+        segment_id, target = body.segment_id, RemoteLogSegmentState(body.state)
+        known = self.states.get(segment_id)
+        if target == RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
+            self.states.pop(segment_id, None)
+            self.deleted[segment_id] = position
+        else:
+            self.states[segment_id] = target
+        if body.source is not None:
+            return None
+        if known is None or (known, target) not in LEGAL:
+            was = "nothing" if known is None else known.name
+            return f"segment {segment_id.hex()} went from {was} to {target.name}"
+        size, limit = len(body.custom_metadata or b""), self.custom_metadata_bytes_max
+        if target == _FINISHED and limit is not None and size > limit:
+            return (
+                f"segment {segment_id.hex()} has {size} bytes of custom metadata, above {limit}"
+            )
+        return None
+
+    def delete_updated(
+        self, body: log_events.PartitionDeleteUpdated, _position: int
+    ) -> str | None:
+        target, known = RemotePartitionDeleteState(body.state), self.delete
+        self.delete = target
+        if self._is_finished:
+            self.states, self.deleted = {}, {}
+        if body.source is None and (known, target) not in LEGAL_DELETES:
+            was = "nothing" if known is None else known.name
+            return f"the partition's deletion went from {was} to {target.name}"
+        return None
+
+
+_LAWS: dict[type[Any], Callable[[_Laws, Any, int], str | None]] = {
+    log_events.SessionOpened: _Laws.opened,
+    log_events.SessionClosed: _Laws.unbound,
+    log_events.SessionDisputed: _Laws.disputed,
+    log_events.SegmentAdded: _Laws.added,
+    log_events.SegmentUpdated: _Laws.updated,
+    log_events.PartitionDeleteUpdated: _Laws.delete_updated,
+    log_events.ImportRecordDropped: _Laws.unbound,
+    log_events.TombstonesDropped: _Laws.dropped,
+}

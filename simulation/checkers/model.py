@@ -1,0 +1,515 @@
+"""Checkers of answers by the slow model: what callers were told, and what they would be told.
+
+The model shares no line with the service: not its fold, nor its tables of what may follow what.
+It scans where the service searches, so of all questions that the end of a log suggests it is
+asked a few, and other ones in every run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors.messages import Query
+from tierledger.events import log_events
+from tierledger.events.metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+)
+from tierledger.events.partition import state as partition_state
+from tierledger.events.partition.state import PartitionState
+from tierledger.events.tables.segment_rows import (
+    BROKER,
+    CUSTOM,
+    EVENT_TIMESTAMP,
+    MAX_TIMESTAMP,
+    STATE,
+    TXN_EMPTY,
+    id_of_row,
+    unpack_row,
+)
+from tierledger.simulation.checkers.answer_text import answer_text, difference, id_text
+from tierledger.simulation.checkers.fold import answer_of, folded
+from tierledger.simulation.checkers.slow_model import (
+    COPY_FINISHED,
+    COPY_STARTED,
+    DELETE_FINISHED,
+    PARTITION_DELETE_FINISHED,
+    Add,
+    PartitionDelete,
+    SlowPartition,
+    Update,
+)
+from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.history.calls import OK, READ, WRITE, digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from tierledger.events.commands import ImportedRecord
+    from tierledger.simulation.checkers.slow_model import Record
+    from tierledger.simulation.history.calls import Operation
+    from tierledger.simulation.history.final_log import FinalLog
+
+ABOUT_OFFSET = (-1, 0, 1)
+"""Offsets asked for around each end of a segment."""
+
+CUSTOM_BYTES_CEILING = 1 << 20
+"""Custom metadata of a deletion that is longer is not kept."""
+
+EVERYTHING = 1 << 60
+"""Questions of which there are never as many."""
+
+
+def wrong_answer(operations: Sequence[Operation], log: FinalLog) -> list[Violation]:
+    """A read, of whomever, was not answered with what the log says at its position."""
+    return by_model(log, reads=reads_of(operations))
+
+
+def hollow_write(operations: Sequence[Operation], log: FinalLog) -> list[Violation]:
+    """A write was acknowledged that appended nothing, and what it asked for is not so."""
+    return by_model(log, writes=writes_without_event(operations, log))
+
+
+def unlike_model(operations: Sequence[Operation], log: FinalLog) -> list[Violation]:
+    """The service's rules would answer otherwise than the slow model at the end of the log.
+
+    Asked is every question that a boundary of a segment suggests, and each of the history.
+    """
+    asked = dict.fromkeys(op.query for op in operations if op.query is not None)
+    return by_model(log, state=folded(log), further=list(asked))
+
+
+def wrong_import(
+    log: FinalLog, histories: Mapping[str, Sequence[ImportedRecord]]
+) -> list[Violation]:
+    """Recorded history was not taken over as Kafka's consumer would have taken it.
+
+    `histories`: the records of each cluster, by their offsets from 0 on. Each becomes one
+    event, in their order; one that the model drops is dropped.
+    """
+    model, cluster, found = SlowPartition(), "", list[Violation]()
+    taken: dict[str, int] = {}
+    for position, event in enumerate(log.events):
+        body = event.body
+        if isinstance(body, log_events.SessionOpened):
+            cluster = body.import_cluster or ""
+        source = getattr(body, "source", None)
+        if source is None:
+            record = record_of(body)
+            if record is not None:
+                model.apply(record, position)
+            continue
+        expected = taken.get(cluster, -1) + 1
+        taken[cluster] = source[1]
+        if source[1] != expected:
+            message = f"position {position}: offset {source[1]} of {cluster!r}, not {expected}"
+            return [*found, Violation("wrong_import", log.key, message)]
+        given = _record_given(histories[cluster][source[1]])
+        is_taken = given is not None and model.apply(given, position) == "applied"
+        said = record_of(body)
+        if said != (given if is_taken else None):
+            message = (
+                f"position {position}: offset {source[1]} of {cluster!r} became "
+                f"{type(body).__name__}, the model has {given if is_taken else None!r:.120}"
+            )
+            found.append(Violation("wrong_import", log.key, message))
+    return found
+
+
+def _record_given(item: ImportedRecord) -> Record | None:
+    value = item.record.value
+    if isinstance(value, RemoteLogSegmentMetadata):
+        return record_of(log_events.added_body(value))
+    if isinstance(value, RemoteLogSegmentMetadataUpdate):
+        custom = None if value.custom_metadata is None else value.custom_metadata.value
+        return Update(
+            bytes(value.remote_log_segment_id.id), int(value.state), value.broker_id,
+            value.event_timestamp_ms, custom,
+        )  # fmt: skip
+    return None
+
+
+def reads_of(operations: Sequence[Operation]) -> list[Operation]:
+    return [op for op in operations if op.outcome == OK and op.kind == READ]
+
+
+def writes_without_event(operations: Sequence[Operation], log: FinalLog) -> list[Operation]:
+    return [
+        op
+        for op in operations
+        if op.kind == WRITE and op.outcome == OK and op.wanted is not None
+        if op.request not in log.requests
+    ]
+
+
+def by_model(
+    log: FinalLog,
+    *,
+    reads: Sequence[Operation] = (),
+    writes: Sequence[Operation] = (),
+    state: PartitionState | None = None,
+    further: Sequence[Query] = (),
+    questions_max: int = EVERYTHING,
+    behind: Sequence[log_events.Event] = (),
+) -> list[Violation]:
+    """All that the model is asked, in one pass over the log.
+
+    Args:
+        log: Whose events the model takes.
+        reads: Answers to hold against it, each at its position.
+        writes: Those that appended nothing.
+        state: The service's fold of the log, which is asked what the model is asked at its end.
+        further: Questions for that, beside those that boundaries suggest.
+        questions_max: How many of them are asked; which ones the log decides.
+        behind: Events that were decided on behind the log's end, and that `state` has, too.
+    """
+    model, found = SlowPartition(), list[Violation]()
+    calls: defaultdict[int, list[Operation]] = defaultdict(list)
+    for op in (*reads, *writes):
+        calls[-2 if op.position is None else op.position].append(op)
+    for position, ops in calls.items():
+        if not -1 <= position <= log.end:
+            found += [_nowhere(op, log) for op in ops if op.kind == READ]
+    _judge_at(-1, calls, model, log, found)
+    is_sound = True
+    for position, event in enumerate((*log.events, *behind)):
+        record = record_of(event.body)
+        if record is not None and model.apply(record, position) == "dropped" and is_sound:
+            is_sound = False  # What follows from one is not told again.
+            message = f"position {position}: the model drops {type(event.body).__name__}"
+            found.append(Violation("unlike_model", log.key, message))
+        if position in calls:
+            _judge_at(position, calls, model, log, found)
+    if state is not None and is_sound:
+        found += [
+            Violation("unlike_model", log.key, one) for one in unlike_log(state, log, behind)
+        ]
+        for query in _chosen([*further, *_questions(model)], questions_max, log):
+            found += _compared(query, log.end + len(behind), state, model, log)
+    return found
+
+
+def unlike_log(
+    state: PartitionState, log: FinalLog, behind: Sequence[log_events.Event] = ()
+) -> Iterator[str]:
+    """What a log says beside its segments, held against the service's fold of it."""
+    events = (*log.events, *behind)
+    told, tombstones = Told(events), state.tombstones
+    deleted = {one: tombstones.position_of(one) for one in told.deleted}
+    log_time = max((one.log_time_ms for one in events), default=0)
+    held = [
+        ("session", told.session, state.session),
+        ("newest announcements", told.heard, state.heard),
+        ("tombstones", told.deleted, deleted),
+        ("tombstones", len(told.deleted), len(tombstones)),
+        ("imported offsets", told.imported, state.imported),
+        ("disputes", told.disputes, state.disputes),
+        ("log time", log_time, state.log_time_ms),
+        ("requests", told.requests, {one: state.seen(*one) for one in told.requests}),
+    ]  # fmt: skip
+    for name, expected, found in held:
+        if expected != found:
+            yield f"at the end its {name} are {found!r:.150}, the log says {expected!r:.150}"
+
+
+class Told:
+    """What a log says of leaders, repeats, deleted ids and imports, gathered the plain way."""
+
+    def __init__(self, events: Iterable[log_events.Event]) -> None:
+        self.session: tuple[Any, ...] | None = None
+        self.heard: dict[int, tuple[int, int]] = {}
+        self.deleted: dict[bytes, int] = {}
+        self.imported: dict[tuple[str, int], int] = {}
+        self.disputes = 0
+        self.requests: dict[tuple[int, bytes], int] = {}
+        """The last of each broker: those that have to be recognised."""
+        of_broker: defaultdict[int, list[tuple[bytes, int]]] = defaultdict(list)
+        for event in events:
+            self._take(event)
+            if event.request_id is not None and event.broker_id >= 0:
+                of_broker[event.broker_id].append((event.request_id, event.position))
+        for broker_id, made in of_broker.items():
+            for request, position in made[-partition_state.REQUESTS_KEPT :]:
+                self.requests[broker_id, request] = position
+
+    def _take(self, event: log_events.Event) -> None:
+        body = event.body
+        match body:
+            case log_events.SessionOpened():
+                self.heard[body.broker_id] = (body.incarnation, body.announcement)
+                self.session = (
+                    body.number, body.broker_id, body.incarnation, body.announcement,
+                    body.assignment, body.leader_epoch, body.import_cluster, True,
+                )  # fmt: skip
+            case log_events.SessionClosed() if self.session is not None:
+                if self.session[0] == body.number:
+                    self.session = (*self.session[:-1], False)
+            case log_events.SessionDisputed():
+                self.disputes += 1
+            case log_events.SegmentAdded():
+                self.deleted.pop(body.segment_id, None)
+            case log_events.SegmentUpdated() if body.state == DELETE_FINISHED:
+                self.deleted[body.segment_id] = event.position
+            case log_events.PartitionDeleteUpdated() if body.state == PARTITION_DELETE_FINISHED:
+                self.deleted.clear()
+            case log_events.TombstonesDropped():
+                for segment_id in list(self.deleted)[: body.ids]:
+                    del self.deleted[segment_id]
+            case _:
+                pass
+        source = getattr(body, "source", None)
+        if source is not None:
+            cluster = None if self.session is None else self.session[6]
+            self.imported[cluster or "", source[0]] = source[1]
+
+
+def _chosen(questions: list[Query], most: int, log: FinalLog) -> Iterator[Query]:
+    """Some of the questions, others in each log."""
+    step = -(-len(questions) // most) if questions else 1
+    return islice(questions, len(log.events) % step, None, step)
+
+
+def _nowhere(op: Operation, log: FinalLog) -> Violation:
+    message = (
+        f"operation {op.number} ({op.what or op.query}) was answered at position "
+        f"{op.position}, and the log ends at {log.end}"
+    )
+    return Violation("wrong_answer", log.key, message, (op.number,))
+
+
+def _judge_at(
+    position: int,
+    calls: dict[int, list[Operation]],
+    model: SlowPartition,
+    log: FinalLog,
+    found: list[Violation],
+) -> None:
+    for op in calls.get(position, ()):
+        if op.kind == READ:
+            _judge_read(op, model, log, found)
+        elif not _holds_already(op, model):
+            message = (
+                f"operation {op.number} ({op.what or 'a write'}) was acknowledged at position "
+                f"{op.position}; its event is nowhere, and what it asked for is not so there: "
+                f"{_lacks(op, model)}"
+            )
+            found.append(Violation("hollow_write", log.key, message, (op.number,)))
+
+
+def _judge_read(
+    op: Operation, model: SlowPartition, log: FinalLog, found: list[Violation]
+) -> None:
+    query = op.query
+    assert query is not None, "checked among the assumptions"
+    if model.deleted:
+        why = "was answered, and the partition was deleted by then"
+    else:
+        expected = answered_by(model, query)
+        if digest_of(expected, query) == op.value:
+            return
+        why = _wrong(op, expected)
+    message = f"operation {op.number} ({op.what or query}) at position {op.position} {why}"
+    found.append(Violation("wrong_answer", log.key, message, (op.number,)))
+
+
+def _wrong(op: Operation, expected: object) -> str:
+    """In what an answer differs, as far as it is known."""
+    may_be_none = op.query is not None and op.query.kind != "list"
+    is_known = op.answer is not None or may_be_none
+    if is_known and digest_of(op.answer, op.query) == op.value:
+        return f"is not what the log says: {difference(op.answer, expected)}"
+    return f"has another answer than the log, which says {answer_text(expected)}"
+
+
+def answered_by(model: SlowPartition, query: Query) -> Any:  # noqa: ANN401 - Any answer.
+    """The answer as the service would give it, rows and all."""
+    match query.kind:
+        case "lookup":
+            return model.row(model.lookup(query.epoch, query.offset))
+        case "highest_offset":
+            return model.highest(query.epoch)
+        case "size":
+            return model.size(query.epoch)
+        case "next_txn":
+            return model.row(model.next_txn(query.epoch, query.offset))
+        case "list_epoch":
+            return [model.row(one) for one in model.list_epoch(query.epoch)]
+        case _:
+            return [model.row(one) for one in model.segments]
+
+
+def _holds_already(op: Operation, model: SlowPartition) -> bool:
+    """Whether what a write asked for was so before it."""
+    wanted = op.wanted
+    if isinstance(wanted, RemotePartitionDeleteMetadata):
+        given = PartitionDelete(int(wanted.state), wanted.broker_id, wanted.event_timestamp_ms)
+        return model.delete == given
+    if model.deleted or wanted is None:
+        return False
+    if isinstance(wanted, RemoteLogSegmentMetadata):
+        body = log_events.added_body(wanted)
+        known = model.segments.get(body.segment_id)
+        return known is not None and (known.state, known.added) == (
+            COPY_STARTED, record_of(body)
+        )  # fmt: skip
+    return isinstance(wanted, RemoteLogSegmentMetadataUpdate) and _is_updated(wanted, model)
+
+
+def _lacks(op: Operation, model: SlowPartition) -> str:
+    """What is otherwise than a write wanted it."""
+    wanted = op.wanted
+    if isinstance(wanted, RemotePartitionDeleteMetadata):
+        return f"the partition's deletion is {model.delete}"
+    if not isinstance(wanted, RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate):
+        return "nobody knows what it was"
+    segment_id = bytes(wanted.remote_log_segment_id.id)
+    known = model.segments.get(segment_id)
+    if known is None:
+        return f"there is no segment {id_text(segment_id)}"
+    asked: Any
+    there: Any
+    if isinstance(wanted, RemoteLogSegmentMetadata):
+        asked, there = record_of(log_events.added_body(wanted)), known.added
+    else:
+        asked = Update(
+            segment_id, int(wanted.state), wanted.broker_id, wanted.event_timestamp_ms,
+            None if wanted.custom_metadata is None else wanted.custom_metadata.value,
+        )  # fmt: skip
+        there = asked._replace(
+            state=known.state, broker_id=known.broker_id,
+            event_timestamp_ms=known.event_timestamp_ms,
+            custom_metadata=known.custom_metadata,
+        )  # fmt: skip
+    pairs = zip(asked._fields, there, asked, strict=True)
+    changed = [f"{name} {one!r} and not {two!r}" for name, one, two in pairs if one != two]
+    state = "" if changed else f"state {known.state}"
+    return f"segment {id_text(segment_id)} has {', '.join(changed)}{state}"
+
+
+def _is_updated(wanted: RemoteLogSegmentMetadataUpdate, model: SlowPartition) -> bool:
+    known = model.segments.get(bytes(wanted.remote_log_segment_id.id))
+    if known is None:
+        return wanted.state > COPY_FINISHED  # What is gone, or never was, is deleted.
+    custom = None if wanted.custom_metadata is None else wanted.custom_metadata.value
+    if wanted.state != COPY_FINISHED and len(custom or b"") > CUSTOM_BYTES_CEILING:
+        custom = None
+    now = (known.state, known.broker_id, known.event_timestamp_ms, known.custom_metadata)
+    return now == (wanted.state, wanted.broker_id, wanted.event_timestamp_ms, custom)
+
+
+def record_of(body: log_events.Body) -> Record | None:
+    match body:
+        case log_events.SegmentAdded():
+            starts, offsets = body.epochs[::2], body.epochs[1::2]
+            return Add(
+                segment_id=body.segment_id,
+                start_offset=body.start_offset,
+                end_offset=body.end_offset,
+                epochs=dict(zip(starts, offsets, strict=True)),
+                size=body.size,
+                max_timestamp_ms=body.max_timestamp_ms,
+                broker_id=body.broker_id,
+                event_timestamp_ms=body.event_timestamp_ms,
+                custom_metadata=body.custom_metadata,
+                txn_index_empty=body.txn_index_empty,
+            )
+        case log_events.SegmentUpdated():
+            return Update(*body[:5])
+        case log_events.PartitionDeleteUpdated():
+            return PartitionDelete(*body[:3])
+        case _:
+            return None
+
+
+def _questions(model: SlowPartition) -> Iterator[Query]:
+    yield Query("list")
+    for epoch in model.epochs:
+        for kind in ("highest_offset", "size", "list_epoch"):
+            yield Query(kind, epoch)
+    for segment in model.segments.values():
+        for epoch, start in segment.added.epochs.items():
+            for end in (start, segment.epoch_end(epoch)):
+                for offset in ABOUT_OFFSET:
+                    yield Query("lookup", epoch, max(0, end + offset))
+            yield Query("next_txn", epoch, start)
+
+
+def _compared(
+    query: Query, position: int, state: PartitionState, model: SlowPartition, log: FinalLog
+) -> Iterator[Violation]:
+    if state.is_finished or model.deleted:
+        agree, said, expected = state.is_finished == model.deleted, "deleted", "not deleted"
+    else:
+        said, expected = _said_by(state, query), _expected_by(model, query)
+        agree = said == expected
+    if not agree:
+        message = (
+            f"{query.kind} of epoch {query.epoch}, offset {query.offset}, at position "
+            f"{position}: {_ids_text(said):.150}, the model has {_ids_text(expected):.150}"
+        )
+        yield Violation("unlike_model", log.key, message)
+
+
+def _ids_text(value: object) -> str:
+    """What was said, with ids as they are shown everywhere."""
+    if isinstance(value, bytes):
+        return id_text(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_ids_text, value))}]"
+    return repr(value)
+
+
+def _said_by(state: PartitionState, query: Query) -> Any:  # noqa: ANN401 - Any answer.
+    answer: Any = answer_of(state, query)
+    match query.kind:
+        case "highest_offset" | "size":
+            return answer
+        case "list":
+            return sorted(_facts_of_row(row) for row in answer)
+        case "list_epoch":
+            return [id_of_row(row) for row in answer]
+        case _:
+            return None if answer is None else id_of_row(answer)
+
+
+def _expected_by(model: SlowPartition, query: Query) -> Any:  # noqa: ANN401 - Any answer.
+    match query.kind:
+        case "lookup":
+            return model.lookup(query.epoch, query.offset)
+        case "highest_offset":
+            return model.highest(query.epoch)
+        case "size":
+            return model.size(query.epoch)
+        case "next_txn":
+            return model.next_txn(query.epoch, query.offset)
+        case "list_epoch":
+            return model.list_epoch(query.epoch)
+        case _:
+            return sorted(
+                (
+                    one.added.segment_id,
+                    one.state,
+                    one.broker_id,
+                    one.event_timestamp_ms,
+                    one.custom_metadata or b"",
+                    one.added.max_timestamp_ms,
+                    one.added.txn_index_empty,
+                )
+                for one in model.list_all()
+            )
+
+
+def _facts_of_row(row: bytes) -> tuple[Any, ...]:
+    fields = unpack_row(row)
+    return (
+        id_of_row(row),
+        fields[STATE],
+        fields[BROKER],
+        fields[EVENT_TIMESTAMP],
+        fields[CUSTOM] or b"",
+        fields[MAX_TIMESTAMP],
+        fields[TXN_EMPTY],
+    )

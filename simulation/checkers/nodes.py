@@ -1,0 +1,93 @@
+"""Checkers of what nodes did: in which order they took the log in, and who wrote it.
+
+The log may be unknown, or end before what a node took in; then lives are held against each
+other, and each against itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierledger.simulation.checkers.violation import Violation, ms_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tierledger.actors.calls import PartitionKey
+    from tierledger.simulation.history.final_log import FinalLog
+    from tierledger.simulation.history.observations import Applied, Led
+
+
+def feed_gap(
+    applied: Iterable[Applied], log: FinalLog | None, key: PartitionKey | None = None
+) -> list[Violation]:
+    """A life took the log in with a gap, a repeat or a step back, or took in something else.
+
+    Something else: what the log does not hold there, what two lives know differently, and what
+    was not durable yet.
+    """
+    key = key if log is None else log.key
+    told: list[str] = []
+    behind: dict[str, int] = {}
+    hashes = {} if log is None else {-1: log.genesis, **log.chain_hashes}
+    known_until = -1 if log is None else log.end
+    durable_at = [] if log is None else log.durable_at
+    unknown: dict[int, Applied] = {}
+    for one in applied:
+        time, life, _, first, last, chain_hash = one
+        expected = behind.get(life, first)
+        behind[life] = last + 1
+        if first != expected or last < first - 1:
+            told.append(f"{life} took in {first} to {last}, where {expected} comes next")
+        elif last > known_until:
+            if log is not None:
+                told.append(f"{life} took in position {last}, and the log ends at {log.end}")
+            other = unknown.setdefault(last, one)
+            if other.chain_hash != chain_hash:
+                told.append(f"{life} and {other.node_life} have another log up to {last}")
+        elif hashes.get(last) != chain_hash:
+            told.append(_other_log(one, ends_batch=last in hashes))
+        elif last >= first and (durable := durable_at[last]) is not None and time < durable:
+            told.append(
+                f"{life} took in {last} at {ms_text(time)}, which was durable at "
+                f"{ms_text(durable)}"
+            )
+    return [Violation("feed_gap", key, message) for message in told]
+
+
+def _other_log(one: Applied, *, ends_batch: bool) -> str:
+    where = f"{one.node_life} has taken in a log up to {one.last_position}"
+    if not ends_batch:
+        return f"{where}, where no batch ends"
+    return f"{where} that is not the store's: its hash there is {one.chain_hash.hex()}"
+
+
+def two_leaders(
+    led: Iterable[Led], log: FinalLog | None, key: PartitionKey | None = None
+) -> list[Violation]:
+    """Two lives were effective under one session, or one wrote where another session led.
+
+    Two may well *believe* that they lead; an answer for a durable batch is what makes one of
+    them effective.
+    """
+    key = key if log is None else log.key
+    told: list[str] = []
+    owners: dict[int, str] = {}
+    writers: dict[int, str] = {}
+    for _, life, _, session, position in led:
+        owner = owners.setdefault(session, life)
+        if owner != life:
+            told.append(f"session {session} is {owner}'s, and {life} wrote {position} under it")
+        writer = writers.setdefault(position, life)
+        if writer != life:
+            told.append(f"{writer} and {life} both wrote the batch that ends at {position}")
+        if log is None:
+            continue
+        if not 0 <= position <= log.end:
+            told.append(f"{life} wrote position {position}, and the log ends at {log.end}")
+        elif log.events[position].session != session:
+            told.append(
+                f"{life} wrote position {position} under session {session}, and the log has "
+                f"session {log.events[position].session} there"
+            )
+    return [Violation("two_leaders", key, message) for message in told]

@@ -1,0 +1,131 @@
+"""Checkers of the order of answers: in real time for the leader, per caller for everybody.
+
+Every answer names its position, so no order has to be searched for: the log is the order, and
+one pass over it shows whether real time agrees. An append that nobody saw the end of counts
+from its invocation on, for ever.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, TypeAlias
+
+from tierledger.actors.calls import LEADER
+from tierledger.simulation.checkers.violation import Violation, ms_text
+from tierledger.simulation.history.calls import FAIL, OK, READ, WRITE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierledger.simulation.history.calls import Operation
+    from tierledger.simulation.history.final_log import FinalLog
+
+NEVER = 1 << 63
+"""When a call ended of which no end is known: after everything else."""
+
+APPENDED, ASKED = 0, 1
+"""What a call did at its position; who asked stands behind who appended."""
+
+Place: TypeAlias = "tuple[int, int, int, int, int]"
+"""Position, `APPENDED` or `ASKED` there, invoked, completed, number: sorts as the log does."""
+
+
+def linearizability(operations: Sequence[Operation], log: FinalLog) -> list[Violation]:
+    """A call took effect before another that had ended before it began.
+
+    All writes and the leader's reads, each at its position; a write that appended nothing is a
+    read. Where it is known when events became durable, they count as calls that ended then.
+    """
+    places = _places(operations, log)
+    found: list[Violation] = []
+    latest = holder = -1
+    for position, _, invoked, completed, number in places:
+        if completed < latest:
+            message = (
+                f"operation {number} ended at {ms_text(completed)} with position {position}; "
+                f"operation {holder} stands before it in the log and began only at "
+                f"{ms_text(latest)}"
+            )
+            found.append(Violation("linearizability", log.key, message, (number, holder)))
+        if invoked > latest:
+            latest, holder = invoked, number
+    return found + _behind_durable(places, log)
+
+
+def _places(operations: Sequence[Operation], log: FinalLog) -> list[Place]:
+    where = log.requests.get
+    places: list[Place] = []
+    note = places.append
+    for op in operations:
+        outcome = op.outcome
+        if outcome == FAIL:
+            continue
+        if op.kind == WRITE:
+            appended = where(op.request)
+            if outcome == OK:
+                position, completed = op.position, op.completed
+                assert position is not None, "checked among the assumptions"
+                assert completed is not None, "checked among the assumptions"
+                if appended is None:
+                    note((position, ASKED, op.invoked, completed, op.number))
+                else:
+                    note((appended, APPENDED, op.invoked, completed, op.number))
+            elif appended is not None:
+                note((appended, APPENDED, op.invoked, NEVER, op.number))
+        elif outcome == OK and op.role == LEADER and not op.stale:
+            position, completed = op.position, op.completed
+            assert position is not None, "checked among the assumptions"
+            assert completed is not None, "checked among the assumptions"
+            note((position, ASKED, op.invoked, completed, op.number))
+    places.sort()
+    return places
+
+
+def _behind_durable(places: Sequence[Place], log: FinalLog) -> list[Violation]:
+    """Answers from before what was durable when the call began."""
+    times, ends = log.durable_times, log.durable_ends
+    if not times:
+        return []
+    found = []
+    for position, kind, invoked, _, number in places:
+        at = bisect_left(times, invoked)
+        if at and position + kind <= ends[at - 1]:  # A reader may be at the end, no append.
+            message = (
+                f"operation {number} began at {ms_text(invoked)} and has position {position}, "
+                f"but position {ends[at - 1]} was durable at {ms_text(times[at - 1])}"
+            )
+            found.append(Violation("linearizability", log.key, message, (number,)))
+    return found
+
+
+def session_reads(operations: Sequence[Operation], log: FinalLog) -> list[Violation]:
+    """A caller was led back behind what it had read or written itself.
+
+    Monotonic reads, read your writes, monotonic writes, and writes follow reads. A stale answer
+    of a leader in quarantine says that it may be behind.
+    """
+    found: list[Violation] = []
+    appended = log.requests.get
+    seen: dict[str, tuple[int, int]] = {}
+    for op in operations:
+        position = op.position
+        if op.outcome != OK or position is None:
+            continue
+        process = op.process
+        floor, last = seen.get(process, (-1, -1))
+        if position < floor and not (op.stale and op.role == LEADER):
+            what = "read" if op.kind == READ else "wrote"
+            message = (
+                f"{process} {what} at position {position} in operation {op.number}, after it "
+                f"had seen position {floor} in operation {last}"
+            )
+            found.append(Violation("session_reads", log.key, message, (op.number, last)))
+        elif position == floor and position == appended(op.request):
+            message = (
+                f"{process} appended position {position} in operation {op.number}, which it "
+                f"had seen in operation {last}"
+            )
+            found.append(Violation("session_reads", log.key, message, (op.number, last)))
+        if position > floor:
+            seen[process] = (position, op.number)
+    return found

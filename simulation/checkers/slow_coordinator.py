@@ -1,0 +1,519 @@
+"""What a coordinator has to know, say and decide, worked out the slow way from its log.
+
+It keeps one plain table of partitions and looks everything else up in it: what runs on a host,
+what has no place, who is beside whom. It shares no line with the coordinator's rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tierledger.actors.calls import FOLLOWER, LEADER, CloseCall, PartitionKey, Placement
+from tierledger.actors.coordinator import events as ev
+from tierledger.actors.coordinator.rules import HostWork
+from tierledger.actors.messages import Assignment
+from tierledger.events.commands import Claim
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from tierledger.actors.coordinator.state import CoordinatorState
+
+REGISTRATIONS = 8
+"""Of each broker those of which a repeat is recognised."""
+
+
+class Said(NamedTuple):
+    """A claim to lead as its broker announced it, and the placement that is to open it."""
+
+    claim: Claim
+    leader_epoch: int | None
+    import_cluster: str | None
+    recorded_time_ms: int | None
+    number: int = 0
+
+
+@dataclass
+class Row:
+    """What is known of one partition."""
+
+    topic: str
+    led: Said | None = None
+    leader_host: str | None = None
+    replaced: list[Said] = field(default_factory=list)
+    """Claims that another's replaced and that were not given up, the last of them last."""
+    followers: dict[int, Claim] = field(default_factory=dict)
+    follower_host: str | None = None
+    follower_number: int = 0
+
+    def drop(self, broker_id: int) -> Said | None:
+        """The broker's claim that was replaced, which is forgotten."""
+        found = next((one for one in self.replaced if one.claim.broker_id == broker_id), None)
+        self.replaced = [one for one in self.replaced if one is not found]
+        return found
+
+
+class SlowCoordinator:
+    """The fold of a coordinator's log."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self.rows: dict[PartitionKey, Row] = {}
+        self.incarnations: dict[int, int] = {}
+        self.registrations: dict[int, list[tuple[bytes, int]]] = {}
+        self.announced: dict[int, tuple[int, int]] = {}
+        self.hosts: dict[str, tuple[str, str]] = {}
+        """Host to process and address."""
+        self.generations: dict[str, int] = {}
+        self.number = 0
+        """Of the last placement of a leader."""
+
+    def load(self, host: str) -> int:
+        """How many leaders and followers run there."""
+        seats = [(row.leader_host, row.follower_host) for row in self.rows.values()]
+        return sum(pair.count(host) for pair in seats)
+
+    def unplaced(self) -> set[tuple[PartitionKey, str]]:
+        """What was announced and runs nowhere."""
+        led = {
+            (key, LEADER) for key, row in self.rows.items() if row.led and not row.led.number
+        }
+        return led | {
+            (key, FOLLOWER)
+            for key, row in self.rows.items()
+            if row.followers and row.follower_host is None
+        }
+
+    def together(self) -> set[PartitionKey]:
+        """Partitions that one host leads and follows."""
+        return {
+            key
+            for key, row in self.rows.items()
+            if row.leader_host is not None and row.leader_host == row.follower_host
+        }
+
+    def differs_from(self, state: CoordinatorState) -> str | None:
+        """In what a coordinator knows otherwise."""
+        rows = {
+            key: Row(
+                entry.topic,
+                None if entry.leadership is None else Said(*entry.leadership),
+                entry.leader_host,
+                [Said(*one) for one in entry.formers.values()],
+                entry.followers,
+                entry.follower_host,
+                entry.follower_number,
+            )
+            for key, entry in state.partitions.items()
+        }
+        hosts = {
+            host: (process, state.addresses[host]) for host, process in state.hosts.items()
+        }
+        known = {one: dict(made) for one, made in self.registrations.items()}
+        loads = {host: self.load(host) for host in hosts}
+        pairs = [
+            ("next position", state.next_position, self.end),
+            ("partitions", rows, self.rows),
+            ("hosts", hosts, self.hosts),
+            ("generations", state.generations, self.generations),
+            ("incarnations", state.incarnations, self.incarnations),
+            ("registrations", state.registrations, known),
+            ("newest announcements", state.announced, self.announced),
+            ("last placement", state.assignment, self.number),
+            ("unplaced", set(state.unplaced), self.unplaced()),
+            ("partitions beside their followers", set(state.together), self.together()),
+            ("loads of hosts", {host: state.load(host) for host in hosts}, loads),
+        ]
+        for name, found, expected in pairs:
+            if found != expected:
+                return f"its {name} are {found!r:.400}; by the slow rules {expected!r:.400}"
+        return None
+
+    # Events.
+
+    def take(self, body: Any) -> list[HostWork]:  # noqa: ANN401
+        """Fold one event in; what hosts have to be told because of it."""
+        name = "_" + type(body).__name__
+        told: list[HostWork] | None = getattr(self, name)(body)
+        self.end += 1
+        return told or []
+
+    def _ClientRegistered(self, body: ev.ClientRegistered) -> None:  # noqa: N802
+        self.incarnations[body.broker_id] = body.incarnation
+        if body.request is not None:
+            made = self.registrations.get(body.broker_id, [])
+            made = [*made, (body.request, body.incarnation)]
+            self.registrations[body.broker_id] = made[-REGISTRATIONS:]
+
+    def _HostStarted(self, body: ev.HostStarted) -> None:  # noqa: N802
+        self.hosts[body.host] = (body.process, body.address)
+        self.generations[body.host] = body.generation
+
+    def _HostLost(self, body: ev.HostLost) -> None:  # noqa: N802
+        self.hosts.pop(body.host, None)
+        for row in self.rows.values():
+            if row.leader_host == body.host:
+                row.leader_host = None
+                row.led = row.led and row.led._replace(number=0)
+            if row.follower_host == body.host:
+                row.follower_host = None
+
+    def _Announced(self, body: ev.Announced) -> list[HostWork]:  # noqa: N802
+        claim, told = Claim(body.broker_id, body.incarnation, body.number), list[HostWork]()
+        self.announced[body.broker_id] = claim[1:]
+        for topic_id, partition, topic, epoch, recorded_ms in body.leaders:
+            row = self._row((topic_id, partition), topic)
+            row.followers.pop(claim.broker_id, None)
+            row.drop(claim.broker_id)
+            if row.led is not None and row.led.claim.broker_id != claim.broker_id:
+                row.replaced.append(row.led)
+            row.led = Said(claim, epoch, body.import_cluster, recorded_ms)
+        for topic_id, partition, topic in body.followers:
+            where = PartitionKey(topic_id, partition)
+            row = self._row(where, topic)
+            told += self._given_up(where, claim.broker_id)
+            row.followers[claim.broker_id] = claim
+            if row.follower_host is not None:
+                told.append(_told(row.follower_host, self._to_follow(where, claim)))
+        for topic_id, partition, topic in body.stopped:
+            where = PartitionKey(topic_id, partition)
+            row, heir = self._row(where, topic), self.heir(where, claim.broker_id)
+            told += self._given_up(where, claim.broker_id)
+            row.followers.pop(claim.broker_id, None)
+            if heir is None and row.led is None and not row.followers:
+                told += self._let_go(where)
+        return told
+
+    def _row(self, where: Iterable[Any], topic: str) -> Row:
+        return self.rows.setdefault(PartitionKey(*where), Row(topic))
+
+    def _given_up(self, where: Iterable[Any], broker_id: int) -> list[HostWork]:
+        """A broker leads no more: its own session is closed, wherever its leader runs."""
+        key = PartitionKey(*where)
+        row = self.rows[key]
+        former = row.drop(broker_id)
+        if row.led is not None and row.led.claim.broker_id == broker_id:
+            former, row.led = row.led, None
+        if former is None or row.leader_host is None:
+            return []
+        return [HostWork(row.leader_host, (), (CloseCall(key, former.claim),))]
+
+    def _let_go(self, where: Iterable[Any]) -> list[HostWork]:
+        key = PartitionKey(*where)
+        row, told = self.rows[key], list[HostWork]()
+        for host, role, until in (
+            (row.leader_host, LEADER, self.number),
+            (row.follower_host, FOLLOWER, row.follower_number),
+        ):
+            if host is not None:
+                told.append(_told(host, Placement(key, row.topic, role, None, until)))
+        row.leader_host = row.follower_host = None
+        return told
+
+    def _to_follow(self, where: Iterable[Any], claim: Claim) -> Placement:
+        key = PartitionKey(*where)
+        row = self.rows[key]
+        assigned = Assignment(row.follower_number, claim, topic=row.topic)
+        return Placement(key, row.topic, FOLLOWER, assigned)
+
+    def _to_lead(self, key: PartitionKey) -> Placement:
+        row = self.rows[key]
+        said = row.led
+        assert said is not None, "somebody leads"
+        assigned = Assignment(
+            number=said.number,
+            claim=said.claim,
+            leader_epoch=said.leader_epoch,
+            topic=row.topic,
+            import_cluster=said.import_cluster,
+            recorded_time_ms=said.recorded_time_ms,
+        )
+        return Placement(key, row.topic, LEADER, assigned)
+
+    def _LeadersPlaced(self, body: ev.LeadersPlaced) -> list[HostWork]:  # noqa: N802
+        placements = []
+        for topic_id, partition, number in body.partitions:
+            self.number = max(self.number, number)
+            key = PartitionKey(topic_id, partition)
+            row = self.rows.get(key)
+            if row is not None and row.led is not None:
+                row.leader_host, row.led = body.host, row.led._replace(number=number)
+                placements.append(self._to_lead(key))
+        return [_told(body.host, *placements)] if placements else []
+
+    def _FollowersPlaced(self, body: ev.FollowersPlaced) -> list[HostWork]:  # noqa: N802
+        told, placements = list[HostWork](), list[Placement]()
+        for where in body.partitions:
+            key = PartitionKey(*where)
+            row = self.rows.get(key)
+            if row is None:
+                continue
+            if row.follower_host not in {None, body.host}:
+                release = Placement(key, row.topic, FOLLOWER, None, row.follower_number)
+                told.append(_told(str(row.follower_host), release))
+            row.follower_host, row.follower_number = body.host, self.end
+            placements += [self._to_follow(where, claim) for claim in row.followers.values()]
+        return [*told, _told(body.host, *placements)] if placements else told
+
+    def _LeaderLost(self, body: ev.LeaderLost) -> None:  # noqa: N802
+        row = self.rows.get(PartitionKey(body.topic_id, body.partition))
+        if row is not None and row.led is not None and row.led.number == body.assignment:
+            row.led, row.leader_host = row.led._replace(number=0), None
+
+    def _LeaderRestored(self, body: ev.LeaderRestored) -> None:  # noqa: N802
+        row = self.rows.get(PartitionKey(body.topic_id, body.partition))
+        former = None if row is None else row.drop(body.broker_id)
+        if row is not None and former is not None and row.led is None:
+            row.led = former._replace(number=0)
+
+    def _LeaderRefused(self, body: ev.LeaderRefused) -> None:  # noqa: N802
+        row = self.rows.get(PartitionKey(body.topic_id, body.partition))
+        if row is None or row.led is None or row.led.number != body.assignment:
+            return
+        if not body.is_served:
+            row.leader_host = None
+        refused, row.led = row.led, None
+        holder = None if body.holder is None else Claim(*body.holder)
+        heir = None
+        for former in reversed(row.replaced) if holder != refused.claim else ():
+            is_holders = holder is not None and former.claim.broker_id == holder.broker_id
+            may_stand = self._is_alive(former) and former.import_cluster is None
+            if is_holders:
+                assert holder is not None, "it has a broker"
+                heir = former if may_stand and former.claim > holder else None
+                break
+            if may_stand and _may_follow(former.leader_epoch, body.leader_epoch):
+                heir = former
+                break
+        if heir is not None:
+            row.led = heir._replace(number=0)
+            row.drop(heir.claim.broker_id)
+        elif holder is not None and holder.broker_id not in row.followers:
+            row.drop(holder.broker_id)
+            others_wait = any(former.number for former in row.replaced)
+            number = body.assignment if body.is_served and not others_wait else 0
+            row.led = Said(
+                holder, body.leader_epoch, body.import_cluster, body.recorded_time_ms, number
+            )
+
+    def _PartitionForgotten(self, body: ev.PartitionForgotten) -> None:  # noqa: N802
+        self.rows.pop(PartitionKey(body.topic_id, body.partition), None)
+
+    # Decisions.
+
+    def _is_alive(self, said: Said) -> bool:
+        return self.incarnations.get(said.claim.broker_id) == said.claim.incarnation
+
+    def heir(self, key: PartitionKey, broker_id: int) -> Said | None:
+        """Whose claim stands again if that broker gives up the one in force."""
+        row = self.rows.get(key)
+        if row is None or row.led is None or row.led.claim.broker_id != broker_id:
+            return None
+        standing = [
+            one
+            for one in row.replaced
+            if self._is_alive(one) and one.import_cluster is None
+            if _may_follow(one.leader_epoch, row.led.leader_epoch)
+        ]
+        return standing[-1] if standing else None
+
+    def register(self, broker_id: int, request: bytes, after: int) -> list[Any]:
+        newest = self.incarnations.get(broker_id, 0)
+        is_repeat = request in dict(self.registrations.get(broker_id, ()))
+        if after != newest or is_repeat:
+            return []
+        return [ev.ClientRegistered(broker_id, newest + 1, request)]
+
+    def announce(self, given: ev.Announcement, heard: tuple[int, int]) -> list[Any] | str:
+        """What it changes, or the error; `heard`: the newest that was decided on here."""
+        newest = self.incarnations.get(given.broker_id, 0)
+        if given.incarnation != newest:
+            return "InvalidArgument" if given.incarnation > newest else "Fenced"
+        pair = (given.incarnation, given.number)
+        last = max(heard, self.announced.get(given.broker_id, (0, 0)))
+        if pair <= last:
+            return "Fenced" if pair < last else []
+        leaders = tuple(item for item in given.leaders if self._is_new_leader(given, item))
+        followers = tuple(
+            item for item in given.followers if self._is_new_follower(given, item)
+        )
+        stopped = tuple(item for item in given.stopped if self._hosts(given.broker_id, item))
+        if not (leaders or followers or stopped):
+            return []
+        given_up = [PartitionKey(topic_id, partition) for topic_id, partition, _ in followers]
+        given_up += [PartitionKey(topic_id, partition) for topic_id, partition, _ in stopped]
+        heirs = [(key, self.heir(key, given.broker_id)) for key in given_up]
+        return [
+            ev.Announced(*given[:3], leaders, followers, stopped, given.import_cluster),
+            *(
+                ev.LeaderRestored(*key, heir.claim.broker_id)
+                for key, heir in heirs
+                if heir is not None
+            ),
+        ]
+
+    def _is_new_leader(self, given: ev.Announcement, item: Any) -> bool:  # noqa: ANN401
+        row, epoch = self.rows.get(PartitionKey(item[0], item[1])), item[3]
+        led = None if row is None else row.led
+        if led is None:
+            return True
+        if led.claim.broker_id != given.broker_id:
+            return epoch is None or led.leader_epoch is None or epoch > led.leader_epoch
+        is_known = epoch in {None, led.leader_epoch}
+        is_same = (led.claim.incarnation, led.import_cluster) == (
+            given.incarnation, given.import_cluster,
+        )  # fmt: skip
+        return not (is_known and is_same)
+
+    def _is_new_follower(self, given: ev.Announcement, item: Any) -> bool:  # noqa: ANN401
+        row = self.rows.get(PartitionKey(*item[:2]))
+        claim = None if row is None else row.followers.get(given.broker_id)
+        return claim is None or claim.incarnation != given.incarnation
+
+    def _hosts(self, broker_id: int, item: Any) -> bool:  # noqa: ANN401
+        row = self.rows.get(PartitionKey(*item[:2]))
+        if row is None:
+            return False
+        said = [*row.replaced, *([] if row.led is None else [row.led])]
+        return broker_id in row.followers or broker_id in {one.claim.broker_id for one in said}
+
+    def in_force(self, given: ev.Announcement) -> list[Claim]:
+        """Which claim counts for each partition that was announced."""
+        items: list[tuple[Any, bool]] = [(one, True) for one in given.leaders]
+        items += [(one, False) for one in given.followers]
+        found = []
+        for item, leads in items:
+            row = self.rows.get(PartitionKey(*item[:2])) or Row("")
+            claims = [row.followers.get(given.broker_id)]
+            if leads:
+                claims = [one.claim for one in (*([row.led] if row.led else ()), *row.replaced)]
+            own = [one for one in claims if one and one[:2] == given[:2]]
+            found.append(own[0] if own else given.claim)
+        return found
+
+    def host_started(self, host: str, process: str, address: str) -> list[Any]:
+        known = self.hosts.get(host)
+        if known is not None and known[0] == process:
+            return []
+        last = address.rpartition("/")[2]
+        number = int(last) if last.isdecimal() else 0
+        generation = max(self.generations.get(host, 0) + 1, number)
+        started = ev.HostStarted(host, generation, process, address)
+        return [started] if known is None else [ev.HostLost(host), started]
+
+    def host_lost(self, host: str, process: str | None) -> list[Any]:
+        known = self.hosts.get(host)
+        is_its = known is not None and process in (None, known[0])
+        return [ev.HostLost(host)] if is_its else []
+
+    def leader_lost(self, key: PartitionKey, number: int, host: str) -> list[Any]:
+        row = self.rows.get(key)
+        if row is None or row.led is None:
+            return []
+        is_that = (row.leader_host, row.led.number) == (host, number)
+        return [ev.LeaderLost(*key, number)] if is_that else []
+
+    def leader_refused(self, key: PartitionKey, refusal: Any, host: str) -> list[Any]:  # noqa: ANN401
+        row = self.rows.get(key)
+        if row is None or row.led is None or row.leader_host != host:
+            return []
+        if row.led.number != refusal.assignment:
+            return []
+        if refusal.is_served and row.led.claim == refusal.holder:
+            return []
+        return [ev.LeaderRefused(*key, *refusal)]
+
+    def standing(self, host: str) -> list[Placement]:
+        """All that a host has to serve, in no order."""
+        found = [
+            self._to_lead(key)
+            for key, row in self.rows.items()
+            if row.leader_host == host and row.led is not None and row.led.number
+        ]
+        for key, row in self.rows.items():
+            if row.follower_host == host:
+                found += [self._to_follow(key, claim) for claim in row.followers.values()]
+        return found
+
+    def placed(  # noqa: C901 - One kind of seat after the other.
+        self,
+        seats: Iterable[tuple[PartitionKey, str]],
+        beside: Iterable[PartitionKey],
+        room: int,
+        behind: Collection[PartitionKey],
+    ) -> list[Any]:
+        """Where `seats` go, in their order, and followers `beside` their leaders.
+
+        Some at once: the rest has to wait.
+        """
+        loads = {host: self.load(host) for host in self.hosts}
+        led: dict[str, list[tuple[bytes, int, int]]] = {}
+        followed: dict[str, list[tuple[bytes, int]]] = {}
+        homes, number = dict[PartitionKey, str](), self.number
+
+        def is_full() -> bool:
+            return number - self.number + sum(map(len, followed.values())) >= ev.ITEMS_MAX
+
+        def least(avoid: str | None, *, strictly: bool = False) -> str | None:
+            free = sorted((load, host) for host, load in loads.items() if load < room)
+            others = [host for _, host in free if host != avoid]
+            if others or strictly:
+                return others[0] if others else None
+            return free[0][1] if free else None
+
+        for key, role in seats:
+            row = self.rows[key]
+            if role != LEADER or is_full():
+                continue
+            home = row.leader_host
+            if home is None:
+                has_caught_up = row.follower_host is not None and key not in behind
+                home = row.follower_host if has_caught_up else least(None)
+                if home is None:
+                    continue
+                loads[home] += 1
+            number += 1
+            homes[key] = home
+            led.setdefault(home, []).append((*key, number))
+        for key, role in seats:
+            if role == LEADER or is_full():
+                continue
+            host = least(homes.get(key, self.rows[key].leader_host))
+            if host is not None:
+                loads[host] += 1
+                followed.setdefault(host, []).append(key)
+        for key in dict.fromkeys([*beside, *homes]) if len(self.hosts) > 1 else ():
+            row = self.rows[key]
+            home = homes.get(key, row.leader_host)
+            if row.follower_host is None or row.follower_host != home or is_full():
+                continue
+            host = least(home, strictly=True)
+            if host is not None:
+                loads[row.follower_host] -= 1
+                loads[host] += 1
+                followed.setdefault(host, []).append(key)
+        return [
+            *(ev.LeadersPlaced(host, tuple(led[host])) for host in sorted(led)),
+            *(ev.FollowersPlaced(host, tuple(followed[host])) for host in sorted(followed)),
+        ]
+
+    def hosts_wanted(self, least: int, room: int, starting: Collection[str]) -> list[str]:
+        """Hosts to start: `least` of them in any case, and as many as lack room would fill."""
+        free = [f"host-{at}" for at in range(least + len(self.hosts) + len(starting) + 99)]
+        taken = {*self.hosts, *starting}
+        wanted = [host for host in free[:least] if host not in taken]
+        crowded = sum(max(0, self.load(host) - room) for host in self.hosts)
+        lacking = len(self.unplaced()) + crowded - (len(wanted) + len(starting)) * room
+        more = 0
+        while lacking > 0:
+            more, lacking = more + 1, lacking - room
+        return wanted + [host for host in free[least:] if host not in taken][:more]
+
+
+def _may_follow(ours: int | None, theirs: int | None) -> bool:
+    return ours is None or theirs is None or ours > theirs
+
+
+def _told(host: str, *placements: Placement) -> HostWork:
+    return HostWork(host, placements)

@@ -1,0 +1,1 @@
+"""Every schedule of a small world."""

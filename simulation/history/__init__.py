@@ -1,0 +1,1 @@
+"""What a run's callers, logs and processes showed."""

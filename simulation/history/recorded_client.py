@@ -1,0 +1,131 @@
+"""A client that writes every call into a history, in a world and on a live service alike."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.events.errors import RemoteStorageError
+from tierledger.simulation.history.calls import INFO, READ, WRITE, digest_of, outcome_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from tierledger.actors.calls import Answered
+    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+    from tierledger.actors.messages import Query
+    from tierledger.actors.ports import IdSource
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.events.kafka.codec import KafkaValue
+    from tierledger.simulation.history.calls import Recorder
+
+_REQUEST: ContextVar[bytes | None] = ContextVar("request", default=None)
+
+
+class KnownIds:
+    """Request ids that the history knows before the call is made."""
+
+    def __init__(self, ids: IdSource) -> None:
+        self.ids = ids
+
+    def request_id(self) -> bytes:
+        return _REQUEST.get() or self.ids.request_id()
+
+
+class RecordedClient:
+    """One process of a history: one call after the other, under a new name after each doubt."""
+
+    def __init__(
+        self,
+        manager: AsyncRemoteLogMetadataManager,
+        ids: KnownIds,
+        recorder: Recorder,
+        name: str,
+    ) -> None:
+        """`manager` draws its request ids from `ids`; many clients may share both."""
+        self.manager = manager
+        self._ids = ids
+        self._recorder = recorder
+        self._name = name
+        self._lives = 0
+
+    @property
+    def process(self) -> str:
+        return f"{self._name}/{self._lives}"
+
+    async def write(
+        self, tip: TopicIdPartition, work: Awaitable[int], what: str, wanted: KafkaValue
+    ) -> RemoteStorageError | None:
+        """Make the write that `work` is about to begin; the error it ended with, if any."""
+        claim = self.manager.claim_to_lead(tip)
+        request = self._ids.ids.request_id()
+        number = self._recorder.begin(
+            process=self.process,
+            kind=WRITE,
+            key=PartitionKey.of(tip),
+            role=LEADER,
+            claim=claim,
+            request=request,
+            what=what,
+            wanted=wanted,
+        )
+        token = _REQUEST.set(request)
+        try:
+            position = await work
+        except (RemoteStorageError, asyncio.CancelledError) as error:
+            return self._failed(number, error)
+        finally:
+            with suppress(ValueError):  # Another context, if the process ended meanwhile.
+                _REQUEST.reset(token)
+        self._recorder.ok(number, position, b"")
+        return None
+
+    async def read(
+        self, tip: TopicIdPartition, role: str, query: Query
+    ) -> Answered | RemoteStorageError:
+        """Ask, and give the answer or the error it ended with."""
+        number = self._recorder.begin(
+            process=self.process,
+            kind=READ,
+            key=PartitionKey.of(tip),
+            role=role,
+            claim=None,
+            request=b"",
+            what=query.kind,
+            query=query,
+        )
+        try:
+            answered = await self._whole(tip, role, await self.manager.ask(tip, role, query))
+        except (RemoteStorageError, asyncio.CancelledError) as error:
+            return self._failed(number, error)
+        value: Any = answered.value
+        self._recorder.ok(
+            number, answered.position, digest_of(value, query), stale=answered.stale
+        )
+        return answered
+
+    async def _whole(self, tip: TopicIdPartition, role: str, first: Answered) -> Answered:
+        """The answer with all its pages; of a list they are all as of one position."""
+        if first.cursor is None:
+            return first
+        rows: list[Any] = []
+        page, router = first, self.manager._connected()
+        while True:
+            more: Any = page.value
+            rows += more
+            if page.cursor is None:
+                return first._replace(value=rows, cursor=None)
+            page = await router.next_page(PartitionKey.of(tip), role, page.cursor)
+
+    def _failed(self, number: int, error: BaseException) -> RemoteStorageError:
+        if isinstance(error, asyncio.CancelledError):
+            self._recorder.failed(number, error)
+            raise error
+        assert isinstance(error, RemoteStorageError), "the only two that are caught"
+        self._recorder.failed(number, error)
+        if outcome_of(error) == INFO:
+            self._lives += 1  # Nobody knows whether that call still goes on.
+        return error

@@ -1,0 +1,236 @@
+"""A storm on a real service: brokers work on it while its processes are killed and frozen.
+
+Starts PostgreSQL if asked to, a Ray cluster of several nodes and `serve`, lets brokers work on
+them, strikes, lets all heal, and keeps everything that is needed to judge what they saw.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from tierledger.actors.discovery.connecting import connect
+from tierledger.actors.host_settings import ServiceSettings
+from tierledger.events.errors import InvalidArgument, NotReady
+from tierledger.simulation.checkers.all import Minimums
+from tierledger.simulation.live.chaos.faults import POSTGRES, SQLITE, STRIKES, Chaos
+from tierledger.simulation.live.postgres_server import PostgresServer
+from tierledger.simulation.live.ray_faults import LiveService
+from tierledger.simulation.live.run import LiveRun
+from tierledger.simulation.live.verdict import recorded, verdict_of
+from tierledger.simulation.service.plan import stream
+from tierledger.storage.connector import URL_SETTING
+from tierledger.storage.locate import parse_store_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tierledger.simulation.live.run import LivePlan
+    from tierledger.simulation.live.verdict import LiveVerdict
+    from tierledger.simulation.record.record import Record
+    from tierledger.storage.locate import StoreUrl
+
+POSTGRESQL_OF_OUR_OWN, SQLITE_OF_OUR_OWN = "postgresql", "sqlite"
+"""Stores that are made for one storm, and removed after it."""
+
+NODES_MIN = 2
+"""Ray's first node is struck only together with all others."""
+
+PAUSE_S = (1.0, 4.0)
+"""Between the end of one fault and the next."""
+
+WRITES_PER_MINUTE = 100
+CHANGES_PER_MINUTE = 3
+FAULTS_PER_MINUTE = 1
+"""What a run must have seen at least, or its silence means nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storm:
+    """What is to happen, on what.
+
+    Attributes:
+        plan: What brokers do.
+        minutes: How long faults strike; healing and checking come after that.
+        store: `POSTGRESQL_OF_OUR_OWN`, `SQLITE_OF_OUR_OWN`, or a store's URL. In a store that
+            is there already a cluster of a new name is added, and stays.
+        hosts: How many host processes `serve` starts.
+        nodes: How many raylets the Ray cluster has; all but the first are struck.
+        faults: Those that strike; none: all that fit the store.
+    """
+
+    plan: LivePlan
+    minutes: float
+    store: str = SQLITE_OF_OUR_OWN
+    hosts: int = 3
+    nodes: int = 3
+    faults: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.nodes < NODES_MIN:
+            raise InvalidArgument(f"expected at least {NODES_MIN} nodes, got {self.nodes}")
+        of_one_store = {*POSTGRES, *SQLITE}
+        if self.store == POSTGRESQL_OF_OUR_OWN:
+            of_one_store -= set(POSTGRES)
+        elif self.store == SQLITE_OF_OUR_OWN or self._url().scheme == "sqlite":
+            of_one_store -= set(SQLITE)
+        elif self._url().scheme == "memory":
+            raise InvalidArgument("expected a store that several processes see, got memory:")
+        for fault in self.faults:
+            if fault not in STRIKES:
+                raise InvalidArgument(f"no fault {fault!r}; there are {', '.join(STRIKES)}")
+            if fault in of_one_store:
+                raise InvalidArgument(f"{fault!r} cannot happen to {self.shown_store}")
+
+    def _url(self) -> StoreUrl:
+        return parse_store_url(self.store)
+
+    @property
+    def shown_store(self) -> str:
+        """The store as others may read it."""
+        if self.store in (POSTGRESQL_OF_OUR_OWN, SQLITE_OF_OUR_OWN):
+            return self.store
+        return self._url().public
+
+    @property
+    def minimums(self) -> Minimums:
+        def at_least(per_minute: int) -> int:
+            return max(1, int(per_minute * self.minutes))
+
+        return Minimums(
+            ok_writes=at_least(WRITES_PER_MINUTE),
+            ok_reads=1,
+            leadership_changes=at_least(CHANGES_PER_MINUTE),
+            faults=at_least(FAULTS_PER_MINUTE),
+            fault_notes=frozenset(STRIKES),
+        )
+
+
+class Outcome(NamedTuple):
+    """What a storm came to."""
+
+    verdict: LiveVerdict
+    record: Record
+
+
+class Telling(Protocol):
+    """What is told how far a storm is."""
+
+    def say(self, text: str) -> None:
+        """Something happened."""
+
+    def at(self, seconds: float, text: str) -> None:
+        """So much of the time is over, and this is going on."""
+
+
+def storm_on(storm: Storm, telling: Telling) -> Outcome:
+    """Run a storm and judge it; nothing is left running.
+
+    Raises:
+        NotReady: PostgreSQL or `serve` did not start; with what they wrote.
+        InvalidArgument: A store's URL is wrong.
+    """
+    with _target(storm.store) as target:
+        return asyncio.run(_run(storm, target, telling))
+
+
+class _Target(NamedTuple):
+    """A store to run on, and its server if it has one that can be struck."""
+
+    url: str
+    postgres: PostgresServer | None
+
+
+@contextmanager
+def _target(store: str) -> Iterator[_Target]:
+    if store == POSTGRESQL_OF_OUR_OWN:
+        with _postgres() as server:
+            yield _Target(server.database(), server)
+    elif store == SQLITE_OF_OUR_OWN:
+        with tempfile.TemporaryDirectory(prefix="tierledger-live-") as folder:
+            yield _Target(f"sqlite:{folder}/store.sqlite", None)
+    else:
+        yield _Target(str(parse_store_url(store)), None)
+
+
+@contextmanager
+def _postgres() -> Iterator[PostgresServer]:
+    server = PostgresServer()
+    try:
+        server.__enter__()
+    except RuntimeError as error:
+        raise NotReady(str(error)) from error
+    try:
+        yield server
+    finally:
+        server.remove()
+
+
+async def _run(storm: Storm, target: _Target, telling: Telling) -> Outcome:
+    _end_in_order()
+    # A store that was there before may hold an earlier run of the same seed.
+    cluster_id = f"live-{storm.plan.seed}-{time.time_ns():x}"
+    settings = ServiceSettings(cluster_id, {URL_SETTING: target.url}, hosts=storm.hosts)
+    total_s = storm.minutes * 60
+    with tempfile.TemporaryDirectory(prefix="tierledger-live-log-") as folder:
+        service = LiveService(settings, Path(folder), nodes=storm.nodes)
+        try:
+            telling.at(0, "starting")
+            await service.start()
+            _end_in_order()  # Again: Ray sets handlers of its own while it starts.
+            run = LiveRun(storm.plan, settings, connect)
+            chaos = Chaos(service, run, target.postgres)
+            await _strike(run, chaos, storm, telling)
+        finally:
+            telling.at(total_s, "stopping the service")
+            await service.stop()
+        telling.at(total_s, "checking")
+        origin = f"simulate live --seed {storm.plan.seed} on {storm.shown_store}"
+        record = await recorded(run, origin, storm.minimums)
+        return Outcome(verdict_of(run, record, chaos.strikes), record)
+
+
+def _end_in_order() -> None:
+    """Let SIGTERM do what SIGINT does: what was started ends before this process does."""
+    task = asyncio.current_task()
+    assert task is not None, "it runs as one"
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+
+async def _strike(run: LiveRun, chaos: Chaos, storm: Storm, telling: Telling) -> None:
+    """Faults, one after the other, until the time is over; then all heals."""
+    try:
+        try:
+            await run.start()
+        except TimeoutError as error:  # The service never was well.
+            run.failures.append(error)
+            return
+        await _faults(run, chaos, storm, telling)
+        telling.at(storm.minutes * 60, "healing")
+        await run.heal()
+    finally:
+        await run.stop()
+
+
+async def _faults(run: LiveRun, chaos: Chaos, storm: Storm, telling: Telling) -> None:
+    random = stream(run.plan.seed, "storm")
+    began = time.monotonic()
+    while (elapsed := time.monotonic() - began) < storm.minutes * 60:
+        fault = random.choice(storm.faults) if storm.faults else chaos.draw()
+        telling.at(elapsed, f"{len(chaos.strikes)} faults; {fault}")
+        try:
+            strike = await chaos.strike(fault)
+        except TimeoutError as error:
+            run.failures.append(error)
+            telling.say(f"{elapsed:5.0f} s  {fault}: {error}")
+            return
+        if strike is not None:
+            took_s = (strike.ended_ns - strike.began_ns) / 1e9
+            telling.say(f"{elapsed:5.0f} s  {fault}: {strike.victim} ({took_s:.1f} s)")
+        await asyncio.sleep(random.uniform(*PAUSE_S))

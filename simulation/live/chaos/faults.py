@@ -1,0 +1,296 @@
+"""Real faults on a real service: each is done, outlived and undone, and measured meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.coordinator.placement import WRITER
+from tierledger.events.errors import RemoteStorageError
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.simulation.live.chaos.postgres import freeze_in_commit, set_read_only
+from tierledger.simulation.live.processes import is_running, parent_of
+from tierledger.simulation.live.verdict import Strike
+from tierledger.simulation.service.plan import stream
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tierledger.simulation.live.postgres_server import PostgresServer
+    from tierledger.simulation.live.ray_faults import HostFacts, LiveService
+    from tierledger.simulation.live.run import LiveRun
+
+RECOVERY_S = 60.0
+"""Within which every partition must be written to again."""
+
+ZOMBIE_S = 1.5
+"""How long a thawed host goes on beside its successor."""
+
+COMMIT_ATTEMPTS = 5
+"""Tries to meet a host within a commit."""
+
+OUTAGE_S = (2.0, 4.0)
+"""How long a store is away."""
+
+
+class NoVictim(Exception):
+    """There is nobody at the moment to whom this could happen."""
+
+
+class Chaos:
+    """Strikes a service on which a run of brokers works."""
+
+    def __init__(
+        self,
+        service: LiveService,
+        run: LiveRun,
+        postgres: PostgresServer | None = None,
+    ) -> None:
+        self.strikes: list[Strike] = []
+        self.zombies = 0
+        """Hosts and coordinators that went on beside their successors."""
+        self._service = service
+        self._run = run
+        self._postgres = postgres
+        self._random = stream(run.plan.seed, "faults")
+        self._drawn: set[str] = set()
+
+    def faults(self) -> list[str]:
+        """What can happen to this service."""
+        if self._postgres is not None:
+            return [*ALWAYS, *POSTGRES]
+        has_one_writer = self._service.settings.connector().has_one_writer
+        return [*ALWAYS, *SQLITE] if has_one_writer else [*ALWAYS]
+
+    def draw(self) -> str:
+        """The fault that comes next: each once before any comes again."""
+        faults = self.faults()
+        fresh = [one for one in faults if one not in self._drawn] or faults
+        drawn = self._random.choices(fresh, [WEIGHTS.get(one, 3) for one in fresh])[0]
+        self._drawn.add(drawn)
+        return drawn
+
+    async def strike(self, fault: str) -> Strike | None:
+        """Do it; returns when every partition is written to again. None: to nobody.
+
+        Raises:
+            TimeoutError: A partition is not written to again.
+        """
+        began = self._run.now_ns()
+        try:
+            victim = await STRIKES[fault](self)
+        except NoVictim:
+            return None
+        undone = self._run.now_ns()
+        self._run.note(fault, victim)
+        try:
+            await self._run.written_since(undone, RECOVERY_S)
+        finally:
+            strike = Strike(fault, victim, began, self._run.now_ns())
+            self.strikes.append(strike)
+        return strike
+
+    # Processes that die.
+
+    async def kill_host(self) -> str:
+        host = self._random.choice(await self._hosts())
+        os.kill(host.pid, signal.SIGKILL)
+        return _short(host.process)
+
+    async def kill_coordinator(self) -> str:
+        process, pid = await self._service.coordinator()
+        os.kill(pid, signal.SIGKILL)
+        return _short(process)
+
+    async def kill_raylet(self) -> str:
+        raylet = self._random.choice(self._service.raylets())
+        await self._service.replace_node(raylet)
+        return f"raylet {raylet}"
+
+    async def kill_everything(self) -> str:
+        await self._service.kill_everything()
+        await self._run.interrupt()
+        await self._service.leave()
+        await self._service.start()
+        self._run.resume()
+        return "all processes"
+
+    # Processes that freeze.
+
+    async def freeze_host(self) -> str:
+        """Nobody can end it: it comes back as a zombie."""
+        host, tips = await self._out_of_reach()
+        self._service.freeze(host)
+        await self._outlive(host, tips)
+        return _short(host.process)
+
+    async def freeze_raylet(self) -> str:
+        """Its node counts as dead after a while; the hosts there never stop, nor know of it."""
+        host, tips = await self._out_of_reach()
+        raylet = host.raylet
+        os.kill(raylet, signal.SIGSTOP)
+        try:
+            await self._service.given_up(host)
+            await self._run.written_since(self._run.now_ns(), RECOVERY_S, tips)
+            if is_running(host.pid):
+                self.zombies += 1
+            await asyncio.sleep(ZOMBIE_S)
+        finally:
+            await self._service.replace_node(raylet)
+        return f"raylet {raylet}"
+
+    async def freeze_in_commit(self) -> str:
+        """The same, while the store carries out a write of it."""
+        assert self._postgres is not None, "only struck on PostgreSQL"
+        url = self._run.settings.storage["metadata.storage.url"]
+        for _ in range(COMMIT_ATTEMPTS):
+            host, tips = await self._out_of_reach()
+            if await asyncio.to_thread(freeze_in_commit, url, host.pid, [host.raylet]):
+                await self._outlive(host, tips)
+                return _short(host.process)
+        raise NoVictim
+
+    async def freeze_coordinator(self) -> str:
+        """Out of reach, as above, if it is on a node that can be cut off."""
+        service = self._service
+        process, pid = await service.coordinator()
+        raylet = parent_of(pid)
+        is_far = raylet in service.raylets()
+        for one in [raylet, pid] if is_far else [pid]:
+            os.kill(one, signal.SIGSTOP)
+        try:
+            await service.other_coordinator(process)
+            if is_far:
+                os.kill(pid, signal.SIGCONT)
+                self.zombies += 1
+                await asyncio.sleep(ZOMBIE_S)
+        finally:
+            if is_far:
+                await service.replace_node(raylet)
+        return _short(process)
+
+    async def freeze_writer(self) -> str:
+        """The service ends it by its pid: two must not write to a file."""
+        host = next((one for one in await self._hosts() if one.name == WRITER), None)
+        if host is None:
+            raise NoVictim
+        os.kill(host.pid, signal.SIGSTOP)
+        await self._service.all_serve(but=host.process)
+        return _short(host.process)
+
+    async def _outlive(self, host: HostFacts, tips: list[TopicIdPartition]) -> None:
+        """Wait until others lead what it led, and let it go on beside them for a while."""
+        raylet = host.raylet
+        try:
+            await self._run.written_since(self._run.now_ns(), RECOVERY_S, tips)
+            self._service.thaw(host)
+            self.zombies += 1
+            await asyncio.sleep(ZOMBIE_S)
+        finally:
+            await self._service.replace_node(raylet)
+
+    async def _hosts(self) -> list[HostFacts]:
+        hosts = await self._service.hosts()
+        if not hosts:
+            raise NoVictim
+        return hosts
+
+    async def _out_of_reach(self) -> tuple[HostFacts, list[TopicIdPartition]]:
+        """A host that leads some of ours, and that the coordinator cannot end by its pid."""
+        found = await self._service.leader_elsewhere(self._led_by)
+        if found is None:
+            raise NoVictim
+        return found
+
+    async def _led_by(self, host: HostFacts) -> list[TopicIdPartition]:
+        """The partitions of this run that a host leads; none if it does not answer."""
+        connection = await self._service.connection()
+        try:
+            said = await connection.host(host.address).partitions()
+        except RemoteStorageError:
+            return []
+        led = [
+            TopicIdPartition(Uuid.parse(one["topic_id"]), one["partition"], one["topic"])
+            for one in said
+            if one["role"] == LEADER
+        ]
+        ours = {PartitionKey.of(tip): tip for tip in self._run.tips}
+        return [ours[PartitionKey.of(tip)] for tip in led if PartitionKey.of(tip) in ours]
+
+    # A store that is away.
+
+    async def freeze_postgres(self) -> str:
+        server = self._server()
+        server.freeze()
+        try:
+            await self._outage()
+        finally:
+            server.thaw()
+        return "PostgreSQL"
+
+    async def kill_postgres(self) -> str:
+        server = self._server()
+        server.kill()
+        await self._outage()
+        await asyncio.to_thread(server.start)
+        return "PostgreSQL"
+
+    async def read_only_postgres(self) -> str:
+        server = self._server()
+        await asyncio.to_thread(set_read_only, server, on=True)
+        try:
+            await self._outage()
+        finally:
+            await asyncio.to_thread(set_read_only, server, on=False)
+        return "PostgreSQL"
+
+    def _server(self) -> PostgresServer:
+        assert self._postgres is not None, "only struck on PostgreSQL"
+        return self._postgres
+
+    async def _outage(self) -> None:
+        await asyncio.sleep(self._random.uniform(*OUTAGE_S))
+
+
+ALWAYS = (
+    "kill host",
+    "kill coordinator",
+    "kill raylet",
+    "kill everything",
+    "freeze host",
+    "freeze coordinator",
+    "freeze raylet",
+)
+SQLITE = ("freeze writer",)
+POSTGRES = (
+    "freeze in commit",
+    "freeze PostgreSQL",
+    "kill PostgreSQL",
+    "read-only PostgreSQL",
+)
+
+WEIGHTS = {"kill everything": 1, "freeze coordinator": 1, "freeze raylet": 1}
+"""How often a fault is drawn beside the others (3): these take longest to outlive."""
+
+STRIKES: dict[str, Callable[[Chaos], Awaitable[str]]] = {
+    "kill host": Chaos.kill_host,
+    "kill coordinator": Chaos.kill_coordinator,
+    "kill raylet": Chaos.kill_raylet,
+    "kill everything": Chaos.kill_everything,
+    "freeze host": Chaos.freeze_host,
+    "freeze coordinator": Chaos.freeze_coordinator,
+    "freeze raylet": Chaos.freeze_raylet,
+    "freeze writer": Chaos.freeze_writer,
+    "freeze in commit": Chaos.freeze_in_commit,
+    "freeze PostgreSQL": Chaos.freeze_postgres,
+    "kill PostgreSQL": Chaos.kill_postgres,
+    "read-only PostgreSQL": Chaos.read_only_postgres,
+}
+
+
+def _short(process: str) -> str:
+    """What a process calls itself, without its node."""
+    return f"{process.rsplit('/', 3)[0]}, pid {process.rpartition('/')[2]}"

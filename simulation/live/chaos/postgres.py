@@ -1,0 +1,94 @@
+"""What happens to a PostgreSQL server under a service, and to a host within a commit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg import sql
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from tierledger.simulation.live.postgres_server import PostgresServer
+
+WAIT_S = 1.5
+"""How long a host is given to begin a commit; its statements wait 2 s for a lock."""
+
+LOOK_S = 0.005
+
+TABLE = sql.SQL("LOCK TABLE tierledger_kv IN SHARE ROW EXCLUSIVE MODE")
+"""Reads go on; writers wait for the session that says this."""
+
+ACTIVE = sql.SQL(
+    "SELECT client_port FROM pg_stat_activity "
+    "WHERE state = 'active' AND wait_event_type = 'Lock' AND client_port IS NOT NULL"
+)
+
+
+def freeze_in_commit(url: str, victim: int, others: Collection[int] = ()) -> bool:
+    """Freeze the process `victim` (and `others` first) while a statement of it is under way.
+
+    The table is locked until the server shows one of the victim's connections waiting for it.
+    The statement then goes on, and succeeds, without the victim. False if none came in time;
+    nothing was frozen then.
+    """
+    with psycopg.connect(url) as holder, psycopg.connect(url, autocommit=True) as watcher:
+        holder.execute(TABLE)
+        deadline = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline:
+            waiting = {int(row[0]) for row in watcher.execute(ACTIVE)}
+            if waiting & ports_of(victim):
+                for pid in (*others, victim):
+                    os.kill(pid, signal.SIGSTOP)
+                holder.rollback()
+                return True
+            time.sleep(LOOK_S)
+        holder.rollback()
+    return False
+
+
+def ports_of(pid: int) -> set[int]:
+    """The local ports of a process's TCP connections."""
+    inodes = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            target = str(entry.readlink())
+        except FileNotFoundError:
+            continue  # Closed meanwhile.
+        if target.startswith("socket:["):
+            inodes.add(target[len("socket:[") : -1])
+    ports = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[9] in inodes:
+                ports.add(int(fields[1].rpartition(":")[2], 16))
+    return ports
+
+
+def statements_since(url: str, pid: int, since: float) -> list[str]:
+    """What the connections of a process have said to the server after `since` (epoch)."""
+    query = sql.SQL(
+        "SELECT client_port, query FROM pg_stat_activity "
+        "WHERE client_port IS NOT NULL AND extract(epoch FROM state_change) > {}"
+    ).format(sql.Literal(since))
+    ports = ports_of(pid)
+    with psycopg.connect(url, autocommit=True) as connection:
+        return [str(text) for port, text in connection.execute(query) if port in ports]
+
+
+def set_read_only(server: PostgresServer, *, on: bool) -> None:
+    """Have every new transaction refuse to write, as a server does that takes no more."""
+    value = sql.SQL("on" if on else "off")
+    with psycopg.connect(
+        server.url(), autocommit=True, options="-c default_transaction_read_only=off"
+    ) as connection:
+        connection.execute(
+            sql.SQL("ALTER SYSTEM SET default_transaction_read_only = {}").format(value)
+        )
+        connection.execute("SELECT pg_reload_conf()")

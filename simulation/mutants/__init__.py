@@ -1,0 +1,1 @@
+"""Mistakes, planted to see whether a world notices."""

@@ -1,0 +1,175 @@
+"""Mistakes in how a leader claims, appends, and tells what became of a batch.
+
+Each function gives what to replace for one mistake: object, attribute, replacement.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tierledger.actors import messages as msg
+from tierledger.actors.leader import machine as leader
+from tierledger.actors.leader.machine import Leader
+from tierledger.events import log_events as log
+from tierledger.events.errors import StorageUnavailable
+from tierledger.events.partition import decide
+from tierledger.simulation.mutants.rewriting import rewritten
+
+
+def claim_not_appended() -> list[tuple[Any, str, Any]]:
+    open_session: Any = vars(decide)["open_session"]
+    slot_read = Leader._slot_read
+
+    def content(view: Any, command: Any) -> list[log.Body]:  # noqa: ANN401 - As the original.
+        bodies: list[log.Body] = open_session(view, command)
+        return [] if view.session is not None and view.session.is_open else bodies
+
+    def in_office(self: Leader, read: msg.SlotRead) -> list[msg.Effect]:
+        if read.value is None and any(isinstance(one, msg.Reply) for one in self._probe or ()):
+            self._has_claimed = True
+        return slot_read(self, read)
+
+    return [(decide, "open_session", content), (Leader, "_slot_read", in_office)]
+
+
+def tail_not_replayed() -> list[tuple[Any, str, Any]]:
+    evolve_all: Any = vars(leader)["evolve_all"]
+    log_read = Leader._log_read
+    is_loading = False
+
+    def loading(self: Leader, read: msg.LogRead) -> list[msg.Effect]:
+        nonlocal is_loading
+        is_loading = True
+        try:
+            return log_read(self, read)
+        finally:
+            is_loading = False
+
+    def skimmed(state: Any, events: Any, chain_hash: bytes) -> None:  # noqa: ANN401
+        if not is_loading:
+            evolve_all(state, events, chain_hash)
+            return
+        for event in events:
+            if isinstance(event.body, log.SessionOpened | log.SessionClosed):
+                state.next_position = event.position
+                evolve_all(state, (event,), chain_hash)
+        state.next_position = events[-1].position + 1
+        state.log_time_ms, state.chain_hash = events[-1].log_time_ms, chain_hash
+
+    return [(Leader, "_log_read", loading), (leader, "evolve_all", skimmed)]
+
+
+def claim_not_awaited() -> list[tuple[Any, str, Any]]:
+    answered = Leader._append_answered
+
+    def assumed(self: Leader, stimulus: msg.AppendAnswered) -> list[msg.Effect]:
+        if not self._has_claimed:
+            stimulus = stimulus._replace(outcome=msg.AppendOutcome.CREATED)
+        return answered(self, stimulus)
+
+    return [(Leader, "_append_answered", assumed)]
+
+
+def foreign_write_taken_for_own() -> list[tuple[Any, str, Any]]:
+    answered = Leader._append_answered
+
+    def trusting(self: Leader, stimulus: msg.AppendAnswered) -> list[msg.Effect]:
+        if stimulus.outcome is msg.AppendOutcome.EXISTS:
+            stimulus = stimulus._replace(outcome=msg.AppendOutcome.CREATED)
+        return answered(self, stimulus)
+
+    return [(Leader, "_append_answered", trusting)]
+
+
+def own_write_taken_for_foreign() -> list[tuple[Any, str, Any]]:
+    read = Leader._slot_read
+
+    def mistaken(self: Leader, stimulus: msg.SlotRead) -> list[msg.Effect]:
+        flight = self._in_flight
+        if flight is not None and stimulus.value == flight.encoded.value:
+            return self._overtaken(flight.number)
+        return read(self, stimulus)
+
+    return [(Leader, "_slot_read", mistaken)]
+
+
+def conflict_taken_for_own() -> list[tuple[Any, str, Any]]:
+    read = Leader._slot_read
+
+    def assumed(self: Leader, stimulus: msg.SlotRead) -> list[msg.Effect]:
+        flight = self._in_flight
+        if flight is None or stimulus.value is not None or flight.is_uncertain:
+            return read(self, stimulus)
+        return self._stored(flight)
+
+    return [(Leader, "_slot_read", assumed)]
+
+
+def ack_before_durable() -> list[tuple[Any, str, Any]]:
+    pump = Leader._pump
+
+    def hasty(self: Leader) -> list[msg.Effect]:
+        effects = pump(self)
+        flight = self._in_flight
+        if flight is None or not any(isinstance(one, msg.Append) for one in effects):
+            return effects
+        self._in_flight = flight._replace(replies=())
+        return [*flight.replies, *effects]
+
+    return [(Leader, "_pump", hasty)]
+
+
+def unknown_taken_for_failure() -> list[tuple[Any, str, Any]]:
+    answered = Leader._append_answered
+
+    def hopeless(self: Leader, stimulus: msg.AppendAnswered) -> list[msg.Effect]:
+        flight = self._in_flight
+        if stimulus.outcome is msg.AppendOutcome.UNKNOWN and flight is not None:
+            refused = StorageUnavailable("the store did not answer")
+            return self._append_refused(msg.AppendRefused(flight.number, refused))
+        return answered(self, stimulus)
+
+    return [(Leader, "_append_answered", hopeless)]
+
+
+def taken_slot_skipped() -> list[tuple[Any, str, Any]]:
+    answered = Leader._append_answered
+
+    def skipping(self: Leader, stimulus: msg.AppendAnswered) -> list[msg.Effect]:
+        flight = self._in_flight
+        if stimulus.outcome is not msg.AppendOutcome.EXISTS or flight is None:
+            return answered(self, stimulus)
+        self.next_batch = flight.number + 1
+        self._in_flight = flight._replace(number=self.next_batch)
+        return [msg.Append(self.next_batch, flight.encoded.value)]
+
+    return [(Leader, "_append_answered", skipping)]
+
+
+def reads_without_probe() -> list[tuple[Any, str, Any]]:
+    return _unprobed(msg.Answer)
+
+
+def never_probed() -> list[tuple[Any, str, Any]]:
+    return _unprobed(msg.Answer, msg.Reply, msg.ReplyError)
+
+
+def _unprobed(*kinds: type[Any]) -> list[tuple[Any, str, Any]]:
+    pump = Leader._pump
+
+    def early(self: Leader) -> list[msg.Effect]:
+        was_probing = self._probe is not None
+        effects = pump(self)
+        probe = self._probe
+        if was_probing or not probe:
+            return effects
+        self._probe = [one for one in probe if not isinstance(one, kinds)]
+        return [one for one in probe if isinstance(one, kinds)] + effects
+
+    return [(Leader, "_pump", early)]
+
+
+def reads_beside_an_append() -> list[tuple[Any, str, Any]]:
+    wait = "    self._queries.append(arrived)"
+    answer = "return [msg.Answer(arrived.reply_to, arrived.query)]"
+    return rewritten(Leader._query, wait, f"    if self._in_flight:\n        {answer}\n{wait}")

@@ -1,0 +1,98 @@
+"""Mistakes in followers, and in what a partition in quarantine says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+
+from tierledger.actors import follower
+from tierledger.actors import messages as msg
+from tierledger.actors.follower import Follower, Phase
+from tierledger.actors.leader.machine import Leader
+from tierledger.simulation.mutants.rewriting import rewritten
+from tierledger.storage.partition.event_log import (
+    DecodedBatch,
+    StoredBatch,
+    decode_batch,
+    stored_events,
+)
+
+if TYPE_CHECKING:
+    from tierledger.storage.serde import MetadataSerDe
+
+EVERY = 5
+"""A batch in so many is left out by a follower that applies a gap."""
+
+BEFORE_AT = 7
+"""Where a stored event names the hash of the one before it."""
+
+
+def follower_ignores_position() -> list[tuple[Any, str, Any]]:
+    query = Follower._query
+
+    def careless(self: Follower, arrived: msg.QueryArrived) -> list[msg.Effect]:
+        return query(self, arrived._replace(position_min=-1))
+
+    return [(Follower, "_query", careless)]
+
+
+def follower_applies_a_gap() -> list[tuple[Any, str, Any]]:
+    evolve_all: Any = vars(follower)["evolve_all"]
+
+    def gappy(state: Any, events: Any, chain_hash: bytes) -> None:  # noqa: ANN401 - As it is.
+        if events[0].position % EVERY != EVERY - 1:
+            evolve_all(state, events, chain_hash)
+        else:
+            state.next_position = events[-1].position + 1
+            state.chain_hash = chain_hash
+
+    return [(follower, "evolve_all", gappy)]
+
+
+def follower_regresses_after_restart() -> list[tuple[Any, str, Any]]:
+    query = Follower._query
+
+    def hasty(self: Follower, arrived: msg.QueryArrived) -> list[msg.Effect]:
+        if self.phase is Phase.LOADING and self.state is not None:
+            return [msg.Answer(arrived.reply_to, arrived.query)]
+        return query(self, arrived)
+
+    return [(Follower, "_query", hasty)]
+
+
+def quarantine_answers_as_if_fresh() -> list[tuple[Any, str, Any]]:
+    return [(machine, "handle", _fresh(machine)) for machine in (Leader, Follower)]
+
+
+def _fresh(machine: Any) -> Any:  # noqa: ANN401 - Either of two.
+    handle = machine.handle
+
+    def fresh(self: Any, stimulus: msg.Stimulus) -> list[msg.Effect]:  # noqa: ANN401
+        return [
+            one._replace(stale=False) if isinstance(one, msg.Answer) else one
+            for one in handle(self, stimulus)
+        ]
+
+    return fresh
+
+
+def chain_not_followed() -> list[tuple[Any, str, Any]]:
+    evolve_all: Any = vars(follower)["evolve_all"]
+
+    def believing(
+        serde: MetadataSerDe, batch: StoredBatch, position: int, _before: bytes
+    ) -> DecodedBatch:
+        _, stored = stored_events(serde, batch)
+        return decode_batch(serde, batch, position, msgpack.unpackb(stored[0][4:])[BEFORE_AT])
+
+    def careless(state: Any, events: Any, _chain_hash: bytes) -> None:  # noqa: ANN401
+        evolve_all(state, events, state.chain_hash)
+
+    return [(follower, "decode_batch", believing), (follower, "evolve_all", careless)]
+
+
+def readiness_taken_back_twice() -> list[tuple[Any, str, Any]]:
+    return rewritten(
+        Follower._assigned, "self._ready.discard(former)", "self._ready.remove(former)"
+    )

@@ -1,0 +1,787 @@
+"""Small mistakes as they are made: one piece of a function's text is another.
+
+Each is planted by itself and looked for by the simulator, whatever finds it; together they
+measure how much it notices. `mutants` are chosen the other way round: so that each checker has
+one that it has to find.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tierledger.actors.client.router import Router
+from tierledger.actors.coordinator import formers, refusals, rules
+from tierledger.actors.coordinator import placement as places
+from tierledger.actors.coordinator.state import CoordinatorState
+from tierledger.actors.feed.replica import Replica
+from tierledger.actors.feed.source import FeedSource
+from tierledger.actors.follower import Follower
+from tierledger.actors.host.placement_order import PlacementOrder
+from tierledger.actors.leader import batch as leader_batch
+from tierledger.actors.leader.checkpoints import Checkpoints
+from tierledger.actors.leader.claim import WaitingClaims
+from tierledger.actors.leader.machine import Leader
+from tierledger.events.partition import answers, decide, evolve, placement
+from tierledger.events.partition import imports as decide_import
+from tierledger.events.partition import sessions as decide_session
+from tierledger.events.partition.overlay import Overlay
+from tierledger.events.partition.state import PartitionState, Tombstones
+from tierledger.events.tables import segment_rows
+from tierledger.events.tables.epoch_tables import EpochTables
+from tierledger.events.tables.paged_map import Page, PagedMap
+from tierledger.simulation.machines.shell import Shell
+from tierledger.simulation.mutants.catalogue import Mutant
+from tierledger.simulation.mutants.rewriting import rewritten
+from tierledger.storage.partition import event_log
+from tierledger.storage.partition.checkpoint import CheckpointStore, CheckpointWriter
+
+
+def _slip(number: int, mistake: str, function: Any, old: str, new: str) -> Mutant:  # noqa: ANN401
+    where = function.__qualname__.lower().replace("_", "-")
+    return Mutant(
+        f"S{number:02} {where}", mistake, frozenset(), lambda: rewritten(function, old, new)
+    )
+
+
+_NOTICED_BY_NOBODY = (
+    (
+        "a follower of a lost host is never placed again",
+        CoordinatorState.review,
+        "bool(entry.followers) and entry.follower_host is None",
+        "False",
+    ),
+    (
+        "a follower is ready after a read that began before the announcement",
+        Follower._slot_read,
+        "if read.number == self.next_batch and read.value is None:",
+        "if True:",
+    ),
+    (
+        "a dropped tombstone stays in the id index",
+        Tombstones.drop_at,
+        "self._positions.drop(value[:16])",
+        "pass",
+    ),
+    (
+        "a checkpoint's conflict is always taken for one's own write",
+        Shell._conflict_read,
+        "is Standing.OURS",
+        "is not None",
+    ),
+)
+"""What neither tests nor simulator had found before."""
+
+_EVENTS = (
+    (
+        "the newest request ids are forgotten, not the oldest",
+        evolve._evolve_each,
+        "list(kept)[:-REQUESTS_KEPT]",
+        "list(kept)[REQUESTS_KEPT:]",
+    ),
+    ("log time is not kept", evolve._evolve_each, "state.log_time_ms = log_time_ms", "pass"),
+    (
+        "the bytes of the former state stay counted",
+        evolve._segment_updated,
+        "totals[was] -= size",
+        "pass",
+    ),
+    (
+        "finishing again keeps the position of the first time",
+        evolve._segment_updated,
+        "fields[FINISHED_AT] = event.position",
+        "fields[FINISHED_AT] = fields[FINISHED_AT] if again else event.position",
+    ),
+    (
+        "a closed session counts as open",
+        evolve._session_closed,
+        "is_open=False",
+        "is_open=True",
+    ),
+    (
+        "a deleted partition keeps its tombstones",
+        evolve._partition_delete_updated,
+        "state.tombstones = Tombstones()",
+        "pass",
+    ),
+    (
+        "one tombstone too few is dropped",
+        evolve._tombstones_dropped,
+        "oldest(body.ids)",
+        "oldest(body.ids - 1)",
+    ),
+    (
+        "a copy that never finished cannot be cleaned up",
+        decide._update,
+        "    if row is None:\n        if target",
+        "    if row is None or row[19] == 0 and target == 2:\n        if target",
+    ),
+    (
+        "an update that differs in its time alone is said to hold",
+        decide._update,
+        "now == [target, update.broker_id, update.event_timestamp_ms, custom]",
+        "now[:2] + now[3:] == [target, update.broker_id, custom]",
+    ),
+    (
+        "adding a known segment with other content is said to hold",
+        decide._add,
+        "if row == pack_row(started_fields(body)):",
+        "if row:",
+    ),
+    (
+        "ids are remembered half as long",
+        decide._decided,
+        "limits.tombstone_retention_ms",
+        "limits.tombstone_retention_ms // 2",
+    ),
+    (
+        "the record where an import goes on is taken over twice",
+        decide._import,
+        "item.offset <= view",
+        "item.offset < view",
+    ),
+    (
+        "records of one batch do not see each other's offsets",
+        Overlay._note_source,
+        'self._imported[(cluster or "", source[0])] = source[1]',
+        "pass",
+    ),
+    (
+        "an added copy of what is there is imported",
+        decide_import._added,
+        "if not is_valid_segment_transition(_state_of(view, segment_id), metadata.state):",
+        "if False:",
+    ),
+    (
+        "a batch does not see what it has deleted itself",
+        Overlay._note_update,
+        "self._deleted[body.segment_id] = event.position",
+        "pass",
+    ),
+    (
+        "a batch does not see what it has updated itself",
+        Overlay._note_update,
+        "self._changes.setdefault(body.segment_id, []).append(body)",
+        "pass",
+    ),
+    (
+        "a batch does not see that it has closed the session",
+        Overlay.note,
+        "self.session = self.session._replace(is_open=False)",
+        "pass",
+    ),
+    (
+        "an oracle's word from before the dispute counts",
+        decide_session._verdict,
+        "said.leader_epoch < max(known, default=-1)",
+        "said.leader_epoch < -1",
+    ),
+    (
+        "disputes in a row are not counted on",
+        decide_session._in_a_row,
+        "return run.in_a_row",
+        "return 0",
+    ),
+    (
+        "a claim whose session was closed opens another",
+        decide_session._refuse_outdated,
+        "if not session.is_open and",
+        "if session.is_open and",
+    ),
+    (
+        "the first entry of a page moves, and its index does not",
+        PagedMap.set,
+        "page.first = self._firsts[at] = key",
+        "page.first = key",
+    ),
+    ("a split page keeps its size", PagedMap._split, "page.size = len(keys)", "pass"),
+    (
+        "a page from which an entry went is not stored again",
+        PagedMap.delete,
+        "self.changed.add(page.number)",
+        "pass",
+    ),
+    (
+        "the pages of a snapshot are changed in place",
+        PagedMap.snapshot,
+        "self._owner = object()",
+        "copy._owner = self._owner",
+    ),
+    (
+        "the entry behind the last of a page is not found",
+        PagedMap.above,
+        "at : at + 2",
+        "at : at + 1",
+    ),
+    ("a copied page shares its entries", Page.copy, "list(self.keys)", "self.keys"),
+    (
+        "a segment of two epochs holds one offset too many",
+        segment_rows.end_in_epoch,
+        "- 1",
+        "- 0",
+    ),
+    (
+        "a segment that ends with another does not supersede it",
+        placement._reference_over,
+        "highest > end",
+        "highest >= end",
+    ),
+    (
+        "the segment before one that goes stays hidden",
+        placement.unreference,
+        "_review_before(state, epoch, tables, start)",
+        "pass",
+    ),
+    (
+        "a deleted segment's bytes stay in its epoch",
+        placement.unlist,
+        "tables.size -= size",
+        "pass",
+    ),
+    (
+        "the highest offset of an epoch is the last one's",
+        placement.reference,
+        "if highest is None or end > highest:",
+        "if True:",
+    ),
+    (
+        "a miss looks at the last page of hidden segments alone",
+        EpochTables.holders,
+        "hidden.page_at(until), -1, -1",
+        "hidden.page_at(until), hidden.page_at(until) - 1, -1",
+    ),
+    (
+        "pages with a transaction index are skipped",
+        answers._run_end,
+        "if not whole or not fields[TXN_EMPTY]:",
+        "if not whole:",
+    ),
+)
+
+_ACTORS = (
+    (
+        "a refusal ends the doubt about an earlier attempt",
+        Leader._append_refused,
+        "if flight.is_uncertain:",
+        "if False:",
+    ),
+    (
+        "claims of a batch that was refused are not tried again",
+        Leader._append_refused,
+        "if not again:",
+        "if True:",
+    ),
+    (
+        "a leader that stops refuses what is on its way",
+        Leader._stop_arrived,
+        "not (self._in_flight or self._has_claimed)",
+        "self._in_flight",
+    ),
+    (
+        "a claim does not call a leader back that is being let go",
+        Leader._stays_for,
+        "self._stop = None",
+        "pass",
+    ),
+    (
+        "a leader leads before it has read to the log's end",
+        Leader._log_read,
+        "if stimulus.batches and not stimulus.is_end:",
+        "if False:",
+    ),
+    (
+        "a second checkpoint begins while the first is written",
+        Checkpoints.due,
+        "if self.is_writing or",
+        "if",
+    ),
+    (
+        "a leader writes one checkpoint",
+        Checkpoints.done,
+        "self.is_writing = False",
+        "self.is_writing = done.stored",
+    ),
+    (
+        "claims that wait are dropped when the session changes",
+        WaitingClaims.release,
+        "waiting = sorted(self._of_broker.values(), key=lambda one: one.command.assignment)",
+        "waiting = []",
+    ),
+    (
+        "a refused claim is not told if the store was away",
+        leader_batch.unkept,
+        "[*refusals(replies, error), *kept]",
+        "refusals(replies, error)",
+    ),
+    (
+        "a hint of the next position is taken for an old one",
+        Follower._hinted,
+        "position <= self.position",
+        "position <= self.position + 1",
+    ),
+    (
+        "readers that still wait are dropped when others are served",
+        Follower._serve,
+        "q.position_min > self.position]",
+        "q.position_min > self.position + 1]",
+    ),
+    (
+        "a follower is ready for a claim as soon as another replaces it",
+        Follower._assigned,
+        "self._ready.discard(former)",
+        "self._ready.add(claim)",
+    ),
+    (
+        "one who waits for a position is not told of the quarantine",
+        Follower._quarantine,
+        "for query in waiting",
+        "for query in waiting[1:]",
+    ),
+    (
+        "a leader lost with its host keeps its number",
+        rules._host_lost,
+        "entry.leadership._replace(assignment=0)",
+        "entry.leadership",
+    ),
+    (
+        "a late word releases what was placed after it",
+        rules._released,
+        "until=number",
+        "until=number + 5",
+    ),
+    (
+        "a claim that was replaced is forgotten",
+        rules._announced,
+        "entry.formers[entry.leadership.claim.broker_id] = entry.leadership",
+        "pass",
+    ),
+    (
+        "a broker that follows keeps its claim to lead",
+        rules._resign,
+        "entry.leadership, claim = None, led.claim",
+        "claim = led.claim",
+    ),
+    (
+        "a coordinator that starts forgets the followers",
+        rules.standing_work,
+        "if role == FOLLOWER:",
+        "if False:",
+    ),
+    (
+        "a follower is placed beside its leader",
+        places._Placing.follow,
+        "led_from = self.homes.get(key, entry.leader_host)",
+        "led_from = None",
+    ),
+    (
+        "a leader's next claim is placed on another host",
+        places._Placing.lead,
+        "    if home is None:\n        if",
+        "    if True:\n        if",
+    ),
+    (
+        "a new life of a broker does not announce that it follows",
+        rules._follows,
+        "claim is not None and claim.incarnation == given.incarnation",
+        "claim is not None",
+    ),
+    (
+        "a new life of a broker does not announce that it leads",
+        rules._leads,
+        "(led.claim.broker_id, led.claim.incarnation) == (given.broker_id, given.incarnation)",
+        "led.claim.broker_id == given.broker_id",
+    ),
+    (
+        "any host's word on a refused claim counts",
+        refusals.leader_refused,
+        "if entry.leader_host != host:",
+        "if False:",
+    ),
+    (
+        "of the claims that stand the oldest is put in force",
+        formers._last_standing,
+        "reversed(entry.formers.items())",
+        "entry.formers.items()",
+    ),
+    (
+        "a host is given up for the end of its former process",
+        rules.host_lost,
+        "process not in {None, known}",
+        "False",
+    ),
+)
+
+_STORAGE = (
+    (
+        "rows beyond the first page are not loaded",
+        CheckpointStore._load_rows,
+        "if len(found) < ROWS_PER_READ:",
+        "if True:",
+    ),
+    (
+        "the first changed row is not stored",
+        CheckpointStore._changes,
+        "sorted(shard)",
+        "sorted(shard)[1:]",
+    ),
+    (
+        "an epoch that has become empty is not stored",
+        CheckpointStore.freeze,
+        "whole or tables.changed",
+        "whole or (tables.changed and tables.size)",
+    ),
+    (
+        "tombstones are not found by id after a load",
+        CheckpointStore._load_tombstones,
+        "tombstones.index(position, entry)",
+        "pass",
+    ),
+    (
+        "a checkpoint that is further is written over",
+        CheckpointWriter._standing,
+        "Standing.LESS if position < plan.next_position else Standing.AS_MUCH",
+        "Standing.LESS",
+    ),
+    (
+        "a batch of several events chains to its first",
+        event_log.encode_batch,
+        "EncodedBatch(value, previous)",
+        "EncodedBatch(value, chain(stored[0]))",
+    ),
+    (
+        "disputes in a row are forgotten by a load",
+        PartitionState.restore_head,
+        "None if run is None else DisputeRun(*run)",
+        "None",
+    ),
+    (
+        "rows that were there before count on",
+        PartitionState.settle,
+        "sum(map(hash_of, before))",
+        "sum(map(hash_of, before[1:]))",
+    ),
+    (
+        "what was imported is forgotten by a load",
+        PartitionState.restore_head,
+        "{(cluster, at): offset for cluster, at, offset in imported}",
+        "{}",
+    ),
+)
+
+_LATER = (
+    (
+        "the first tombstone that a batch keeps counts as dropped in it",
+        Overlay.is_deleted,
+        "position >= self._tombstones_dropped_below",
+        "position > self._tombstones_dropped_below",
+    ),
+    (
+        "a segment that ends where the next begins is not found behind it",
+        placement._hide_if_overlapped,
+        "end >= following[0]",
+        "end > following[0]",
+    ),
+    (
+        "a lost segment is listed before Kafka's own of the same start",
+        answers.list_epoch,
+        "behind[:START_BYTES] < entry[:START_BYTES]",
+        "behind[:START_BYTES] <= entry[:START_BYTES]",
+    ),
+    (
+        "strays outlive the deletion of their partition",
+        evolve._partition_delete_updated,
+        "state.rows, state.epochs, state.strays = SegmentRows(), {}, {}",
+        "state.rows, state.epochs = SegmentRows(), {}",
+    ),
+    (
+        "a page is removed under the number that the next one took over",
+        PagedMap._insert_page,
+        "number = self.dropped.pop()",
+        "number = min(self.dropped)",
+    ),
+    (
+        "a claim of the leader epoch that another broker leads in replaces it",
+        decide_session._against,
+        "ours > theirs",
+        "ours >= theirs",
+    ),
+    (
+        "what a checkpoint that failed held is not written again",
+        CheckpointWriter.freeze,
+        "self.is_whole = True",
+        "self.is_whole = self.is_whole",
+    ),
+    (
+        "a read that fills its limit is taken for the log's end",
+        event_log.BatchLog.page,
+        "len(found) < limit",
+        "len(found) <= limit",
+    ),
+    (
+        "a look that the store did not answer counts as one",
+        Leader._probe_failed,
+        "unkept(replies, failed.error)",
+        "replies",
+    ),
+    (
+        "an oracle's answer to an earlier question counts for a later claim",
+        WaitingClaims.answered,
+        "waiting is None or waiting.number != answer.number",
+        "waiting is None",
+    ),
+    (
+        "a broker that repeats its announcement is told that it is out of date",
+        rules.announce,
+        "if pair < last:",
+        "if pair <= last:",
+    ),
+    (
+        "of the brokers that one replica follows for all but the first are late",
+        PlacementOrder.is_late,
+        "number <= known if placement.role == LEADER else number < known",
+        "number <= known",
+    ),
+    (
+        "a full host takes one more",
+        places._Room.least,
+        "load >= self._bound",
+        "load > self._bound",
+    ),
+    (
+        "a refusal is told in place of the doubt about an earlier attempt",
+        Router._persist,
+        "doubt = error",
+        "pass",
+    ),
+)
+"""Planted after the worlds and checkers were done, none of them changed for these."""
+
+_FRESH = (
+    (
+        "an import's session is closed at the host's time",
+        decide._decided,
+        "if view.session is not None and view.session.import_cluster is not None:",
+        "if False:",
+    ),
+    (
+        "an id that comes back in the batch that buried it is forgotten with the others",
+        Overlay._note_return,
+        "self._buried.pop(position, None)",
+        "pass",
+    ),
+    (
+        "a batch does not see its own disputes",
+        Overlay.note,
+        "self.dispute_run = run_after(event, body, self.dispute_run)",
+        "pass",
+    ),
+    (
+        "what a claim has waited does not count against a clock that is behind",
+        decide_session._back_off,
+        "max(waited_ms, now_ms - run.log_time_ms)",
+        "(now_ms - run.log_time_ms)",
+    ),
+    (
+        "the leader epoch that the oracle named is not kept",
+        decide_session._against,
+        "return max(known, default=None), []",
+        "return ours, []",
+    ),
+    (
+        "bytes of a started copy that is added over stay counted",
+        evolve._segment_added,
+        "size - before[SIZE]",
+        "size",
+    ),
+    (
+        "sizes of epochs in which an id was left are not lowered",
+        placement._keep_strays,
+        "state.epochs[epoch].size -= before[SIZE]",
+        "pass",
+    ),
+    (
+        "a hidden segment that is being deleted is found still",
+        placement.unreference,
+        "if tables.hidden.pages:",
+        "if False:",
+    ),
+    (
+        "of the hidden segments that hold an offset the first to finish answers",
+        answers.lookup,
+        "candidate[0] > best[0]",
+        "candidate[0] < best[0]",
+    ),
+    (
+        "pages that overlap are listed as one sorted run",
+        answers._runs,
+        "if not stretch or found[0] < end:",
+        "if not stretch:",
+    ),
+    (
+        "whatever checkpoint stands is expected by the next one",
+        CheckpointWriter.found,
+        "if standing is not Standing.AS_MUCH:",
+        "if True:",
+    ),
+    (
+        "an append without an answer is not held for uncertain",
+        Leader._append_answered,
+        "self._in_flight = flight._replace(is_uncertain=True)",
+        "pass",
+    ),
+    (
+        "readers hear nothing of a leader that leaves",
+        Leader._leave,
+        "effects += [msg.ReplyError(query.reply_to, error) for query in self._queries]",
+        "pass",
+    ),
+    (
+        "what is tried again after a refusal is tried in reverse",
+        Leader._append_refused,
+        "for one in reversed(again)",
+        "for one in again",
+    ),
+    (
+        "a finished deletion is served by nobody",
+        Leader._log_read,
+        "self._has_claimed = state.is_finished",
+        "self._has_claimed = False",
+    ),
+    (
+        "a broker that gives up a claim gives up its newer one, too",
+        WaitingClaims.withdraw,
+        "if waiting is not None and waiting.command.claim == claim:",
+        "if waiting is not None:",
+    ),
+    (
+        "a leader that was placed stays among those to place",
+        rules._leaders_placed,
+        "state.review(key, entry)",
+        "pass",
+    ),
+    (
+        "a partition that was released keeps its seats",
+        rules._release,
+        "state.seat(key, entry, role, None)",
+        "pass",
+    ),
+    (
+        "an announcement that changed nothing is forgotten",
+        rules.announce,
+        "for known in (state.announced, state.heard)",
+        "for known in (state.announced,)",
+    ),
+    (
+        "the holder's claim stays among those that were replaced",
+        refusals.give_back,
+        "entry.formers.pop(body.holder[0], None)",
+        "pass",
+    ),
+    (
+        "a replica is told that it is ready before it was given what that needs",
+        FeedSource._word,
+        "one.slices is not None or one.given[0] < one.ready_at",
+        "one.slices is not None",
+    ),
+    (
+        "an epoch's numbers in a snapshot replace those of a later change",
+        Replica._change,
+        "self._newer.update(numbers.epoch for numbers in one.contents.epochs)",
+        "pass",
+    ),
+    (
+        "a page that is appended to keeps the summary of its entries",
+        PagedMap.append,
+        "page.summary = None",
+        "pass",
+    ),
+    (
+        "the entry before a key is the key's own",
+        PagedMap.below,
+        "bisect_left(page.keys, key) - 1",
+        "bisect_right(page.keys, key) - 1",
+    ),
+)
+"""Written before anybody looked whether they are found, as were the next."""
+
+_HELD_BACK = (
+    (
+        "a closed session takes writes still",
+        decide._require_session,
+        "if session is None or not session.is_open:",
+        "if session is None:",
+    ),
+    (
+        "a batch does not see whom its sessions have heard of",
+        Overlay.note,
+        "self._heard[body.broker_id] = (body.incarnation, body.announcement)",
+        "pass",
+    ),
+    (
+        "the older of two former rows is lost for replicas",
+        PartitionState.settle,
+        "self.pending | self.touched",
+        "self.touched | self.pending",
+    ),
+    (
+        "what a damaged checkpoint left is not removed",
+        CheckpointStore._in_place_of_all,
+        "elif key not in wanted and key != guard.key:",
+        "elif False:",
+    ),
+    (
+        "a batch counts as one event towards the next checkpoint",
+        Leader._stored,
+        "self._checkpoints.applied(len(flight.events))",
+        "self._checkpoints.applied(1)",
+    ),
+    (
+        "a claim that waits again forgets how long it has waited",
+        WaitingClaims.hold,
+        "waited_ms=command.waited_ms + delay_ms",
+        "waited_ms=delay_ms",
+    ),
+    (
+        "a closed session is named as the one that a refused claim met",
+        leader_batch._rejected,
+        "session if session is not None and session.is_open else None",
+        "session",
+    ),
+    (
+        "announcements are forgotten for which a look failed",
+        Follower._look_failed,
+        "self._awaiting_end, self._looking = self._looking + self._awaiting_end, []",
+        "self._looking = []",
+    ),
+    (
+        "a claim of a broker's earlier life stands again",
+        formers._last_standing,
+        "if is_alive and is_open",
+        "if is_open",
+    ),
+    (
+        "a registration that comes late fences the one after it",
+        rules.register,
+        "after != newest or ",
+        "",
+    ),
+    (
+        "a source that starts anew forgets how far its replicas were",
+        FeedSource.restarted,
+        "one.floor = max(one.floor, one.given[0])",
+        "pass",
+    ),
+    (
+        "a replica stays ready when its broker announces itself anew",
+        Replica.expect,
+        "self.claim, self.is_ready = claim, False",
+        "self.claim = claim",
+    ),
+)
+"""A third of those, drawn by chance: looked for once what the others show is built."""
+
+SLIPS = tuple(
+    _slip(number, *given)
+    for number, given in enumerate(
+        (*_NOTICED_BY_NOBODY, *_EVENTS, *_ACTORS, *_STORAGE, *_LATER, *_FRESH, *_HELD_BACK), 1
+    )
+)

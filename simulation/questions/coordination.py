@@ -1,0 +1,278 @@
+"""A checker of what the coordinator's rules make of its log, and of what might come behind it.
+
+The log of a run is folded by the rules and by the slow ones, and both say what hosts have to be
+told. Then comes what nobody sent: announcements, losses, refusals, places, that fit what is
+known there, or just do not.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors.calls import PartitionKey
+from tierledger.actors.coordinator import events as ev
+from tierledger.actors.coordinator import placement, rules
+from tierledger.actors.coordinator.refusals import Refusal, leader_refused
+from tierledger.actors.coordinator.state import CoordinatorState
+from tierledger.events.commands import Claim
+from tierledger.events.errors import RemoteStorageError
+from tierledger.events.log_events import Event
+from tierledger.simulation.checkers.slow_coordinator import SlowCoordinator
+from tierledger.simulation.checkers.violation import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+ROOM = (1, 2, 3, 64)
+"""Places of a host."""
+
+BROKERS = (1, 2, 3)
+
+COMPARED = 4
+"""After so many things that happened all is compared that the two know."""
+
+
+def miscoordinated(
+    bodies: Iterable[object], keys: Sequence[PartitionKey], count: int, seed: int = 0
+) -> Iterator[Violation]:
+    """The coordinator's rules make something else of its log than the slow ones.
+
+    Or of one of `count` things that might happen behind it; `keys`: to those partitions;
+    `seed`: which ones they are.
+    """
+    asking = _Asking(keys, seed)
+    try:
+        for body in bodies:
+            why = asking.take(body)
+            if why is not None:
+                yield Violation("miscoordinated", None, why)
+                return
+        for _ in range(count):
+            why = asking.ask()
+            if why is not None:
+                yield Violation("miscoordinated", None, why)
+                return
+    except (LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
+        yield Violation("miscoordinated", None, f"behind {asking.slow.end} events: {error!r}")
+
+
+class _Asking:
+    """Two coordinators that hear the same."""
+
+    def __init__(self, keys: Sequence[PartitionKey], seed: int) -> None:
+        self.state, self.slow = CoordinatorState(b""), SlowCoordinator()
+        self._keys = keys
+        self._random = Random(f"{seed}:coordination")
+        self._processes = self._asked = 0
+        self._kinds: tuple[Callable[[], str | None], ...] = (
+            *[self._announce] * 8, self._register, self._registers, self._start,
+            self._lose, self._leader_lost, *[self._refuse] * 3, *[self._place] * 5,
+            self._forget,
+        )  # fmt: skip
+
+    def take(self, body: Any) -> str | None:  # noqa: ANN401 - An event's body.
+        """Let both take an event; in what they differ then."""
+        event = Event(self.slow.end, 0, 0, -1, None, body)
+        told = rules.evolve_strictly(self.state, event)
+        expected = self.slow.take(body)
+        if told != expected:
+            return (
+                f"{body!r:.300} tells hosts {told!r:.400}; by the slow rules {expected!r:.400}"
+            )
+        return None
+
+    def ask(self) -> str | None:
+        """Something happens; in what they differ then."""
+        self._asked += 1
+        why: str | None = self._pick(self._kinds)()
+        if why is None and self._asked % COMPARED == 0:
+            why = self._standing() or self.slow.differs_from(self.state)
+        return why
+
+    def _pick(self, among: Any) -> Any:  # noqa: ANN401
+        return among[int(self._random.random() * len(among))]
+
+    def _decided(self, what: str, found: Any, expected: Any) -> str | None:  # noqa: ANN401
+        """Both decide alike, and take what they decided."""
+        if found != expected:
+            return f"{what:.300} leads to {found!r:.400}; by the slow rules {expected!r:.400}"
+        for body in found if isinstance(found, list) else ():
+            why = self.take(body)
+            if why is not None:
+                return why
+        return None
+
+    # Brokers.
+
+    def _register(self) -> str | None:
+        broker_id = self._pick(BROKERS)
+        newest = self.slow.incarnations.get(broker_id, 0)
+        after = max(0, newest - self._pick((0, 0, 0, 1)))
+        made = [request for request, _ in self.slow.registrations.get(broker_id, ())]
+        request = self._pick((*made[:1], *made[-1:], b"asked %d" % self.slow.end))
+        found = rules.register(self._drafted(), broker_id, request, after)
+        expected = self.slow.register(broker_id, request, after)
+        why = self._decided(f"registration {broker_id, request, after}", found, expected)
+        given = dict(self.slow.registrations.get(broker_id, ())).get(request)
+        newest = self.slow.incarnations.get(broker_id, 0)
+        told = ev.Registered(newest if given is None else given, is_given=given is not None)
+        if why is None and rules.registered(self.state, broker_id, request) != told:
+            return f"registration {broker_id, request, after} is not told {told}"
+        return why
+
+    def _registers(self) -> str | None:
+        """A broker starts so often that the first time is forgotten."""
+        whys = (self._register() for _ in range(4))
+        return next((why for why in whys if why is not None), None)
+
+    def _drafted(self) -> CoordinatorState:
+        """What decisions are made on: the state, or one on top of it."""
+        return self.state.draft() if self._pick((True, False)) else self.state
+
+    def _announce(self) -> str | None:
+        pick, slow = self._pick, self.slow
+        broker_id = pick(BROKERS)
+        newest = slow.incarnations.get(broker_id, 0)
+        if not newest:
+            return self._register()
+        incarnation = max(0, newest + pick((0,) * 12 + (-1, 1)))
+        last = self.state.announced.get(broker_id, (0, 0))
+        number = max(0, last[1] if last[0] == incarnation else 0) + pick((1,) * 8 + (0, 2))
+        named: tuple[list[Any], ...] = ([], [], [])
+        for key in self._keys:
+            row = slow.rows.get(key)
+            role = pick((0, 0, 1, 1, 2, None))
+            epochs = [one.leader_epoch or 0 for one in (row and row.led,) if one] or [0]
+            epoch = pick((None, max(0, epochs[0] + pick((-1, 0, 1, 1)))))
+            if role is not None:
+                item = (*key, "orders")
+                named[role].append((*item, epoch, None) if role == 0 else item)
+        cluster = pick((None,) * 9 + ("asked",))
+        leaders, followers, stopped = map(tuple, named)
+        given = ev.Announcement(
+            broker_id, incarnation, number, leaders, followers, stopped, cluster
+        )
+        heard = self.state.heard.get(broker_id, (0, 0))
+        found: Any
+        try:
+            found = rules.announce(self._drafted(), given)
+        except RemoteStorageError as error:
+            found = type(error).__name__
+        expected = slow.announce(given, heard)
+        why = self._decided(f"{given}", found, expected)
+        if why is None and isinstance(found, list):
+            said = rules.hear(self.state, given)
+            if said != slow.in_force(given):
+                return (
+                    f"{given!r:.300} is told {said}; by the slow rules {slow.in_force(given)}"
+                )
+            given_now = (given.incarnation, given.number)
+            if self.state.heard.get(broker_id) != max(heard, given_now):
+                return f"{given!r:.300} is not what was heard last"
+        return why
+
+    # Hosts.
+
+    def _start(self) -> str | None:
+        self._processes += 1
+        host = f"host-{self._pick(range(4))}"
+        known = self.slow.hosts.get(host)
+        process = self._pick((known[0] if known else "", f"asked-{self._processes}"))
+        number = self.slow.generations.get(host, 0) + self._pick((1, 1, 2, 0))
+        address = self._pick((f"{host}/{number}", host))
+        found = rules.host_started(self.state, host, process, address)
+        expected = self.slow.host_started(host, process, address)
+        return self._decided(f"start of {host} as {process}, {address}", found, expected)
+
+    def _lose(self) -> str | None:
+        host = f"host-{self._pick(range(4))}"
+        known = self.slow.hosts.get(host)
+        process = self._pick((None, known[0] if known else "", "another"))
+        found = rules.host_lost(self.state, host, process)
+        expected = self.slow.host_lost(host, process)
+        return self._decided(f"loss of {host} as {process}", found, expected)
+
+    def _placement(self) -> tuple[PartitionKey, int, str]:
+        """A leader's, or one that is nearly it."""
+        key = self._pick(self._keys)
+        row = self.slow.rows.get(key)
+        number = row.led.number if row is not None and row.led is not None else 0
+        home = (row and row.leader_host) or "host-0"
+        off = self._pick((0, 0, 0, 0, 0, 1, -1))
+        return key, number + off, self._pick((home, home, home, home, "host-1"))
+
+    def _leader_lost(self) -> str | None:
+        key, number, host = self._placement()
+        found = rules.leader_lost(self.state, key, number, host)
+        expected = self.slow.leader_lost(key, number, host)
+        return self._decided(f"end of leader {number} on {host}", found, expected)
+
+    def _refuse(self) -> str | None:
+        pick, (key, number, host) = self._pick, self._placement()
+        row = self.slow.rows.get(key)
+        said = [] if row is None else [*row.replaced, *([row.led] if row.led else [])]
+        holder = pick((None, Claim(pick(BROKERS), 1, 1)))
+        epoch = pick((None, 0, 1))
+        if said and pick((True, True, False)):
+            one = pick(said)
+            holder, epoch = one.claim, one.leader_epoch
+            holder = holder._replace(announcement=max(0, holder.announcement - pick((0, 0, 1))))
+        refusal = Refusal(number, None, None, None, None, pick((True, False)))
+        if holder is not None:
+            cluster = pick((None, None, "asked"))
+            refusal = Refusal(number, holder, epoch, cluster, 7, refusal.is_served)
+        found = leader_refused(self.state, key, refusal, host)
+        expected = self.slow.leader_refused(key, refusal, host)
+        return self._decided(f"{refusal} by {host}", found, expected)
+
+    def _place(self) -> str | None:
+        slow, room = self.slow, self._pick(ROOM)
+        behind = {key for key in self._keys if self._random.random() < 0.3}
+        found = placement.place(self.state, room, behind)
+        expected = slow.placed(self.state.unplaced, self.state.together, room, behind)
+        why = self._decided(f"placing with room for {room}", found, expected)
+        if why is not None:
+            return why
+        starting = {f"host-{self._pick(range(5))}"} - slow.hosts.keys()
+        starting = self._pick((set(), starting))
+        least = self._pick(range(4))
+        wanted = placement.hosts_wanted(self.state, least, room, starting)
+        expected_hosts = slow.hosts_wanted(least, room, starting)
+        if wanted != expected_hosts:
+            return f"hosts {wanted} are wanted; by the slow rules {expected_hosts}"
+        return None
+
+    def _forget(self) -> str | None:
+        """An operator removes a partition that nobody hosts."""
+        key = self._pick(self._keys)
+        row = self.slow.rows.get(key)
+        if row is None or row.led is not None or row.followers or row.leader_host is not None:
+            return None
+        return self.take(ev.PartitionForgotten(*key))
+
+    def _standing(self) -> str | None:
+        """What each host has to serve, and where each partition is found."""
+        slow, state = self.slow, self.state
+        for host in state.hosts:
+            work = rules.standing_work(state, host)
+            found, expected = sorted(map(repr, work.placements)), map(repr, slow.standing(host))
+            if found != sorted(expected):
+                return f"{host} serves {work!r:.400}; by the slow rules {slow.standing(host)}"
+        for key in self._keys:
+            row, route = slow.rows.get(key), state.route(key)
+            seats = (None, None) if row is None else (row.leader_host, row.follower_host)
+            found_at = (route.leader_host, route.follower_host)
+            if found_at != tuple(slow.hosts[host][1] if host else None for host in seats):
+                return f"{key} is found at {found_at}, and is served by {seats}"
+            leads = row.led.claim if row is not None and row.led is not None else None
+            followers = () if row is None else tuple(row.followers.values())
+            if (route.known, route.leader, route.followers) != (
+                row is not None,
+                leads,
+                followers,
+            ):
+                return (
+                    f"{key} is said to be led by {route.leader}, followed by {route.followers}"
+                )
+        return None

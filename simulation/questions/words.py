@@ -1,0 +1,174 @@
+"""A checker of what a host and a leader keep in mind between one word and the next.
+
+Which placements are late, which claims wait for the oracle, and what the next checkpoint holds
+are small tables with rules of their own. They hear words at random, and so does a plain list.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors import messages as msg
+from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, Placement
+from tierledger.actors.host.placement_order import PlacementOrder
+from tierledger.actors.leader.checkpoints import Checkpoints
+from tierledger.actors.leader.claim import WaitingClaims
+from tierledger.events import commands as cmd
+from tierledger.events.errors import NotLeader
+from tierledger.simulation.checkers.violation import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CLAIM = cmd.Claim(1, 1, 1)
+
+GONE = NotLeader("asked")
+
+
+def wrong_memory(seed: int, count: int) -> Iterator[Violation]:
+    """Of `count` words one leads to something else than all that was heard before it says."""
+    for ask in (_order_differs, _waiting_differs, _checkpoints_differ):
+        try:
+            why = ask(Random(f"{seed}:{ask.__name__}"), count)
+        except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
+            why = f"{ask.__name__}: a word leads to {error!r}"
+        if why is not None:
+            yield Violation("wrong_memory", None, why)
+
+
+def _order_differs(random: Random, count: int) -> str | None:
+    order, heard = PlacementOrder(), list[Placement]()
+    runs: dict[tuple[PartitionKey, str], int] = {}
+    for _ in range(count):
+        key, number = (
+            PartitionKey(bytes(16), int(random.random() * 2)),
+            int(random.random() * 9),
+        )
+        role = LEADER if random.random() < 0.5 else FOLLOWER
+        word = Placement(key, "orders", role, msg.Assignment(number, CLAIM))
+        if random.random() < 0.4:
+            word = Placement(key, "orders", role, None, number)
+        of_seat = [one for one in heard if (one.key, one.role) == (key, role)]
+        released = max((one.until for one in of_seat if one.assignment is None), default=-1)
+        known = runs.get((key, role))
+        if word.assignment is None:
+            is_late = known is None or known > number
+        else:
+            newest = -1 if known is None else known
+            is_repeat = number == known and role == LEADER
+            is_late = number <= released or number < newest or is_repeat
+        if order.is_late(word, known) != is_late:
+            return (
+                f"{word!r:.300} is {'not ' * is_late}late where {known} runs, {released} went"
+            )
+        heard.append(word)
+        if not is_late and word.assignment is None:
+            del runs[key, role]
+        elif not is_late:
+            runs[key, role] = number
+    return None
+
+
+def _waiting_differs(random: Random, count: int) -> str | None:
+    claims, plain = WaitingClaims(), dict[int, tuple[int, msg.CommandArrived]]()
+    asked = 0
+
+    def pick(*among: Any) -> Any:  # noqa: ANN401
+        return among[int(random.random() * len(among))]
+
+    for step in range(count):
+        claim = cmd.Claim(pick(1, 2), pick(1, 1, 2), pick(1, 2))
+        broker_id = claim.broker_id
+        number, waiting = plain.get(broker_id, (0, None))
+        expected: Any
+        match pick("hold", "hold", "answer", "answer", "withdraw", "release"):
+            case "hold":
+                command = cmd.OpenSession(claim, pick(1, 2, 3), None, "orders", pick(None, "a"))
+                command = command._replace(waited_ms=pick(0, 5), verdict=cmd.NOBODY_KNOWS)
+                arrived, delay_ms = msg.CommandArrived(step, command, step), pick(0, 7)
+                asked += 1
+                found: Any = [_plain(one) for one in claims.hold(arrived, delay_ms)]
+                expected = [(claim, delay_ms, asked)]
+                if waiting is not None and _age(waiting) > _age(arrived):
+                    expected = [(step, "Fenced")]
+                else:
+                    if waiting is not None:
+                        expected.insert(0, (waiting.reply_to, "Fenced"))
+                    waited = command.waited_ms + delay_ms
+                    later = command._replace(waited_ms=waited, verdict=None)
+                    plain[broker_id] = asked, arrived._replace(command=later)
+            case "answer":
+                verdict = pick(None, cmd.LeaderVerdict(1, 3))
+                answer = msg.OracleAnswered(claim, verdict, 99, max(0, number - pick(0, 0, 1)))
+                found, expected = claims.answered(answer), None
+                if waiting is not None and answer.number == number:
+                    del plain[broker_id]
+                    imports = getattr(waiting.command, "import_cluster", None) is not None
+                    expected = _asked(waiting, verdict=verdict or cmd.NOBODY_KNOWS)
+                    expected = expected._replace(now_ms=waiting.now_ms if imports else 99)
+            case "withdraw":
+                found = [_plain(one) for one in claims.withdraw([claim])]
+                expected = []
+                if waiting is not None and _age(waiting)[:2] == claim[1:]:
+                    del plain[broker_id]
+                    expected = [(waiting.reply_to, "Fenced")]
+            case _:
+                held = sorted((one for _, one in plain.values()), key=lambda one: _age(one)[2])
+                plain = {}
+                if random.random() < 0.5:
+                    found, expected = (
+                        claims.release(),
+                        [_asked(one, waited_ms=0) for one in held],
+                    )
+                else:
+                    found = [_plain(one) for one in claims.drop(GONE)]
+                    expected = [(one.reply_to, "NotLeader") for one in held]
+        if found != expected or len(claims) != len(plain):
+            return f"claims that wait: {found!r:.300}, by a plain list {expected!r:.300}"
+    return None
+
+
+def _age(arrived: msg.CommandArrived) -> tuple[int, int, int]:
+    command = arrived.command
+    assert isinstance(command, cmd.OpenSession), "only claims wait"
+    return (*command.claim[1:], command.assignment)
+
+
+def _asked(arrived: msg.CommandArrived, **fields: Any) -> msg.CommandArrived:  # noqa: ANN401
+    command = arrived.command
+    assert isinstance(command, cmd.OpenSession), "only claims wait"
+    return arrived._replace(command=command._replace(**fields))
+
+
+def _plain(effect: msg.Effect) -> tuple[Any, ...]:
+    if isinstance(effect, msg.ReplyError):
+        return (effect.reply_to, type(effect.error).__name__)
+    return tuple(effect)
+
+
+def _checkpoints_differ(random: Random, count: int) -> str | None:
+    checkpoints, waiting, held = Checkpoints(), 0, 0
+    is_writing = False
+    for step in range(count):
+        chance, events = random.random(), int(random.random() * 4)
+        if chance < 0.4:
+            checkpoints.applied(events)
+            waiting += events
+        elif chance < 0.7:
+            least, expected = int(random.random() * 6), list[msg.Effect]()
+            if not is_writing and waiting >= least:
+                expected, is_writing = [msg.WriteCheckpoint(step)], True
+                waiting, held = 0, waiting
+            if checkpoints.due(least, step) != expected:
+                return f"of {waiting or held} events a checkpoint is due, or not: {expected}"
+        elif is_writing:
+            is_again = random.random() < 0.5
+            checkpoints.done(msg.CheckpointDone(stored=not is_again, again=is_again))
+            is_writing, waiting = False, waiting + held * is_again
+        most = int(random.random() * 6)
+        if checkpoints.is_writing != is_writing or (
+            checkpoints.holds_back(most) != (is_writing and waiting >= most)
+        ):
+            return f"a checkpoint is written, or holds back {waiting} events, or not"
+    return None

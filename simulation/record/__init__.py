@@ -1,0 +1,1 @@
+"""A run kept as a file, to be judged again."""

@@ -1,0 +1,331 @@
+"""The store for several hosts: a PostgreSQL database, any number of writers and readers.
+
+Each call is one statement that commits by itself, with its keys in their order; see
+`session.py` for timeouts and errors, `pool.py` for connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import psycopg
+from typing_extensions import override
+
+from tierledger.events.errors import OutcomeUnknown, StorageUnavailable, StoreRefused
+from tierledger.storage.backend import (
+    KEY_BYTES_MAX,
+    AtomicConflict,
+    ConflictReason,
+    Create,
+    CreateOutcome,
+    MetadataStorageBackend,
+    Operation,
+    Put,
+    Remove,
+    Update,
+    check_items,
+    check_key,
+    check_page,
+    check_prefix,
+    folder_of,
+    key_after,
+)
+from tierledger.storage.backends.checking import checked_beside
+from tierledger.storage.backends.postgres.pool import Pool
+from tierledger.storage.backends.postgres.schema import CONFLICT, check
+from tierledger.storage.backends.postgres.session import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
+    from tierledger.storage.locate import StoreUrl
+
+T = TypeVar("T")
+
+KEYS_PER_REMOVAL = 1000
+"""Keys that one step of `remove_like` takes: about 10 ms."""
+
+BEYOND_ALL_KEYS = chr(0x10FFFF) * (KEY_BYTES_MAX // 4 + 1)
+"""Sorts behind every key, as the highest text that is longer than keys can be."""
+
+SELECT = "SELECT key, value FROM tierledger_kv WHERE key = ANY(%b::text[])"
+SELECT_LIKE = """
+SELECT key, value FROM tierledger_kv
+ WHERE key >= %b AND key > %b AND key < %b ORDER BY key LIMIT %b
+"""
+SELECT_LAST = """
+SELECT (SELECT key FROM tierledger_kv WHERE key >= one.start AND key < one.stop
+         ORDER BY key DESC LIMIT 1)
+  FROM unnest(%b::text[], %b::text[]) WITH ORDINALITY AS one(start, stop, place)
+ ORDER BY place
+"""
+APPEND = "SELECT slot, is_passed FROM tierledger_append(%b::text[], %b::text[], %b::bytea[])"
+DELETE_LIKE = """
+DELETE FROM tierledger_kv WHERE key IN
+    (SELECT key FROM tierledger_kv WHERE key >= %b AND key < %b
+      ORDER BY key LIMIT %b FOR UPDATE)
+"""
+EXECUTE = """
+SELECT tierledger_execute(%b::text[], %b::text[], %b::bytea[], %b::boolean[], %b::bytea[], %b)
+"""
+
+
+class PostgresBackend(MetadataStorageBackend):
+    """A store in the tables `tierledger_kv` and `tierledger_format` of one database."""
+
+    def __init__(self, pool: Pool) -> None:
+        """Not called directly: see `open`."""
+        self._pool = pool
+        self._where = pool.address.where
+        self._in_flight: set[asyncio.Task[object]] = set()
+        self._closing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, url: StoreUrl, *, read_only: bool = False) -> PostgresBackend:
+        """The store at `url`; a writer makes its tables if they are missing.
+
+        Raises:
+            StoreRefused: The database does not let us in, holds something else under the
+                names of our tables, does not keep what it confirms, or (for a reader) has no
+                store.
+            FormatTooNew: A newer program made it.
+            StorageUnavailable: The server is away, full, or takes no writes.
+            InvalidArgument: The URL makes no sense to libpq.
+        """
+        pool = Pool(Address.of(url, read_only=read_only))
+        try:
+            await check(pool)
+        except BaseException:
+            await pool.close()
+            raise
+        return cls(pool)
+
+    @override
+    async def get_each(self, keys: Sequence[str]) -> list[bytes | None]:
+        for key in keys:
+            check_key(key)
+        if not keys:
+            self._refuse_if_closed()
+            return []
+        answer = await self._finished(self._pool.run(SELECT, (list(keys),)))
+        found = dict(answer.rows)
+        return [found.get(key) for key in keys]
+
+    @override
+    async def get_like(
+        self, prefix: str, *, after: str | None = None, limit: int = 1000
+    ) -> list[tuple[str, bytes]]:
+        check_page(prefix, after, limit)
+        bounds = (prefix, after or "", _end_of(prefix), limit)
+        answer = await self._finished(self._pool.run(SELECT_LIKE, bounds, bulk=True))
+        return [(key, value) for key, value in answer.rows]
+
+    @override
+    async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
+        for prefix in prefixes:
+            check_prefix(prefix)
+        bounds = (list(prefixes), [_end_of(prefix) for prefix in prefixes])
+        answer = await self._finished(self._pool.run(SELECT_LAST, bounds))
+        return [key for (key,) in answer.rows]
+
+    @override
+    async def remove_like(self, prefix: str) -> int:
+        check_prefix(prefix)
+        self._refuse_reader()
+        bounds = (prefix, _end_of(prefix), KEYS_PER_REMOVAL)
+        total = 0
+        while True:
+            step = self._pool.run(DELETE_LIKE, bounds, changes=True, bulk=True)
+            try:
+                removed = (await self._finished(step)).changed
+            except (StorageUnavailable, OutcomeUnknown) as error:
+                if total:
+                    raise OutcomeUnknown(f"{error}; {total} keys are removed") from error
+                raise
+            total += removed
+            if removed < KEYS_PER_REMOVAL:
+                return total
+
+    @override
+    async def execute_atomically(self, operations: Sequence[Operation]) -> None:
+        await checked_beside(operations)
+        self._refuse_reader()
+        if not operations:
+            self._refuse_if_closed()
+            return
+        await self._finished(self._execute(_plan(operations)))
+
+    async def _execute(self, plan: Plan) -> None:
+        changes = [plan.changes[key] for key in sorted(plan.changes)]
+        parameters = (
+            [change.key for change in changes],
+            [change.guard for change in changes],
+            [change.expected for change in changes],
+            [change.stays for change in changes],
+            [change.value for change in changes],
+            plan.conflict is not None,
+        )
+        try:
+            await self._pool.run(EXECUTE, parameters, changes=True, bulk=True)
+        except StorageUnavailable as error:
+            cause = error.__cause__
+            if isinstance(cause, psycopg.Error) and cause.sqlstate == CONFLICT:
+                raise _first_conflict(plan, changes, cause.diag.message_detail) from None
+            raise
+
+    @override
+    async def create_each(self, items: Sequence[tuple[str, bytes]]) -> list[CreateOutcome]:
+        check_items(items)
+        self._refuse_reader()
+        if not items:
+            self._refuse_if_closed()
+            return []
+        firsts: dict[str, bytes] = {}
+        for key, value in items:
+            firsts.setdefault(key, value)
+        keys = sorted(firsts)
+        ends = [_folder_end(key) for key in keys]
+        parameters = (keys, ends, [firsts[key] for key in keys])
+        answer = await self._finished(self._pool.run(APPEND, parameters, changes=True))
+        passed = {key for key, is_passed in answer.rows if is_passed}
+        created = {key for key, _ in answer.rows} - passed
+        return [_outcome(key, created, passed) for key, _ in items]
+
+    @override
+    async def close(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        # Cancelling one who waits must not leave it half done.
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        if self._in_flight:
+            await asyncio.wait(self._in_flight)
+        await self._pool.close()
+
+    async def _finished(self, work: Coroutine[object, object, T]) -> T:
+        """What `work` returns. It goes on if the caller is cancelled, and closing awaits it."""
+        try:
+            self._refuse_if_closed()
+        except StorageUnavailable:
+            work.close()
+            raise
+        task = asyncio.ensure_future(work)
+        self._in_flight.add(task)
+        task.add_done_callback(self._in_flight.discard)
+        return await asyncio.shield(task)
+
+    def _refuse_if_closed(self) -> None:
+        if self._closing is not None:
+            raise StorageUnavailable(f"{self._where} is closed")
+
+    def _refuse_reader(self) -> None:
+        if self._pool.address.read_only:
+            raise StoreRefused(f"{self._where} was opened for reading only")
+
+
+class Change(NamedTuple):
+    """What operations on one key come down to: what they need to find, and what they leave."""
+
+    key: str
+    place: int
+    """Of the operation, in the list, that needs to find something."""
+
+    guard: str
+    """`absent`, `present`, `equals` (the expected value) or `any`."""
+
+    expected: bytes
+    stays: bool
+    """Whether there is a value in the end."""
+
+    value: bytes
+
+
+class Plan(NamedTuple):
+    """What a list of operations comes down to."""
+
+    changes: dict[str, Change]
+    conflict: tuple[int, AtomicConflict] | None
+    """The operation that fails in any case, because of those before it."""
+
+
+def _plan(operations: Sequence[Operation]) -> Plan:
+    """One change for each key.
+
+    Only the first operation on a key depends on what the store holds; what those after it
+    find is known.
+    """
+    changes: dict[str, Change] = {}
+    for place, operation in enumerate(operations):
+        key = operation.key
+        stays = not isinstance(operation, Remove)
+        value = b"" if isinstance(operation, Remove) else operation.value
+        before = changes.get(key)
+        if before is None:
+            guard, expected = _guard(operation)
+            changes[key] = Change(key, place, guard, expected, stays, value)
+            continue
+        why = _conflict(operation, before.value if before.stays else None)
+        if why is not None:
+            return Plan(changes, (place, AtomicConflict(key, why)))
+        changes[key] = before._replace(stays=stays, value=value)
+    return Plan(changes, None)
+
+
+def _guard(operation: Operation) -> tuple[str, bytes]:
+    match operation:
+        case Create():
+            return "absent", b""
+        case Update(expected=None):
+            return "present", b""
+        case Update(expected=bytes(expected)) | Remove(expected=bytes(expected)):
+            return "equals", expected
+        case _:
+            return "any", b""
+
+
+def _conflict(operation: Operation, present: bytes | None) -> ConflictReason | None:
+    """Why `operation` fails on what is `present`, if it does."""
+    if isinstance(operation, Create):
+        return None if present is None else ConflictReason.EXISTS
+    if isinstance(operation, Put):
+        return None
+    expected = operation.expected
+    if present is None:
+        needs = isinstance(operation, Update) or expected is not None
+        return ConflictReason.MISSING if needs else None
+    return ConflictReason.MISMATCH if expected not in (None, present) else None
+
+
+def _first_conflict(
+    plan: Plan, changes: Sequence[Change], detail: str | None
+) -> AtomicConflict:
+    """The conflict that carrying out the list in order would have met first."""
+    conflicts = [plan.conflict] if plan.conflict is not None else []
+    for met in (detail or "").split():
+        index, _, why = met.partition(":")
+        change = changes[int(index) - 1]
+        conflict = AtomicConflict(change.key, ConflictReason(why))
+        conflicts.append((change.place, conflict))
+    return min(conflicts, key=lambda one: one[0])[1]
+
+
+def _outcome(key: str, created: set[str], passed: set[str]) -> CreateOutcome:
+    """Whether this item created `key`; only the first one did."""
+    if key in passed:
+        return CreateOutcome.PASSED
+    if key not in created:
+        return CreateOutcome.EXISTS
+    created.remove(key)
+    return CreateOutcome.CREATED
+
+
+def _folder_end(key: str) -> str | None:
+    folder = folder_of(key)
+    return None if folder is None else _end_of(folder)
+
+
+def _end_of(prefix: str) -> str:
+    """The first text behind all keys that start with `prefix`."""
+    return key_after(prefix) or BEYOND_ALL_KEYS

@@ -1,0 +1,158 @@
+"""A few connections to one database, and what it takes to trust what they say.
+
+Rule 1: after an unknown outcome, nothing is read or written before the server's process that
+had the statement is gone. It may have been frozen, and could still carry it out long after the
+slot was read and found empty.
+Rule 2: bulk work never holds all connections: a slow checkpoint delays no commit.
+Rule 3: nothing is repeated here. A connection that broke is replaced before the next statement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from tierledger.events.errors import OutcomeUnknown, StorageUnavailable
+from tierledger.storage.backends.postgres.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import LiteralString
+
+    from tierledger.storage.backends.postgres.session import Address, Answer, Identity
+
+CONNECTIONS_MAX = 6
+"""Connections of one process. PostgreSQL allows 100 unless told otherwise: 16 processes."""
+
+BULK_CONNECTIONS_MAX = 4
+"""How many of them pages, checkpoints and removals may hold; the others are for commits and for
+reads of single keys."""
+
+SETTLE_PAUSE_S = 0.01
+SETTLE_TRIES = 300
+"""How often to look whether a process of the server has ended, and so for how long: it does at
+once, unless it is frozen or its disk is."""
+
+END_PROCESS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+ WHERE pid = %s AND extract(epoch FROM backend_start)::text = %s
+"""
+
+
+class Pool:
+    """The connections of one backend, opened as they are needed."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._idle: list[Session] = []
+        self._every = asyncio.Semaphore(CONNECTIONS_MAX)
+        self._bulk = asyncio.Semaphore(BULK_CONNECTIONS_MAX)
+        self._unsettled: list[Identity] = []
+        self._settling: asyncio.Task[None] | None = None
+
+    async def run(
+        self,
+        statement: LiteralString,
+        parameters: Sequence[object] = (),
+        *,
+        changes: bool = False,
+        bulk: bool = False,
+    ) -> Answer:
+        """Carry out one statement, durably if it `changes` something.
+
+        Raises:
+            StorageUnavailable: The server is away or refused; nothing was kept.
+            OutcomeUnknown: The connection ended while a change was under way.
+            StoreRefused: We are not let in, or not to these tables.
+            DataError: The server's files are damaged.
+        """
+        if bulk:
+            async with self._bulk:
+                return await self.run(statement, parameters, changes=changes)
+        async with self._every:
+            session = await self._usable_session()
+            return await self._run(session, statement, parameters, changes=changes)
+
+    async def close(self) -> None:
+        """Let go of all connections; none may be in use."""
+        while self._idle:
+            await self._idle.pop().close()
+
+    async def _run(
+        self,
+        session: Session,
+        statement: LiteralString,
+        parameters: Sequence[object],
+        *,
+        changes: bool,
+    ) -> Answer:
+        try:
+            answer = await session.run(statement, parameters)
+        except psycopg.Error as error:
+            meaning = session.meaning(self.address.where, error, changes=changes)
+            if isinstance(meaning, OutcomeUnknown):
+                self._unsettled.append(session.identity)
+            await self._put_back(session)
+            raise meaning from error
+        except BaseException:
+            if changes:
+                self._unsettled.append(session.identity)
+            await session.close()
+            raise
+        await self._put_back(session)
+        return answer
+
+    async def _put_back(self, session: Session) -> None:
+        if session.is_open:
+            self._idle.append(session)  # The last used is the next: the others may rest.
+        else:
+            await session.close()
+
+    async def _usable_session(self) -> Session:
+        session = await self._session()
+        if self._unsettled:
+            try:
+                await self._settled(session)
+            except BaseException:
+                await self._put_back(session)
+                raise
+        return session
+
+    async def _session(self) -> Session:
+        while self._idle:
+            session = self._idle.pop()
+            if session.still_stands():
+                return session
+            await session.close()
+        return await Session.open(self.address)
+
+    async def _settled(self, session: Session) -> None:
+        """Return when what had an unknown outcome has happened, or never will.
+
+        The first to ask does it for all who ask meanwhile: they wait, and fail, together.
+        """
+        if self._settling is None or self._settling.done():
+            self._settling = asyncio.create_task(self._settle(session))
+        await asyncio.shield(self._settling)
+
+    async def _settle(self, session: Session) -> None:
+        while self._unsettled:
+            await self._end(session, self._unsettled[0])
+            del self._unsettled[0]
+
+    async def _end(self, session: Session, identity: Identity) -> None:
+        for _ in range(SETTLE_TRIES):
+            try:
+                answer = await session.run(END_PROCESS, identity)
+            except psycopg.Error as error:
+                raise session.meaning(self.address.where, error, changes=False) from error
+            # It leaves this list after its transaction has ended, one way or the other.
+            if not answer.rows:
+                return
+            await asyncio.sleep(SETTLE_PAUSE_S)
+        raise StorageUnavailable(
+            f"{self.address.where}: the server's process {identity.pid} still holds a write "
+            "whose outcome is not known"
+        )

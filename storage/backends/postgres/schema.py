@@ -1,0 +1,160 @@
+"""The tables and the functions in the database: whose they are, and which version.
+
+Rule 1: they come to be in one transaction, so they are all there or none is; what is there and
+is not ours was never ours, and is left alone.
+Rule 2: a reader makes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierledger.events.errors import FormatTooNew, StoreRefused
+
+if TYPE_CHECKING:
+    from tierledger.storage.backends.postgres.pool import Pool
+
+FORMAT_VERSION = 1
+
+COLUMNS = "key text C, value bytea"
+"""Of our table. "C" sorts text by its bytes, as all backends do."""
+
+DESCRIBE = """
+SELECT (SELECT string_agg(concat_ws(' ', attname, format_type(atttypid, atttypmod), collname),
+                          ', ' ORDER BY attnum)
+          FROM pg_attribute LEFT JOIN pg_collation ON pg_collation.oid = attcollation
+         WHERE attrelid = to_regclass('tierledger_kv') AND attnum > 0 AND NOT attisdropped),
+       to_regclass('tierledger_format') IS NOT NULL,
+       to_regproc('tierledger_execute') IS NOT NULL
+       AND to_regproc('tierledger_append') IS NOT NULL
+"""
+
+VERSION = "SELECT version FROM tierledger_format"
+
+CONFLICT = "TL001"
+"""The code of the error by which `tierledger_execute` undoes itself. Its detail names what
+failed: `place:reason`, places counted from 1, with blanks between."""
+
+# `CREATE ... IF NOT EXISTS` of two processes at the same moment can fail: hence the lock, whose
+# number is nobody else's. `tierledger_execute` takes the keys in their order, as each of our
+# statements does, so that no two wait for each other in a circle; and it looks at each row
+# under the lock that it keeps until all is done. `tierledger_append` looks for later keys after
+# it has its own: a statement sees the store as it was when it began, and one that slept since
+# would not see what was written and removed meanwhile; the second statement does.
+CREATE = """
+SELECT pg_advisory_xact_lock(8389754676633563);
+CREATE TABLE IF NOT EXISTS tierledger_kv (
+    key text COLLATE "C" PRIMARY KEY,
+    value bytea NOT NULL
+);
+CREATE TABLE IF NOT EXISTS tierledger_format (version integer NOT NULL);
+INSERT INTO tierledger_format SELECT 1 WHERE NOT EXISTS (SELECT FROM tierledger_format);
+CREATE OR REPLACE FUNCTION tierledger_execute(
+    keys text[], guards text[], expected_values bytea[], stays boolean[], new_values bytea[],
+    doomed boolean
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    step record;
+    same boolean;
+    met text;
+    conflicts text[] := '{}';
+BEGIN
+    FOR step IN
+        SELECT * FROM unnest(keys, guards, expected_values, stays, new_values)
+            WITH ORDINALITY AS one(name, guard, expected, stays, content, place)
+    LOOP
+        met := NULL;
+        IF step.guard = 'absent' THEN
+            INSERT INTO tierledger_kv (key, value) VALUES (step.name, step.content)
+                ON CONFLICT DO NOTHING;
+            IF NOT FOUND THEN
+                met := 'exists';
+            END IF;
+        ELSIF step.guard <> 'any' THEN
+            SELECT step.guard = 'present' OR value = step.expected INTO same
+                FROM tierledger_kv WHERE key = step.name FOR UPDATE;
+            IF NOT FOUND THEN
+                met := 'missing';
+            ELSIF NOT same THEN
+                met := 'mismatch';
+            END IF;
+        END IF;
+        IF met IS NOT NULL THEN
+            conflicts := conflicts || concat(step.place, ':', met);
+        ELSIF NOT step.stays THEN
+            DELETE FROM tierledger_kv WHERE key = step.name;
+        ELSIF step.guard = 'any' THEN
+            INSERT INTO tierledger_kv (key, value) VALUES (step.name, step.content)
+                ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+        ELSIF step.guard <> 'absent' THEN
+            UPDATE tierledger_kv SET value = step.content WHERE key = step.name;
+        END IF;
+    END LOOP;
+    IF doomed OR cardinality(conflicts) > 0 THEN
+        RAISE EXCEPTION 'an operation met what it did not expect; nothing changed'
+            USING ERRCODE = 'TL001', DETAIL = array_to_string(conflicts, ' ');
+    END IF;
+END
+$$;
+CREATE OR REPLACE FUNCTION tierledger_append(keys text[], ends text[], new_values bytea[])
+RETURNS TABLE (slot text, is_passed boolean) LANGUAGE plpgsql AS $$
+DECLARE
+    fresh text[];
+    passed text[];
+BEGIN
+    WITH made AS (
+        INSERT INTO tierledger_kv (key, value) SELECT * FROM unnest(keys, new_values)
+            ON CONFLICT DO NOTHING RETURNING key
+    ) SELECT coalesce(array_agg(key), '{}') INTO fresh FROM made;
+    SELECT array_agg(one.name) INTO passed
+      FROM unnest(keys, ends) AS one(name, stop)
+     WHERE one.name = ANY (fresh) AND EXISTS (
+        SELECT FROM tierledger_kv
+         WHERE key > one.name AND key < one.stop AND NOT key = ANY (fresh));
+    IF passed IS NOT NULL THEN
+        DELETE FROM tierledger_kv WHERE key = ANY (passed);
+    END IF;
+    RETURN QUERY SELECT name, coalesce(name = ANY (passed), false) FROM unnest(fresh) AS name;
+END
+$$;
+"""
+
+
+async def check(pool: Pool) -> None:
+    """Make sure that the database holds a store; a writer makes one where there is none.
+
+    Raises:
+        StoreRefused: What is there is not ours, or (for a reader) there is nothing.
+        FormatTooNew: A newer program made it.
+        StorageUnavailable: The server is away, or takes no writes.
+    """
+    if not await _is_complete(pool):
+        if pool.address.read_only:
+            raise StoreRefused(
+                f"no such store: {pool.address.where} has no tables of tierledger"
+            )
+        # No change in the sense of the pool: a repeat ends with the same tables.
+        await pool.run(CREATE)
+        await _is_complete(pool)
+    versions = [version for (version,) in (await pool.run(VERSION)).rows]
+    where = pool.address.where
+    if versions and max(versions) > FORMAT_VERSION:
+        raise FormatTooNew(
+            f"{where} has format {max(versions)}, and this program knows {FORMAT_VERSION}"
+        )
+    if versions != [FORMAT_VERSION]:
+        raise StoreRefused(f"{where} says it has formats {versions}, which there never were")
+
+
+async def _is_complete(pool: Pool) -> bool:
+    """Whether all of ours is there; refuses what is not ours."""
+    ((columns, has_format, has_functions),) = (await pool.run(DESCRIBE)).rows
+    if columns is None and not has_format:
+        return False
+    if columns != COLUMNS or not has_format:
+        raise StoreRefused(
+            f"{pool.address.where} is not a store of tierledger: expected its table "
+            f"tierledger_kv to have {COLUMNS}, beside tierledger_format; it has {columns}"
+        )
+    # A reader does without the functions.
+    return has_functions or pool.address.read_only

@@ -1,0 +1,310 @@
+"""One connection to PostgreSQL: how it is opened, how long it may take, what its errors mean.
+
+Rule 1: no transaction is ever left open between two messages. Each statement is sent whole and
+commits by itself, so a process that freezes holds no lock for longer than its statement.
+Rule 2: no wait is without an end. The server gives up on a statement by itself; if it does not
+even say so, the line is cut from here.
+Rule 3: a password is in no message. Neither libpq nor the server puts one into theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from tierledger.events.errors import (
+    DataError,
+    InvalidArgument,
+    OutcomeUnknown,
+    StorageUnavailable,
+    StoreRefused,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import LiteralString
+
+    from tierledger.storage.locate import StoreUrl
+
+CONNECT_TIMEOUT_S = 5
+"""Seconds until a server that does not answer a new connection counts as away (libpq's
+`connect_timeout`; 2 at least)."""
+
+STATEMENT_TIMEOUT_S = 10
+"""Seconds after which the server gives up on a statement: far above any of ours, and below the
+30 s for which a client waits (`options=-c statement_timeout=...`)."""
+
+LOCK_TIMEOUT_S = 2
+"""Seconds that a statement waits for a row that another writes: many commits long. Only a
+person's transaction takes longer (`options=-c lock_timeout=...`)."""
+
+ANSWER_MARGIN_S = 3.0
+"""Seconds beyond the statement's own timeout until the server counts as frozen: what sending
+the longest value may take."""
+
+KEEPALIVE_IDLE_S = 10
+"""Seconds of silence after which the other machine is asked whether it is there
+(`keepalives_idle`)."""
+
+KEEPALIVE_INTERVAL_S = 3
+"""Seconds between two such questions (`keepalives_interval`)."""
+
+KEEPALIVE_COUNT = 3
+"""Unanswered questions after which it counts as gone (`keepalives_count`)."""
+
+TCP_USER_TIMEOUT_S = 10
+"""Seconds for which something sent may stay unconfirmed by the other machine
+(`tcp_user_timeout`)."""
+
+OPEN = """
+SELECT pg_backend_pid(),
+       (SELECT extract(epoch FROM backend_start)::text
+          FROM pg_stat_activity WHERE pid = pg_backend_pid()),
+       (SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout'),
+       current_setting('server_encoding'),
+       current_setting('fsync'),
+       set_config('synchronous_commit',
+                  CASE current_setting('synchronous_commit')
+                       WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
+       set_config('default_transaction_isolation', 'read committed', false),
+       set_config('enable_seqscan', 'off', false)
+"""
+# The last: all that is asked goes by the key, whatever the planner believes of a young table.
+
+UNREADABLE = (
+    "expected a store as postgresql://USER@HOST:PORT/DATABASE, with %XX for what is no letter "
+    "or digit in a password; the given one cannot be read"
+)
+# It is not repeated, nor is what libpq says of it: what cannot be read may be a password.
+
+WRONG_CREDENTIALS = (
+    "authentication failed",
+    "does not exist",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "not permitted to log in",
+    "permission denied",
+    "certificate",
+    "SSL was required",
+)
+"""What the server says (before anybody could tell it our language, libpq gives no code) when
+asking again will not help."""
+
+REFUSALS = ("22", "28", "3D", "3F", "42")
+"""Classes of errors that need a person: privileges, or tables that are not ours."""
+
+DAMAGE = {"XX001", "XX002"}
+"""Codes by which the server says that its own files are damaged."""
+
+
+class Identity(NamedTuple):
+    """Which process of the server works for a connection; process ids alone come again."""
+
+    pid: int
+    started: str
+
+
+class Answer(NamedTuple):
+    """What a statement brought."""
+
+    rows: list[tuple[Any, ...]]
+    changed: int
+    """Rows that it changed."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a database is, and how to get in."""
+
+    where: str
+    """For messages: without a password."""
+
+    parameters: dict[str, str]
+    """libpq's; a password may be among them."""
+
+    read_only: bool
+
+    @classmethod
+    def of(cls, url: StoreUrl, *, read_only: bool) -> Address:
+        """The address that `url` means, with our limits where it sets none.
+
+        Raises:
+            InvalidArgument: libpq cannot make sense of it.
+        """
+        try:
+            given = {key: str(value) for key, value in conninfo_to_dict(str(url)).items()}
+        except psycopg.Error:
+            raise InvalidArgument(UNREADABLE) from None
+        if not given.get("port", "0").replace(",", "").isdigit():
+            raise InvalidArgument(UNREADABLE)
+        environment = {
+            option.keyword.decode(): option.val.decode()
+            for option in pq.Conninfo.get_defaults()
+            if option.val is not None and option.envvar is not None
+        }
+        options = given.pop("options", environment.get("options", ""))
+        # What comes last wins: the user's.
+        given["options"] = f"{_options(read_only=read_only)} {options}".rstrip()
+        ours = {key: value for key, value in LIMITS.items() if key not in environment}
+        return cls(url.public, {**ours, **given, "client_encoding": "UTF8"}, read_only)
+
+
+LIMITS = {
+    "connect_timeout": str(CONNECT_TIMEOUT_S),
+    "keepalives_idle": str(KEEPALIVE_IDLE_S),
+    "keepalives_interval": str(KEEPALIVE_INTERVAL_S),
+    "keepalives_count": str(KEEPALIVE_COUNT),
+    "tcp_user_timeout": str(TCP_USER_TIMEOUT_S * 1000),
+    "application_name": "tierledger",
+}
+"""Parameters of a connection where neither the URL nor libpq's variables set them."""
+
+
+def _options(*, read_only: bool) -> str:
+    settings = {
+        "statement_timeout": f"{STATEMENT_TIMEOUT_S}s",
+        "lock_timeout": f"{LOCK_TIMEOUT_S}s",
+        "default_transaction_read_only": "on" if read_only else None,
+    }
+    return " ".join(f"-c {key}={value}" for key, value in settings.items() if value)
+
+
+class Session:
+    """A connection that one call uses at a time."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[tuple[Any, ...]]) -> None:
+        """Not called directly: see `open`."""
+        self._connection = connection
+        self._news = select.poll()
+        self._news.register(connection.fileno(), select.POLLIN)
+        self._timed_out = False
+        self._answer_timeout_s: float | None = STATEMENT_TIMEOUT_S + ANSWER_MARGIN_S
+        self.identity = Identity(0, "")
+
+    @classmethod
+    async def open(cls, address: Address) -> Session:
+        """A new connection, with what it promises checked.
+
+        Raises:
+            StorageUnavailable: The server is away, full, or does not answer.
+            StoreRefused: It does not let us in, or would not keep what it confirms.
+        """
+        try:
+            session = cls(
+                await psycopg.AsyncConnection.connect(
+                    make_conninfo(**address.parameters), autocommit=True
+                )
+            )
+        except psycopg.Error as error:
+            raise _connect_error(address.where, error) from None
+        try:
+            await session._check(address)
+        except BaseException:
+            await session.close()
+            raise
+        return session
+
+    async def _check(self, address: Address) -> None:
+        try:
+            answer = await self.run(OPEN, ())
+        except psycopg.Error as error:
+            raise self.meaning(address.where, error, changes=False) from error
+        pid, started, timeout_ms, encoding, fsync, *_ = answer.rows[0]
+        self.identity = Identity(pid, started)
+        # A user who switched the server's timeout off wants to wait.
+        self._answer_timeout_s = timeout_ms / 1000 + ANSWER_MARGIN_S if timeout_ms else None
+        if encoding != "UTF8":
+            raise StoreRefused(
+                f"{address.where} keeps text as {encoding}: expected a database in UTF8"
+            )
+        if fsync != "on" and not address.read_only:
+            raise StoreRefused(
+                f"{address.where} has fsync off, so it confirms what it may lose: "
+                "expected a server with fsync on"
+            )
+
+    async def run(self, statement: LiteralString, parameters: Sequence[object]) -> Answer:
+        """Carry out one statement; raises what psycopg raises."""
+        loop = asyncio.get_running_loop()
+        timer = None
+        if self._answer_timeout_s is not None:
+            timer = loop.call_later(self._answer_timeout_s, self._hang_up)
+        try:
+            # Without parameters it may be several statements, which are one transaction then.
+            cursor = await self._connection.execute(
+                statement, parameters or None, binary=bool(parameters)
+            )
+            rows = [] if cursor.description is None else await cursor.fetchall()
+        finally:
+            if timer is not None:
+                timer.cancel()
+        return Answer(rows, cursor.rowcount)
+
+    def _hang_up(self) -> None:
+        """Cut the connection: callers that wait for an answer get an error at once."""
+        self._timed_out = True
+        # psycopg's own way out would first ask the server to stop, and wait for that.
+        with suppress(OSError), socket.socket(fileno=_copy(self._connection.fileno())) as line:
+            line.shutdown(socket.SHUT_RDWR)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the line stood when it was last used."""
+        return not self._connection.closed
+
+    def still_stands(self) -> bool:
+        """Whether the line stands now, as far as can be told without asking the server."""
+        # Between two statements the server has nothing to say but good-bye, or notices.
+        for _ in range(3):
+            if not self._news.poll(0):
+                return self.is_open
+            try:
+                self._connection.pgconn.consume_input()
+            except psycopg.Error:
+                return False
+        return False
+
+    async def close(self) -> None:
+        """Say good-bye and let go of the line."""
+        with suppress(psycopg.Error):
+            await self._connection.close()
+
+    def meaning(self, where: str, error: psycopg.Error, *, changes: bool) -> Exception:
+        """What to raise for `error`, which came from a statement that `changes` the store.
+
+        An ERROR ends the statement's transaction, so nothing of it was kept. Everything else
+        is the end of the connection, and it may have been kept.
+        """
+        if error.diag.severity_nonlocalized != "ERROR":
+            waited = f"no answer within {self._answer_timeout_s} s" if self._timed_out else ""
+            said = f"{where}: {waited or _text(error)}"
+            return OutcomeUnknown(said) if changes else StorageUnavailable(said)
+        state = error.sqlstate or ""
+        said = f"{where}: {_text(error)}"
+        if state in DAMAGE:
+            return DataError(said)
+        return StoreRefused(said) if state[:2] in REFUSALS else StorageUnavailable(said)
+
+
+def _copy(descriptor: int) -> int:
+    return socket.dup(descriptor)
+
+
+def _connect_error(where: str, error: psycopg.Error) -> StoreRefused | StorageUnavailable:
+    text = _text(error)
+    refused = any(sign in text for sign in WRONG_CREDENTIALS)
+    return (StoreRefused if refused else StorageUnavailable)(f"{where}: {text}")
+
+
+def _text(error: psycopg.Error) -> str:
+    """What the server or libpq said, on one line."""
+    text = error.diag.message_primary or str(error)
+    return " ".join(text.split()) or type(error).__name__

@@ -1,0 +1,386 @@
+"""The embedded store: one SQLite file, one writing process, any number of readers.
+
+A thread of its own writes and another reads, each with its own connection; in WAL mode neither
+waits for the other. The event loop only hands them work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar, assert_never
+
+from typing_extensions import override
+
+from tierledger.events.errors import (
+    DataError,
+    OutcomeUnknown,
+    StorageUnavailable,
+    StoreRefused,
+)
+from tierledger.storage.backend import (
+    AtomicConflict,
+    ConflictReason,
+    Create,
+    CreateOutcome,
+    MetadataStorageBackend,
+    Operation,
+    Put,
+    Remove,
+    Update,
+    check_items,
+    check_key,
+    check_page,
+    check_prefix,
+    folder_of,
+    key_after,
+)
+from tierledger.storage.backends.checking import checked_beside
+from tierledger.storage.backends.sqlite.file import (
+    FORMAT_VERSION,
+    StoreReader,
+    is_corrupt,
+    is_full,
+    open_writer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+T = TypeVar("T")
+
+KEYS_PER_REMOVAL = 1000
+"""Keys that one step of `remove_like` takes: below 10 ms."""
+
+KEYS_PER_STATEMENT = 32
+"""Keys that one statement creates or looks for. Around each statement the thread lets go of
+Python's lock and waits for it again, up to 5 ms if the event loop is busy."""
+
+SELECT = "SELECT value FROM kv WHERE key = ?"
+SELECT_LAST = "SELECT key FROM kv WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT 1"
+CREATE_EACH = (
+    "INSERT INTO kv (key, value) WITH item (key, value, bound) AS (VALUES {})"
+    " SELECT key, value FROM item WHERE NOT EXISTS"
+    " (SELECT 1 FROM item AS one, kv WHERE kv.key >= one.key AND kv.key < one.bound)"
+)
+"""Creates items if each is behind all of its folder, which ends before `bound`; else none."""
+SELECT_LIKE = "SELECT key, value FROM kv WHERE key >= ? AND key < ? ORDER BY key LIMIT ?"
+INSERT = "INSERT INTO kv (key, value) VALUES (?, ?) ON CONFLICT DO NOTHING"
+PUT = "INSERT OR REPLACE INTO kv (key, value) VALUES (?, ?)"
+UPDATE = "UPDATE kv SET value = ? WHERE key = ?"
+UPDATE_EXPECTED = "UPDATE kv SET value = ? WHERE key = ? AND value = ?"
+DELETE = "DELETE FROM kv WHERE key = ?"
+DELETE_EXPECTED = "DELETE FROM kv WHERE key = ? AND value = ?"
+DELETE_LIKE = (
+    "DELETE FROM kv WHERE key IN"
+    " (SELECT key FROM kv WHERE key >= ? AND key < ? ORDER BY key LIMIT ?)"
+)
+
+
+class _Writer:
+    """The writing connection; used by one thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.connection, self._lock = open_writer(path)
+        self.unsettled = False
+
+    def step(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` returns, once all that it changed is durable; else nothing changed."""
+        self.settle()
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+            result = work(self.connection)
+        except BaseException as error:
+            self._roll_back()
+            if isinstance(error, sqlite3.Error):
+                raise _read_error(self._path, error) from error
+            raise
+        try:
+            self.connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            raise self._commit_error(error) from error
+        return result
+
+    def settle(self) -> None:
+        """Make sure that a commit whose outcome was unknown has not happened.
+
+        Its last frame may be in the write-ahead log without being counted: invisible now, but
+        a restart would find it. The next commit that succeeds writes over it.
+        """
+        if self.connection.in_transaction:
+            self._roll_back()
+        if not self.unsettled:
+            return
+        try:
+            self.connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+        except sqlite3.Error as error:
+            raise _read_error(self._path, error) from error
+        self.unsettled = False
+
+    def close(self) -> None:
+        # What SQLite cannot tidy up now, the next to open the file will.
+        with suppress(sqlite3.Error):
+            self.connection.close()
+        self._lock.release()
+
+    def _roll_back(self) -> None:
+        # If it fails, too, the next step tries again before it does anything.
+        with suppress(sqlite3.Error):
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+
+    def _commit_error(self, error: sqlite3.Error) -> Exception:
+        if is_full(error):
+            return StorageUnavailable(f"{self._path}: {error}")
+        self.unsettled = True
+        return OutcomeUnknown(f"{self._path}: {error}, while committing")
+
+
+class SqliteBackend(MetadataStorageBackend):
+    """A store in one SQLite file."""
+
+    def __init__(self, path: Path, writer: _Writer | None, reader: StoreReader) -> None:
+        """Not called directly: `open` does what takes time in another thread."""
+        self._path = path
+        self._writer = writer
+        self._reader = reader
+        self._writing = ThreadPoolExecutor(1, "sqlite-writer")
+        self._reading = ThreadPoolExecutor(1, "sqlite-reader")
+        self._closing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, path: Path, *, read_only: bool = False) -> SqliteBackend:
+        """The store at `path`; a writer makes it, and its folder, if missing.
+
+        Raises:
+            StoreRefused: Another process writes it, it is not ours, it cannot be written, or
+                (for a reader) there is none.
+            FormatTooNew: A newer program made it.
+            StorageUnavailable: The medium failed.
+        """
+        return await asyncio.to_thread(cls._open, path, read_only)
+
+    @classmethod
+    def _open(cls, path: Path, read_only: bool) -> SqliteBackend:
+        writer = None if read_only else _Writer(path)
+        try:
+            return cls(path, writer, StoreReader(path))
+        except BaseException:
+            if writer is not None:
+                writer.close()
+            raise
+
+    @override
+    async def get_each(self, keys: Sequence[str]) -> list[bytes | None]:
+        for key in keys:
+            check_key(key)
+        return await self._read(lambda connection: _select_each(connection, keys))
+
+    @override
+    async def get_like(
+        self, prefix: str, *, after: str | None = None, limit: int = 1000
+    ) -> list[tuple[str, bytes]]:
+        check_page(prefix, after, limit)
+        start, end = _bounds(prefix)
+        if after is not None and after >= prefix:
+            start = after + "\0"  # The next text; no key holds a NUL.
+        return await self._read(
+            lambda connection: connection.execute(SELECT_LIKE, (start, end, limit)).fetchall()
+        )
+
+    @override
+    async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
+        for prefix in prefixes:
+            check_prefix(prefix)
+        return await self._read(
+            lambda connection: [
+                key for some in _some(prefixes) for key in _last_keys(connection, some)
+            ]
+        )
+
+    @override
+    async def remove_like(self, prefix: str) -> int:
+        check_prefix(prefix)
+        bounds = (*_bounds(prefix), KEYS_PER_REMOVAL)
+        total = 0
+        while True:
+            try:
+                removed = await self._write(
+                    lambda connection: connection.execute(DELETE_LIKE, bounds).rowcount
+                )
+            except StorageUnavailable as error:
+                if total:
+                    raise OutcomeUnknown(f"{error}; {total} keys are removed") from error
+                raise
+            total += removed
+            if removed < KEYS_PER_REMOVAL:
+                return total
+
+    @override
+    async def execute_atomically(self, operations: Sequence[Operation]) -> None:
+        await checked_beside(operations)
+        await self._write(lambda connection: _execute_each(connection, operations))
+
+    @override
+    async def create_each(self, items: Sequence[tuple[str, bytes]]) -> list[CreateOutcome]:
+        check_items(items)
+        return await self._write(lambda connection: _create_each(connection, items))
+
+    @override
+    async def close(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close_both())
+        # Cancelling one who waits must not leave it half done.
+        await asyncio.shield(self._closing)
+
+    async def _close_both(self) -> None:
+        loop = asyncio.get_running_loop()
+        # Behind the work in flight. The reader goes first: the last to close tidies up.
+        await loop.run_in_executor(self._reading, self._reader.close)
+        if self._writer is not None:
+            await loop.run_in_executor(self._writing, self._writer.close)
+        self._reading.shutdown(wait=False)
+        self._writing.shutdown(wait=False)
+
+    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        self._refuse_if_closed()
+        loop = asyncio.get_running_loop()
+        if self._writer is not None and self._writer.unsettled:
+            await loop.run_in_executor(self._writing, self._writer.settle)
+        return await loop.run_in_executor(self._reading, self._read_now, work)
+
+    def _read_now(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return work(self._reader.connection())
+        except sqlite3.Error as error:
+            raise _read_error(self._path, error) from error
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        self._refuse_if_closed()
+        if self._writer is None:
+            raise StoreRefused(f"{self._path} was opened for reading only")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._writing, self._writer.step, work)
+
+    def _refuse_if_closed(self) -> None:
+        if self._closing is not None:
+            raise StorageUnavailable(f"{self._path} is closed")
+
+
+def _read_error(path: Path, error: sqlite3.Error) -> Exception:
+    """What to raise for an error that left the store as it was."""
+    if is_corrupt(error):
+        return DataError(f"{path}: {error}")
+    return StorageUnavailable(f"{path}: {error}")
+
+
+def _bounds(prefix: str) -> tuple[str, str | bytes]:
+    """The range of keys that start with `prefix`; SQLite sorts every blob behind all text."""
+    end = key_after(prefix)
+    return prefix, b"" if end is None else end
+
+
+def _select_each(connection: sqlite3.Connection, keys: Sequence[str]) -> list[bytes | None]:
+    if len(keys) == 1:
+        return [_select(connection, keys[0])]
+    connection.execute("BEGIN")
+    try:
+        return [_select(connection, key) for key in keys]
+    finally:
+        if connection.in_transaction:  # An error may have ended it.
+            connection.execute("COMMIT")
+
+
+def _select(connection: sqlite3.Connection, key: str) -> bytes | None:
+    # All rows are fetched, so that the statement does not hold on to its moment.
+    rows = connection.execute(SELECT, (key,)).fetchall()
+    return rows[0][0] if rows else None
+
+
+def _create_each(
+    connection: sqlite3.Connection, items: Sequence[tuple[str, bytes]]
+) -> list[CreateOutcome]:
+    # Sorting is stable: of two items with one key, the first is created.
+    order = sorted(range(len(items)), key=lambda at: items[at][0])
+    outcomes: dict[int, CreateOutcome] = {}
+    for some in _some(order):
+        if _create_all(connection, [items[at] for at in some]):
+            outcomes.update(dict.fromkeys(some, CreateOutcome.CREATED))
+        else:
+            outcomes.update((at, _create(connection, *items[at])) for at in some)
+    return [outcomes[at] for at in range(len(items))]
+
+
+def _create_all(connection: sqlite3.Connection, items: Sequence[tuple[str, bytes]]) -> bool:
+    """Create `items` if all of them can be; whether they were."""
+    if len(dict(items)) < len(items):
+        return False
+    values: list[str | bytes] = []
+    for key, value in items:
+        folder = folder_of(key)
+        # In no folder, a key has to do with itself alone; the next text ends with a NUL.
+        values += (key, value, key + "\0" if folder is None else _bounds(folder)[1])
+    statement = CREATE_EACH.format(", ".join(["(?, ?, ?)"] * len(items)))
+    return connection.execute(statement, values).rowcount == len(items)
+
+
+def _create(connection: sqlite3.Connection, key: str, value: bytes) -> CreateOutcome:
+    folder = folder_of(key)
+    last = None if folder is None else _last_keys(connection, [folder])[0]
+    if last is not None and last > key:
+        is_there = _select(connection, key) is not None
+        return CreateOutcome.EXISTS if is_there else CreateOutcome.PASSED
+    is_new = connection.execute(INSERT, (key, value)).rowcount
+    return CreateOutcome.CREATED if is_new else CreateOutcome.EXISTS
+
+
+def _last_keys(connection: sqlite3.Connection, prefixes: Sequence[str]) -> Sequence[str | None]:
+    bounds = [bound for prefix in prefixes for bound in _bounds(prefix)]
+    columns = ", ".join([f"({SELECT_LAST})"] * len(prefixes))
+    found: list[tuple[str | None, ...]]
+    found = connection.execute(f"SELECT {columns}", bounds).fetchall()
+    return found[0]
+
+
+def _some(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """`items` in pieces for one statement each."""
+    for start in range(0, len(items), KEYS_PER_STATEMENT):
+        yield items[start : start + KEYS_PER_STATEMENT]
+
+
+def _execute_each(connection: sqlite3.Connection, operations: Sequence[Operation]) -> None:
+    for operation in operations:
+        conflict = _execute(connection, operation)
+        if conflict is not None:
+            raise AtomicConflict(operation.key, conflict)
+
+
+def _execute(connection: sqlite3.Connection, operation: Operation) -> ConflictReason | None:
+    """Carry out `operation`; the reason if it cannot be."""
+    execute = connection.execute
+    match operation:
+        case Create(key, value):
+            return None if execute(INSERT, (key, value)).rowcount else ConflictReason.EXISTS
+        case Put(key, value):
+            execute(PUT, (key, value))
+            return None
+        case Remove(key, None):
+            execute(DELETE, (key,))
+            return None
+        case Update(key, value, None):
+            return None if execute(UPDATE, (value, key)).rowcount else ConflictReason.MISSING
+        case Update(key, value, expected):
+            cursor = execute(UPDATE_EXPECTED, (value, key, expected))
+        case Remove(key, expected):
+            cursor = execute(DELETE_EXPECTED, (key, expected))
+        case _:
+            assert_never(operation)
+    if cursor.rowcount:
+        return None
+    missing = _select(connection, operation.key) is None
+    return ConflictReason.MISSING if missing else ConflictReason.MISMATCH

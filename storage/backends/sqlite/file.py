@@ -1,0 +1,293 @@
+"""Opening a store's SQLite file: whose it is, which version, and who may write it.
+
+Rule 1: a file appears under its name complete or not at all; so what is there and is not ours
+was never ours, and is left alone.
+Rule 2: one process writes. It holds `flock` on `FILE.lock`, which the system lets go of when
+the process ends, however it ends. (SQLite's own lock is not enough: a frozen process that holds
+it blocks its successor, and live writers starve each other.)
+Rule 3: the file is opened through SQLite only. Closing any other descriptor of it would drop
+the locks that SQLite holds on it in this process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import stat
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from tierledger.events.errors import FormatTooNew, StorageUnavailable, StoreRefused
+from tierledger.storage.durable_files import flush
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+APPLICATION_ID = int.from_bytes(b"tldg", "big")
+FORMAT_VERSION = 1
+
+BUSY_TIMEOUT_S = 5.0
+"""How long to wait for somebody who holds SQLite's lock for a moment: a reader that recovers
+what a killed writer left, or a person's `sqlite3`."""
+
+WAL_BYTES_KEPT = 64 * 1024 * 1024
+"""What the write-ahead log is cut back to after it has grown beyond."""
+
+# Measured once on 1,000,000 rows of 90 bytes (SQLite 3.40, two cores, one virtual disk, pages
+# of 4 KiB), in brackets with a ROWID: reading all in pages of 1,000 0.5 s (3.7 s), one key 7 µs
+# (16 µs), file 222 MB (308 MB). Commits of one row, 0.19 ms, varied too much to compare.
+SCHEMA = "CREATE TABLE kv (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID, STRICT"
+
+
+class WriterLock:
+    """The right to write one store, held until it is released or the process ends."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor: int | None = descriptor
+
+    @classmethod
+    def acquire(cls, path: Path) -> WriterLock:
+        """The lock of the store at `path`, with this process's pid in it.
+
+        Raises:
+            StoreRefused: Another writer holds it, or its file cannot be made.
+        """
+        try:
+            descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreRefused(f"{path} cannot be written: {error}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            who = f"process {holder}" if holder else "another process"
+            raise StoreRefused(f"{path} is being written by {who}") from None
+        except OSError as error:
+            os.close(descriptor)
+            raise StoreRefused(f"{path} cannot be locked: {error}") from error
+        return cls(descriptor)
+
+    def release(self) -> None:
+        # The file stays: were it removed, two could lock two files of one name.
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+class StoreReader:
+    """A connection that reads a store and never changes it."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the store at `path`.
+
+        Raises:
+            StoreRefused: There is none, it is not ours, or it cannot be read here.
+            FormatTooNew: A newer program made it.
+            StorageUnavailable: The medium failed.
+        """
+        self._path = Path(os.path.realpath(path))
+        self._immutable = False
+        self._connection = self._open()
+
+    def connection(self) -> sqlite3.Connection:
+        """A connection that sees the newest commit."""
+        # Nothing is locked in a folder that cannot be written; so if a writer comes who can,
+        # what it does is seen only through its write-ahead log.
+        if self._immutable and _is_there(_beside(self._path, "-wal")):
+            self._connection.close()
+            self._connection = self._open()
+        return self._connection
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _open(self) -> sqlite3.Connection:
+        if not self._path.exists():
+            raise StoreRefused(f"no such store: {self._path}")
+        _check_kind(self._path)
+        self._immutable = False
+        try:
+            return _checked(self._path, "mode=ro")
+        except sqlite3.Error as error:
+            if _code(error) not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
+                raise refusal(self._path, error) from error
+            if _is_there(_beside(self._path, "-wal")) or not os.access(self._path, os.R_OK):
+                raise StoreRefused(
+                    f"{self._path} cannot be read here ({error}); if the last writer did not "
+                    "close it, its folder must be writable once"
+                ) from error
+        self._immutable = True
+        with refused(self._path):
+            return _checked(self._path, "mode=ro&immutable=1")
+
+
+def open_writer(path: Path) -> tuple[sqlite3.Connection, WriterLock]:
+    """A connection that may write the store at `path`, made if missing, and the lock for it.
+
+    Raises:
+        StoreRefused: Another process writes it, it is not ours, or it cannot be written.
+        FormatTooNew: A newer program made it.
+        StorageUnavailable: The medium failed.
+    """
+    path = Path(os.path.realpath(path))
+    _check_kind(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreRefused(f"{path} cannot be made: {error}") from error
+    if _is_there(path):
+        # Before anything of ours is put beside a file that may be somebody else's.
+        StoreReader(path).close()
+    lock = WriterLock.acquire(path)
+    try:
+        if not _is_there(path):
+            _create(path)
+        return _open_locked(path), lock
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _open_locked(path: Path) -> sqlite3.Connection:
+    with refused(path):
+        connection = _checked(path, "mode=rw")
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA fullfsync = ON")  # What macOS calls durable.
+            connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
+            # SQLite falls back to reading where it may not write, and says so only now.
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _create(path: Path) -> None:
+    """Make an empty store under another name, then give it its own."""
+    for suffix in ("-wal", "-journal"):
+        if _is_there(_beside(path, suffix)):
+            raise StoreRefused(
+                f"{path} is missing or empty, but {path.name}{suffix} is there: put back the "
+                "file that belongs to it, or move it away"
+            )
+    new = _beside(path, ".new")
+    try:
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            _beside(new, suffix).unlink(missing_ok=True)
+        with refused(path), closing(_connect(new, "mode=rwc")) as connection:
+            connection.execute("BEGIN")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+            connection.execute(SCHEMA)
+            connection.execute("COMMIT")
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise StoreRefused(f"{path}: this file system does not allow SQLite's WAL mode")
+        new.replace(path)
+        flush(path.parent)
+    except OSError as error:
+        raise StoreRefused(f"{path} cannot be made: {error}") from error
+
+
+def _checked(path: Path, options: str) -> sqlite3.Connection:
+    """A connection to the store at `path`, once it is known to be ours."""
+    connection = _connect(path, options)
+    try:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if application != APPLICATION_ID:
+            raise StoreRefused(
+                f"{path} is not a store of tierledger: {_found(path, application)}"
+            )
+        if version > FORMAT_VERSION:
+            raise FormatTooNew(
+                f"{path} has format {version}, and this program knows {FORMAT_VERSION}"
+            )
+        if version < 1:
+            raise StoreRefused(f"{path} says it has format {version}, which there never was")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _found(path: Path, application: int) -> str:
+    if not _is_there(path):
+        return "it is an empty file"
+    return f"it is a SQLite database with application_id {application:#x}"
+
+
+def _connect(path: Path, options: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"file:{quote(os.fsencode(path))}?{options}",
+        uri=True,
+        timeout=BUSY_TIMEOUT_S,
+        isolation_level=None,  # Transactions begin and end where we say so.
+        check_same_thread=False,  # Opened in one thread, used in another, never in two at once.
+    )
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _check_kind(path: Path) -> None:
+    """Refuse what is no regular file: a device looks empty, and must not be replaced."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return  # Opening it says why it cannot be.
+    if stat.S_ISDIR(mode):
+        raise StoreRefused(f"{path} is a folder, not a store")
+    if not stat.S_ISREG(mode):
+        raise StoreRefused(f"{path} is no regular file, so no store")
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is anything at `path`; an empty file is nothing."""
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code, or -1 for an error of Python's own."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return -1 if code is None else code & 0xFF
+
+
+def is_corrupt(error: sqlite3.Error) -> bool:
+    """Whether the file itself is damaged."""
+    return _code(error) in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+def is_full(error: sqlite3.Error) -> bool:
+    """Whether there was no room; SQLite has undone the step then."""
+    return _code(error) == sqlite3.SQLITE_FULL
+
+
+def refusal(path: Path, error: sqlite3.Error) -> StoreRefused | StorageUnavailable:
+    """What to raise if the store at `path` could not be opened because of `error`."""
+    if _code(error) == sqlite3.SQLITE_NOTADB:
+        return StoreRefused(f"{path} is not a store of tierledger: it is no SQLite database")
+    if is_full(error) or _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR}:
+        return StorageUnavailable(f"{path}: {error}")
+    return StoreRefused(f"{path}: {error}")
+
+
+@contextmanager
+def refused(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors while the store at `path` is opened into ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise refusal(path, error) from error

@@ -1,0 +1,622 @@
+"""A partition's state as it is stored: a cache of its log, with a proof.
+
+The layout is that of the storage-backed manager's document: one value for the partition
+(deletion state and, per leader epoch, what is there), one per leader epoch (`offsetToId`,
+`unreferencedSegmentIds`, `highestLogOffset`, kept in pages so that no write grows with the
+epoch), one per segment. The partition's value carries position, chain hash and digest.
+
+Rule 1: a checkpoint is written in one atomic step that expects the partition's value it was
+computed from. A process that was overtaken while it slept changes nothing.
+Rule 2: what is read back counts only if its digest is that of the fold.
+Rule 3: a checkpoint never goes back. One that stands for less of the log is replaced, by
+whoever knows more; one that stands for as much, or more, stays.
+"""
+
+from __future__ import annotations
+
+import types
+import zlib
+from enum import Enum
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from tierledger.events.errors import (
+    CorruptCheckpoint,
+    CorruptLog,
+    FormatTooNew,
+    InvalidArgument,
+)
+from tierledger.events.partition.state import DIGEST_MODULUS, Head, PartitionState, hash_of
+from tierledger.events.tables.epoch_tables import EpochTables
+from tierledger.events.tables.paged_map import K, PagedMap, StoredPage, V
+from tierledger.events.tables.segment_rows import id_of_row
+from tierledger.events.typed_fields import (
+    Count,
+    Id,
+    Int32,
+    Int64,
+    PartitionNumber,
+    Text,
+    Topic,
+    as_tuples,
+    check_items,
+    fits,
+    kinds_of,
+)
+from tierledger.storage.backend import (
+    AtomicConflict,
+    Create,
+    Operation,
+    Put,
+    Remove,
+    Update,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.events.tables.segment_rows import SegmentRows
+    from tierledger.storage.backend import MetadataStorageBackend
+    from tierledger.storage.keys import MetadataKeyFactory
+    from tierledger.storage.serde import MetadataSerDe
+
+ROWS_PER_READ = 500
+"""Rows a load takes between two breaths: below 2 ms of work."""
+
+PAGES_PER_READ = 100
+"""Pages a load takes between two breaths: 1.2 MB."""
+
+ROWS_AT_ONCE = 4000
+"""Changed rows that are looked up at once rather than in a snapshot: 1 ms."""
+
+OPERATIONS_PER_STEP = 100
+"""Rows, or KiB of pages, that are planned or let go between two breaths: below 1 ms."""
+
+LOAD_ATTEMPTS = 5
+"""Tries to read a checkpoint that is being renewed, before the log is read instead."""
+
+
+Directory: TypeAlias = tuple[tuple[Count, Any, Count, Count], ...]
+"""Of each page of a table: its number, first key, size and checksum."""
+
+
+@types.coroutine
+def others() -> Generator[None, None, None]:
+    """Let others run, on whatever loop this is."""
+    yield
+
+
+class PartitionValue(NamedTuple):
+    """The partition's own value: what the rest of the checkpoint stands for."""
+
+    topic_id: Id
+    partition: PartitionNumber
+    topic: Topic
+    delete_state: int | None
+    next_position: Count
+    next_batch: Count
+    chain_hash: Id
+    digest: Id
+    head: tuple[Any, ...]
+    """The fields of a `Head`."""
+    epochs: tuple[tuple[Int32, Count], ...]
+    """Per leader epoch its number and the checksum of its value."""
+    row_count: Count
+    tombstones: Directory
+    """Directory of the tombstones' pages."""
+
+
+class _EpochValue(NamedTuple):
+    """A leader epoch's own value."""
+
+    epoch: Int32
+    highest: Int64 | None
+    size: Int64
+    directories: tuple[tuple[Text, Directory], ...]
+
+
+class _PageValue(NamedTuple):
+    packed: bytes
+
+
+class CheckpointDraft(NamedTuple):
+    """A state at one position, as far as a checkpoint of it has to know; it stays as it is."""
+
+    value: PartitionValue
+    """But for the checksums of what is still to be planned."""
+    rows: SegmentRows
+    """At least those that have changed."""
+    changed_rows: dict[int, set[bytes]]
+    epochs: dict[int, tuple[EpochTables, EpochTables | None]]
+    """Per leader epoch the state's own tables, which are told their checksums, and if they have
+    changed a copy that does not change any more."""
+    tombstones: PagedMap[int, bytes]
+    is_whole: bool
+    is_finished: bool
+
+    def dismantle(self) -> Iterator[None]:
+        """Let go of rows and tables in small steps; the draft is of no use any more."""
+        yield from self.rows.dismantle()
+        for _, frozen in self.epochs.values():
+            for _, table in frozen.tables() if frozen is not None else ():
+                yield from table.dismantle()
+        yield from self.tombstones.dismantle()
+
+
+class CheckpointPlan(NamedTuple):
+    """One atomic step, and the partition's value that the next step will expect."""
+
+    operations: list[Operation]
+    partition_value: bytes
+    next_position: int
+    is_finished: bool = False
+    """Whether it is of a finished deletion: what the partition has left may be swept then."""
+
+
+def let_go(operations: list[Operation]) -> Iterator[None]:
+    """Free `operations` in small steps.
+
+    Not a plan's own list: a store may be writing it still, after its caller has given up.
+    """
+    while operations:
+        del operations[-OPERATIONS_PER_STEP:]
+        yield
+
+
+class Standing(Enum):
+    """What stands after an attempt to write a checkpoint, by how much of the log it holds."""
+
+    OURS = "ours"
+    LESS = "less than ours"
+    AS_MUCH = "as much as ours, or more"
+
+
+class CheckpointStore:
+    """Writes and reads the checkpoints of one partition."""
+
+    def __init__(
+        self,
+        backend: MetadataStorageBackend,
+        keys: MetadataKeyFactory,
+        serde: MetadataSerDe,
+        topic_id_partition: TopicIdPartition,
+    ) -> None:
+        self.backend = backend
+        self.keys = keys
+        self.serde = serde
+        self.topic_id_partition = topic_id_partition
+
+    def freeze(
+        self, state: PartitionState, next_batch: int, *, whole: bool = False
+    ) -> CheckpointDraft:
+        """What a checkpoint has to store, taken from `state` before anything else changes it.
+
+        The state forgets its changes: if they cannot be stored, the next draft is to be whole.
+
+        Args:
+            state: With `tracks_changes`, at the end of batch `next_batch - 1`.
+            next_batch: The number of the batch that follows.
+            whole: All that the state holds, instead of what changed since the last draft.
+        """
+        digest = state.digest()
+        changed, state.changed_rows = state.changed_rows, {}
+        if whole or sum(map(len, changed.values())) > ROWS_AT_ONCE:
+            rows = state.rows.snapshot()
+        else:  # After a snapshot every shard would be copied at its next change.
+            rows = state.rows.only(chain.from_iterable(changed.values()))
+        tip = self.topic_id_partition
+        value = PartitionValue(
+            topic_id=bytes(tip.topic_id),
+            partition=tip.partition,
+            topic=state.topic_id_partition.topic,
+            delete_state=None if state.delete is None else state.delete.state,
+            next_position=state.next_position,
+            next_batch=next_batch,
+            chain_hash=state.chain_hash,
+            digest=digest,
+            head=tuple(state.head_fields()),
+            epochs=(),
+            row_count=len(state.rows),
+            tombstones=(),
+        )
+        epochs = {
+            epoch: (tables, tables.freeze(whole=whole) if whole or tables.changed else None)
+            for epoch, tables in sorted(state.epochs.items())
+        }
+        tombstones = state.tombstones.by_position.freeze(whole=whole)
+        return CheckpointDraft(
+            value, rows, changed, epochs, tombstones, whole, state.is_finished
+        )
+
+    def plan(
+        self, state: PartitionState, next_batch: int, expected: bytes | None
+    ) -> CheckpointPlan:
+        """What to write so that the store holds `state`: what changed since the last draft.
+
+        In one go, however much that is. `expected`: the partition's value as it was last read
+        or written; none if absent.
+        """
+        steps = self.steps(self.freeze(state, next_batch), expected)
+        while (plan := _last_of(steps)) is None:
+            pass
+        return plan
+
+    async def plan_in_slices(
+        self, draft: CheckpointDraft, expected: bytes | None
+    ) -> CheckpointPlan:
+        """What to write so that the store holds `draft`; lets others run in between.
+
+        If the draft is whole: so that the store holds nothing else, whatever it holds now.
+        """
+        steps = self.steps(draft, expected)
+        while (plan := _last_of(steps)) is None:
+            await others()
+        # What a finished deletion has left is swept behind its checkpoint.
+        return await self._in_place_of_all(plan) if draft.is_whole else plan
+
+    def steps(
+        self, draft: CheckpointDraft, expected: bytes | None
+    ) -> Generator[None, None, CheckpointPlan]:
+        """The plan for `draft`, with a break after every `OPERATIONS_PER_STEP`."""
+        operations: list[Operation] = []
+        made = 0
+        for operation in self._changes(draft):
+            operations.append(operation)
+            made += 1 if isinstance(operation, Remove) else 1 + len(operation.value) // 1024
+            if made >= OPERATIONS_PER_STEP:
+                made = 0
+                yield
+        yield
+        filled = draft.value._replace(
+            epochs=tuple((epoch, tables.proof) for epoch, (tables, _) in draft.epochs.items()),
+            tombstones=as_tuples(draft.tombstones.directory()),
+        )
+        value = self.serde.serialize("partition", list(filled))
+        operations.insert(0, self._guard(value, expected))
+        return CheckpointPlan(operations, value, filled.next_position, draft.is_finished)
+
+    def _guard(self, value: bytes, expected: bytes | None) -> Operation:
+        """The operation by which the step is all or nothing."""
+        key = self.keys.partition(self.topic_id_partition)
+        return Create(key, value) if expected is None else Update(key, value, expected)
+
+    def _changes(self, draft: CheckpointDraft) -> Iterator[Operation]:
+        tip, key_of, serialize = (
+            self.topic_id_partition,
+            self.keys.segment,
+            self.serde.serialize_row,
+        )
+        if draft.is_whole:
+            for row in draft.rows:
+                yield Put(key_of(tip, id_of_row(row)), serialize(row))
+        else:
+            for _, shard in sorted(draft.changed_rows.items()):
+                for segment_id in sorted(shard):
+                    key, changed = key_of(tip, segment_id), draft.rows.get(segment_id)
+                    yield Remove(key) if changed is None else Put(key, serialize(changed))
+        for epoch, (tables, frozen) in draft.epochs.items():
+            if frozen is not None:
+                yield from self._epoch(epoch, tables, frozen)
+        yield from self._pages(0, "tombstones", draft.tombstones)
+
+    def _epoch(
+        self, epoch: int, tables: EpochTables, frozen: EpochTables
+    ) -> Iterator[Operation]:
+        directories = []
+        for name, table in frozen.tables():
+            yield from self._pages(epoch, name, table)
+            directories.append([name, table.directory()])
+        value = self.serde.serialize("epoch", [epoch, frozen.highest, frozen.size, directories])
+        tables.proof = zlib.crc32(value)
+        yield Put(self.keys.leader_epoch(self.topic_id_partition, epoch), value)
+
+    def _pages(self, epoch: int, name: str, table: PagedMap[K, V]) -> Iterator[Operation]:
+        """What changed of a frozen table.
+
+        Its pages are the live table's until that changes them: it learns their checksums, too.
+        """
+        tip, key_of = self.topic_id_partition, self.keys.leader_epoch_page
+        for page in table.pages:
+            if page.number in table.changed:
+                value = self.serde.serialize("page", [page.pack()])
+                page.proof = zlib.crc32(value)
+                yield Put(key_of(tip, epoch, name, page.number), value)
+        for number in sorted(table.dropped):
+            yield Remove(key_of(tip, epoch, name, number))
+
+    async def _in_place_of_all(self, plan: CheckpointPlan) -> CheckpointPlan:
+        """`plan`, which names all there is to be, as a change of what stands.
+
+        Its guard expects the partition's value that was read before this looked, so whoever
+        was overtaken meanwhile changes nothing.
+        """
+        guard, *puts = plan.operations
+        wanted: dict[str, Operation] = {}
+        for put in puts:
+            wanted[put.key] = put
+            if len(wanted) % ROWS_PER_READ == 0:
+                await others()
+        removals: list[Operation] = []
+        after: str | None = None
+        while True:
+            found = await self.backend.get_like(
+                self.keys.state(self.topic_id_partition), after=after, limit=ROWS_PER_READ
+            )
+            for key, stored in found:
+                if wanted.get(key) == Put(key, stored):
+                    del wanted[key]
+                elif key not in wanted and key != guard.key:
+                    removals.append(Remove(key))
+            if len(found) < ROWS_PER_READ:
+                break
+            after = found[-1][0]
+            await others()
+        return plan._replace(operations=[guard, *removals, *wanted.values()])
+
+    async def read_partition(self) -> tuple[bytes, PartitionValue] | None:
+        """The partition's value as stored, and what it says; none if there is no checkpoint."""
+        stored = await self.backend.get(self.keys.partition(self.topic_id_partition))
+        if stored is None:
+            return None
+        return stored, self.parse_partition(stored)
+
+    def parse_partition(self, stored: bytes) -> PartitionValue:
+        """What a stored partition value says; raises as `parse_partition` does."""
+        return parse_partition(self.serde, self.topic_id_partition, stored)
+
+    async def load(
+        self, stored: bytes, value: PartitionValue, *, tracks_changes: bool = False
+    ) -> PartitionState:
+        """The state that the checkpoint `stored` stands for, verified by its digest.
+
+        Lets others run after every few hundred rows.
+
+        Raises:
+            CorruptCheckpoint: It does not verify, or it was renewed while it was read.
+            FormatTooNew: A newer program wrote it.
+        """
+        try:
+            return await self._load(stored, value, tracks_changes=tracks_changes)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            # Right checksums over what no checkpoint holds.
+            raise CorruptCheckpoint(
+                f"the checkpoint of {self.topic_id_partition}: not one ({error!r})"
+            ) from error
+
+    async def _load(
+        self, stored: bytes, value: PartitionValue, *, tracks_changes: bool
+    ) -> PartitionState:
+        state = self.blank(value, tracks_changes=tracks_changes)
+        for epoch, proof in value.epochs:
+            tables, directories = await self.read_epoch(epoch, proof)
+            state.epochs[epoch] = tables
+            for name, table in tables.tables():
+                table.adopt(await self._read_pages(epoch, name, directories[name]))
+        await self._load_tombstones(state, value)
+        if not state.is_finished:  # What a finished deletion has left waits to be swept.
+            await self._load_rows(state)
+        if len(state.rows) != value.row_count or state.digest() != value.digest:
+            now = await self.backend.get(self.keys.partition(self.topic_id_partition))
+            what = "was renewed while it was read" if now != stored else "does not verify"
+            raise CorruptCheckpoint(
+                f"the checkpoint of {self.topic_id_partition} at {value.next_position} {what}"
+            )
+        return state
+
+    def blank(self, value: PartitionValue, *, tracks_changes: bool = False) -> PartitionState:
+        """The state without its rows, tables and tombstones."""
+        tip = self.topic_id_partition
+        known = type(tip)(tip.topic_id, tip.partition, value.topic)
+        state = PartitionState(known, value.chain_hash, tracks_changes=tracks_changes)
+        state.next_position = value.next_position
+        state.restore_head(value.head)
+        return state
+
+    async def read_epoch(
+        self, epoch: int, proof: int
+    ) -> tuple[EpochTables, dict[str, Directory]]:
+        """An epoch's tables without their pages, and where the pages are."""
+        stored = await self.backend.get(self.keys.leader_epoch(self.topic_id_partition, epoch))
+        if stored is None or zlib.crc32(stored) != proof:
+            raise CorruptCheckpoint(
+                f"{self.topic_id_partition}: leader epoch {epoch} is "
+                + ("missing" if stored is None else "not the one the checkpoint names")
+            )
+        _, highest, size, directories = _checked(self.serde, "epoch", _EpochValue, stored)
+        tables = EpochTables()
+        tables.highest, tables.size = highest, size
+        tables.changed, tables.proof = False, proof
+        by_name = dict(directories)
+        if missing := {name for name, _ in tables.tables()} - by_name.keys():
+            raise CorruptCheckpoint(
+                f"leader epoch {epoch} without {', '.join(sorted(missing))}"
+            )
+        return tables, by_name
+
+    async def _read_pages(
+        self, epoch: int, name: str, directory: Directory
+    ) -> list[StoredPage]:
+        pages: list[StoredPage] = []
+        for start in range(0, len(directory), PAGES_PER_READ):
+            part = [
+                StoredPage(number, first, size, proof, b"")
+                for number, first, size, proof in directory[start : start + PAGES_PER_READ]
+            ]
+            pages += await self.read_pages(epoch, name, part)
+        return pages
+
+    async def read_pages(
+        self, epoch: int, name: str, wanted: list[StoredPage]
+    ) -> list[StoredPage]:
+        """`wanted` with their bytes, each checked against its directory's checksum."""
+        keys = [
+            self.keys.leader_epoch_page(self.topic_id_partition, epoch, name, page.number)
+            for page in wanted
+        ]
+        found = await self.backend.get_each(keys)
+        pages = []
+        for key, page, stored in zip(keys, wanted, found, strict=True):
+            if stored is None or zlib.crc32(stored) != page.proof:
+                what = "missing" if stored is None else "not the one its directory names"
+                raise CorruptCheckpoint(f"page {key} is {what}")
+            (packed,) = _checked(self.serde, "page", _PageValue, stored)
+            pages.append(page._replace(packed=packed))
+        return pages
+
+    async def _load_tombstones(self, state: PartitionState, value: PartitionValue) -> None:
+        tombstones = state.tombstones
+        tombstones.by_position.adopt(await self._read_pages(0, "tombstones", value.tombstones))
+        for count, (position, entry) in enumerate(tombstones.by_position.items(), 1):
+            tombstones.index(position, entry)
+            if count % ROWS_PER_READ == 0:
+                await others()
+
+    async def _load_rows(self, state: PartitionState) -> None:
+        prefix = self.keys.segments(self.topic_id_partition)
+        after, total, rows = None, 0, state.rows
+        deserialize = self.serde.deserialize_row
+        while True:
+            found = await self.backend.get_like(prefix, after=after, limit=ROWS_PER_READ)
+            for _, stored in found:
+                row = deserialize(stored)
+                rows.put(id_of_row(row), row)
+                total += hash_of(row)
+            if len(found) < ROWS_PER_READ:
+                break
+            after = found[-1][0]
+        state.rows_digest = total % DIGEST_MODULUS
+
+    async def read_stored(self) -> bytes | None:
+        """The partition's value as it stands."""
+        return await self.backend.get(self.keys.partition(self.topic_id_partition))
+
+    async def sweep(self) -> None:
+        """Remove what a finished deletion has left: segments and leader epochs."""
+        await self.backend.remove_like(self.keys.segments(self.topic_id_partition))
+        await self.backend.remove_like(self.keys.leader_epochs(self.topic_id_partition))
+
+
+def parse_partition(
+    serde: MetadataSerDe, topic_id_partition: TopicIdPartition, stored: bytes
+) -> PartitionValue:
+    """What a stored partition value says.
+
+    Raises:
+        CorruptCheckpoint: It is not one, or another partition's.
+        FormatTooNew: A newer program wrote it.
+    """
+    value = PartitionValue(*_checked(serde, "partition", PartitionValue, stored))
+    _check("partition", Head, value.head)
+    tip = topic_id_partition
+    if (value.topic_id, value.partition) != (tip.topic_id, tip.partition):
+        raise CorruptCheckpoint(f"the checkpoint of {tip} says it is another partition's")
+    return value
+
+
+def boundary_in(
+    serde: MetadataSerDe, topic_id_partition: TopicIdPartition, number: int, stored: bytes
+) -> PartitionValue | None:
+    """What stands in slot `number` in place of a forgotten log, if `stored` is that.
+
+    Raises:
+        CorruptLog: It is a boundary of another place.
+    """
+    try:
+        boundary = parse_partition(serde, topic_id_partition, stored)
+    except CorruptCheckpoint:
+        return None
+    if boundary.next_batch != number + 1:
+        raise CorruptLog(
+            f"{topic_id_partition}: the boundary in batch {number} is that of batch "
+            f"{boundary.next_batch - 1}"
+        )
+    return boundary
+
+
+def _checked(serde: MetadataSerDe, kind: str, of: type[Any], stored: bytes) -> tuple[Any, ...]:
+    """The fields of a stored value, which are those of the named tuple `of`."""
+    fields: tuple[Any, ...] = as_tuples(serde.deserialize(kind, stored))
+    _check(kind, of, fields)
+    return fields
+
+
+def _check(kind: str, of: type[Any], fields: tuple[Any, ...]) -> None:
+    """Refuse what has right checksums and is no checkpoint all the same."""
+    if fits(of, fields):
+        return
+    try:
+        check_items(kinds_of(of), fields)
+    except InvalidArgument as error:
+        raise CorruptCheckpoint(f"a {kind} of another form: {error}") from error
+
+
+def _last_of(steps: Generator[None, None, CheckpointPlan]) -> CheckpointPlan | None:
+    """What `steps` come to, if the one that is taken now was the last."""
+    try:
+        next(steps)
+    except StopIteration as end:
+        plan: CheckpointPlan = end.value
+        return plan
+    return None
+
+
+class CheckpointWriter:
+    """What one process knows of the checkpoint that stands, and what it may write over it."""
+
+    def __init__(self, store: CheckpointStore) -> None:
+        self.stored: bytes | None = None
+        """The partition's value that the next checkpoint is to replace; none if absent."""
+        self.is_whole = False
+        """Whether the rest of what stands is not known, so that all of it is to be replaced."""
+        self._store = store
+
+    def freeze(self, state: PartitionState, next_batch: int) -> CheckpointDraft:
+        """What the next checkpoint has to store, as of now; see `CheckpointStore.freeze`."""
+        draft = self._store.freeze(state, next_batch, whole=self.is_whole)
+        self.is_whole = True  # Until it stands: the state has forgotten its changes.
+        return draft
+
+    async def plan(self, draft: CheckpointDraft) -> CheckpointPlan:
+        """The step that stores `draft` in place of what stands."""
+        return await self._store.plan_in_slices(draft, self.stored)
+
+    async def write(self, plan: CheckpointPlan) -> Standing:
+        """Carry out `plan`, and say what stands then.
+
+        Raises:
+            OutcomeUnknown: It may stand. A repeat tells.
+            RemoteStorageError: Nothing changed.
+        """
+        try:
+            await self._store.backend.execute_atomically(plan.operations)
+        except AtomicConflict:
+            return self.found(plan, await self._store.read_stored())
+        return self.found(plan, plan.partition_value)
+
+    def found(self, plan: CheckpointPlan, stored: bytes | None) -> Standing:
+        """What it means that `stored` stands after an attempt to carry out `plan`.
+
+        It is ours if the answer to an earlier attempt was lost. What holds as much as `plan` is
+        not to be replaced by the next one either, which may hold less still: that is found out
+        as this was.
+        """
+        standing = self._standing(plan, stored)
+        if standing is not Standing.AS_MUCH:
+            self.stored = stored
+        if standing is Standing.OURS:
+            self.is_whole = False
+        return standing
+
+    def _standing(self, plan: CheckpointPlan, stored: bytes | None) -> Standing:
+        if stored == plan.partition_value:
+            return Standing.OURS
+        try:
+            position = (
+                0 if stored is None else self._store.parse_partition(stored).next_position
+            )
+        except FormatTooNew:
+            return Standing.AS_MUCH  # A newer program has taken over.
+        except CorruptCheckpoint:
+            return Standing.LESS
+        return Standing.LESS if position < plan.next_position else Standing.AS_MUCH

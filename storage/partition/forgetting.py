@@ -1,0 +1,92 @@
+"""Letting go of a partition that holds nothing and is led by nobody.
+
+What stays is a boundary: the partition's value with position, chain hash and digest, once as
+the checkpoint from which a leader would go on, and once in the next slot of the log, taken as
+a leader would take it. There it outlives every checkpoint, and the next position cannot be
+mistaken. No process that slept meanwhile can win a slot before it again, since slots are
+created only at a log's end.
+
+Rule: it is one atomic step, and expects the log's end and the checkpoint that it was decided
+on. So a service may run: a leader or follower that is there meets the boundary in the slot
+that it would write or read next, and does not go on from what it knew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierledger.events.errors import RejectedError
+from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.partition.state import PartitionState, Tombstones
+from tierledger.events.tables.segment_rows import SegmentRows
+from tierledger.storage.backend import Create, Operation, Remove
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tierledger.storage.partition.reader import PartitionReader
+
+KEYS_PER_READ = 1000
+
+
+async def forget(reader: PartitionReader) -> int:
+    """Remove the partition's log and checkpoint but for the boundary; how many keys went.
+
+    Raises:
+        RejectedError: It still holds segments, or is led. Nothing changed.
+        AtomicConflict: Something was written meanwhile. Nothing changed.
+        RemoteResourceNotFound: There is no such partition.
+        CorruptLog: The log does not verify, so what it holds is not known. Nothing changed.
+    """
+    state, next_batch = await reader.state()
+    refuse_unless_empty(state)
+    slot = reader.log.key(next_batch)
+    boundary, guard = await _boundary(reader, state, next_batch + 1)
+    removals: list[Operation] = [Remove(key) async for key in _keys(reader) if key != guard.key]
+    await reader.backend.execute_atomically([guard, Create(slot, boundary), *removals])
+    return len(removals)
+
+
+def refuse_unless_empty(state: PartitionState) -> None:
+    """Check that nothing is lost with the partition.
+
+    Raises:
+        RejectedError: It still holds segments, or is led.
+    """
+    tip = state.topic_id_partition
+    if state.is_open and state.session is not None:
+        raise RejectedError(f"{tip} is led by broker {state.session.broker_id}: stop it first")
+    segments = sum(state.count_by_state)
+    if segments:
+        counts = zip(RemoteLogSegmentState, state.count_by_state, strict=False)
+        by_state = ", ".join(f"{count} in {name.name}" for name, count in counts if count)
+        raise RejectedError(f"{tip} still holds {segments} segments ({by_state})")
+
+
+def emptied(state: PartitionState) -> PartitionState:
+    """What of an empty partition has to outlive it: its place, and who led last."""
+    kept = PartitionState(state.topic_id_partition, state.chain_hash)
+    kept.next_position = state.next_position
+    kept.restore_head(state.head_fields())
+    kept.rows, kept.epochs, kept.tombstones = SegmentRows(), {}, Tombstones()
+    kept.strays = {}
+    return kept
+
+
+async def _boundary(
+    reader: PartitionReader, state: PartitionState, next_batch: int
+) -> tuple[bytes, Operation]:
+    """The boundary's value, and the operation that makes it the checkpoint."""
+    expected = await reader.checkpoints.read_stored()
+    plan = reader.checkpoints.plan(emptied(state), next_batch, expected)
+    return plan.partition_value, plan.operations[0]
+
+
+async def _keys(reader: PartitionReader) -> AsyncIterator[str]:
+    tip = reader.topic_id_partition
+    for prefix in (reader.keys.log(tip), reader.keys.state(tip)):
+        after: str | None = None
+        while rows := await reader.backend.get_like(prefix, after=after, limit=KEYS_PER_READ):
+            for key, _ in rows:
+                yield key
+            after = rows[-1][0]

@@ -1,0 +1,119 @@
+"""Single answers without loading the partition: epoch entry, then segment, then the tail.
+
+Rule: the checkpoint's position is read again at the end. If it moved meanwhile, the parts may
+not belong together, and the reading starts again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from tierledger.events.errors import DataError
+from tierledger.events.log_events import SegmentAdded, SegmentUpdated
+from tierledger.events.partition import answers
+from tierledger.storage.partition.checkpoint import LOAD_ATTEMPTS
+from tierledger.storage.partition.event_log import apply_events
+from tierledger.storage.partition.sparse_state import Absent, FetchedParts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tierledger.events.partition.state import PartitionState
+    from tierledger.storage.partition.checkpoint import PartitionValue
+    from tierledger.storage.partition.event_log import DecodedBatch
+    from tierledger.storage.partition.reader import PartitionReader
+
+FETCHES_MAX = 64
+"""Parts fetched one after another before the whole state is loaded instead."""
+
+TAIL_EVENTS_MAX = 20_000
+"""Events behind the checkpoint that a sparse state takes: each fetch may apply them anew."""
+
+UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)
+"""What parts raise that verify and are none; the whole state says so."""
+
+T = TypeVar("T")
+
+
+async def ask(reader: PartitionReader, question: Callable[[PartitionState], T]) -> T:
+    """What `question` finds in the newest state.
+
+    `question` may be asked several times, of states that hold only part of the segments; it
+    must change nothing and list nothing. Where that gets slow, or a part does not verify, the
+    whole state is loaded.
+
+    Raises:
+        RemoteResourceNotFound: The store knows no such partition.
+        CorruptLog: The log does not verify.
+    """
+    for _ in range(LOAD_ATTEMPTS):
+        stored = await reader.checkpoints.read_stored()
+        if stored is None:
+            break
+        try:
+            value = reader.parse_checkpoint(stored)
+            answer = await _answered(reader, value, question)
+        except (DataError, _NotSparseError, *UNREADABLE):
+            if await reader.checkpoints.read_stored() == stored:
+                break  # It was not renewed: the whole state says what is wrong.
+        else:
+            if await reader.checkpoints.read_stored() == stored:
+                return answer
+    state, _ = await reader.state()
+    return question(state)
+
+
+def next_segment_with_txn_index(state: PartitionState, epoch: int, offset: int) -> bytes | None:
+    """The walk of `answers.next_segment_with_txn_index` to its end, in one go."""
+    while True:
+        found = answers.next_segment_with_txn_index(state, epoch, offset)
+        if not isinstance(found, answers.WalkPaused):
+            return found
+        offset = found.offset
+
+
+class _NotSparseError(Exception):
+    """The whole state is the quicker way."""
+
+
+async def _answered(
+    reader: PartitionReader, value: PartitionValue, question: Callable[[PartitionState], T]
+) -> T:
+    tail = await _tail(reader, value)
+    parts = FetchedParts(reader.checkpoints, value)
+    await parts.fetch_rows(_ids_in(tail))
+    state = None
+    for _ in range(FETCHES_MAX):
+        fresh = parts.state() if state is None else state
+        try:
+            if state is None:
+                _apply(fresh, tail)
+                state = fresh
+            return question(fresh)
+        except Absent as absent:
+            # A state that was left in the middle of an event is made anew from the parts.
+            await parts.fetch(absent, fresh)
+    raise _NotSparseError
+
+
+async def _tail(reader: PartitionReader, value: PartitionValue) -> list[DecodedBatch]:
+    tail = []
+    async for batch in reader.tail(value):
+        tail.append(batch)
+        if batch.events[-1].position - value.next_position > TAIL_EVENTS_MAX:
+            raise _NotSparseError
+    return tail
+
+
+def _ids_in(tail: list[DecodedBatch]) -> list[bytes]:
+    return [
+        event.body.segment_id
+        for batch in tail
+        for event in batch.events
+        if isinstance(event.body, SegmentAdded | SegmentUpdated)
+    ]
+
+
+def _apply(state: PartitionState, tail: list[DecodedBatch]) -> None:
+    for batch in tail:
+        apply_events(state, batch.number, batch.events, batch.chain_hash)

@@ -1,0 +1,384 @@
+"""One partition as its store holds it, read without any actor.
+
+Rule: the log is the truth. A checkpoint only saves time; one that does not verify is left
+aside, and `notes` says so. But where the log ends before the checkpoint, it is damaged.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierledger.events.errors import (
+    CorruptCheckpoint,
+    CorruptLog,
+    DataError,
+    InvalidArgument,
+    RemoteResourceNotFound,
+)
+from tierledger.events.event_codec import chain, genesis
+from tierledger.events.partition.state import PartitionState
+from tierledger.storage.keys import INT64_MAX
+from tierledger.storage.partition.checkpoint import CheckpointStore, PartitionValue, boundary_in
+from tierledger.storage.partition.event_log import (
+    BATCHES_PER_READ,
+    DecodedBatch,
+    EventLog,
+    LogPage,
+    StoredBatch,
+    apply_events,
+    decode_batch,
+    stored_events,
+)
+from tierledger.storage.partition.loading import LoadedPartition, Loading
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.events.log_events import Event
+    from tierledger.storage.backend import MetadataStorageBackend
+    from tierledger.storage.keys import MetadataKeyFactory
+    from tierledger.storage.serde import MetadataSerDe
+
+
+class LogEntry(NamedTuple):
+    """Where a log can be entered: before batch `next_batch`, which is at `next_position`."""
+
+    next_position: int
+    next_batch: int
+    chain_hash: bytes
+
+
+class PartitionReader:
+    """Reads one partition; what was odd about it is collected in `notes`."""
+
+    def __init__(
+        self,
+        backend: MetadataStorageBackend,
+        keys: MetadataKeyFactory,
+        serde: MetadataSerDe,
+        cluster_id: str,
+        topic_id_partition: TopicIdPartition,
+    ) -> None:
+        self.backend = backend
+        self.keys = keys
+        self.serde = serde
+        self.topic_id_partition = topic_id_partition
+        self.log = EventLog(backend, keys, topic_id_partition)
+        self.checkpoints = CheckpointStore(backend, keys, serde, topic_id_partition)
+        self.notes: list[str] = []
+        self._genesis = genesis(
+            cluster_id, topic_id_partition.topic_id, topic_id_partition.partition
+        )
+
+    async def state(self) -> LoadedPartition:
+        """The newest state: checkpoint and tail, or the whole log.
+
+        Raises:
+            RemoteResourceNotFound: The store knows no such partition.
+            CorruptLog: The log does not verify.
+        """
+        folded = await self._fold(await self._loaded())
+        if folded.next_batch == 0:
+            raise self._unknown()
+        return folded
+
+    async def state_as_of(
+        self, *, position: int | None = None, time_ms: int | None = None
+    ) -> PartitionState:
+        """The state after the event at `position`, or after the last one from until `time_ms`.
+
+        Raises:
+            InvalidArgument: The log does not reach `position`.
+            RemoteResourceNotFound: There is no such partition, or nothing is known of it then.
+            CorruptLog: The log does not verify.
+        """
+        value = await self._checkpoint_value()
+        loaded = None
+        if value is not None and _is_within(value, position, time_ms):
+            loaded = await self._loaded()
+        # It may have been renewed in between, and lie behind the cut now.
+        if loaded is None or not _has_state_within(loaded.state, position, time_ms):
+            loaded = await self.start()
+        first = loaded.state.next_position
+        state = (await self._fold(loaded, position, time_ms)).state
+        tip = self.topic_id_partition
+        if position is not None and state.next_position <= position:
+            raise InvalidArgument(
+                f"{tip}: expected a position up to {state.next_position - 1}, got {position}"
+            )
+        if state.next_position == first and not _has_state_within(state, position, time_ms):
+            asked = f"position {position}" if time_ms is None else "that time"
+            raise RemoteResourceNotFound(f"nothing is known of {tip} as of {asked}")
+        return state
+
+    async def events(
+        self, from_position: int = 0, *, batches_per_read: int = BATCHES_PER_READ
+    ) -> AsyncIterator[Event]:
+        """The log's events from `from_position` on, verified.
+
+        Args:
+            from_position: Where to begin; a log that was forgotten before begins later.
+            batches_per_read: How many batches may be in memory at a time.
+
+        Raises:
+            RemoteResourceNotFound: The store knows no such partition.
+            CorruptLog: The log does not verify; the events before have been given.
+        """
+        entry = await self._entry_before(from_position)
+        async for decoded in self.decoded_batches(entry, batches_per_read):
+            for event in decoded.events:
+                if event.position >= from_position:
+                    yield event
+
+    async def decoded_batches(
+        self, entry: LogEntry, batches_per_read: int = BATCHES_PER_READ
+    ) -> AsyncIterator[DecodedBatch]:
+        """The log's batches from `entry` on, verified."""
+        position, previous = entry.next_position, entry.chain_hash
+        async for batch in self.log.batches(entry.next_batch, batches_per_read):
+            decoded = decode_batch(self.serde, batch, position, previous)
+            position, previous = position + len(decoded.events), decoded.chain_hash
+            yield decoded
+
+    async def tail(self, value: PartitionValue) -> AsyncIterator[DecodedBatch]:
+        """The log's batches behind the checkpoint that says `value`, verified.
+
+        Raises:
+            CorruptLog: The log does not verify, or ends before the checkpoint.
+            CorruptCheckpoint: It is not one of this log.
+        """
+        position, previous = value.next_position, value.chain_hash
+        async for batch in self.log.batches(value.next_batch - 1):
+            if batch.number < value.next_batch:
+                self._check_end(value, batch)
+                continue
+            decoded = decode_batch(self.serde, batch, position, previous)
+            position, previous = position + len(decoded.events), decoded.chain_hash
+            yield decoded
+
+    async def start(self) -> LoadedPartition:
+        """The state before the first event that the log still holds.
+
+        Raises:
+            RemoteResourceNotFound: There is no log.
+            CorruptLog: It does not begin with its first batch, nor with a boundary.
+        """
+        start = await self._beginning(tracks_changes=False)
+        if start is None:
+            raise self._unknown()
+        return start
+
+    async def beginning(self, *, tracks_changes: bool = False) -> LoadedPartition:
+        """As `start` gives it; a blank state if there is no log."""
+        start = await self._beginning(tracks_changes=tracks_changes)
+        return start or LoadedPartition(self._blank(tracks_changes=tracks_changes), 0)
+
+    async def _beginning(self, *, tracks_changes: bool) -> LoadedPartition | None:
+        found = await self.backend.get_like(self.keys.log(self.topic_id_partition), limit=1)
+        if not found:
+            left = await self.backend.get_like(
+                self.keys.state(self.topic_id_partition), limit=1
+            )
+            if left:
+                raise CorruptLog(f"batch 0 is missing: there is no log, and {left[0][0]!r}")
+            return None
+        key, value = found[0]
+        number = self._number_of(key)
+        boundary = self.boundary(number, value)
+        if boundary is not None:
+            try:
+                state = self.checkpoints.blank(boundary, tracks_changes=tracks_changes)
+            except CorruptCheckpoint as error:
+                raise CorruptLog(f"the boundary in batch {number}: {error}") from error
+            return LoadedPartition(state, number + 1)
+        if number > 0:
+            raise CorruptLog(f"batch 0 is missing: the log begins at batch {number}")
+        return LoadedPartition(self._blank(tracks_changes=tracks_changes), 0)
+
+    def _blank(self, *, tracks_changes: bool) -> PartitionState:
+        tip = self.topic_id_partition
+        return PartitionState(tip, self._genesis, tracks_changes=tracks_changes)
+
+    async def read_on(self, number: int, limit: int) -> LogPage | None:
+        """The log's page from `number` on; none if it was forgotten up to there meanwhile.
+
+        The state before `number` does not lead on then: load it anew.
+
+        Raises:
+            CorruptLog: Batch `number` is missing.
+        """
+        try:
+            page = await self.log.page(number, limit)
+        except CorruptLog:
+            if (await self.beginning()).next_batch <= number:
+                raise
+            return None
+        if page.batches and self.boundary(number, page.batches[0].value) is not None:
+            return None
+        return page
+
+    def boundary(self, number: int, value: bytes) -> PartitionValue | None:
+        """What stands in batch `number` in place of a forgotten log, if `value` is that.
+
+        Raises:
+            CorruptLog: It is a boundary of another place.
+        """
+        return boundary_in(self.serde, self.topic_id_partition, number, value)
+
+    async def from_checkpoint(
+        self, stored: bytes, *, tracks_changes: bool = False
+    ) -> LoadedPartition:
+        """The state that the checkpoint `stored` stands for, verified.
+
+        Raises:
+            CorruptCheckpoint: It does not verify, or it was renewed while it was read.
+            CorruptLog: The log ends before it.
+            FormatTooNew: A newer program wrote it.
+        """
+        value = self.parse_checkpoint(stored)
+        await self._require_end(value)
+        state = await self.checkpoints.load(stored, value, tracks_changes=tracks_changes)
+        return LoadedPartition(state, value.next_batch)
+
+    def parse_checkpoint(self, stored: bytes) -> PartitionValue:
+        """What a stored partition value says; from now on no earlier end is believed.
+
+        Raises:
+            CorruptCheckpoint: It is not one, or another partition's.
+            FormatTooNew: A newer program wrote it.
+        """
+        value = self.checkpoints.parse_partition(stored)
+        self.log.reaches = max(self.log.reaches, value.next_batch)
+        return value
+
+    async def _loaded(self) -> LoadedPartition:
+        loading = Loading(self)
+        await loading.look()
+        while (loaded := await loading.attempt()) is None:
+            await loading.look()
+        if loading.trouble is not None:
+            self.notes.append(f"read from the log alone: {loading.trouble}")
+        return loaded
+
+    async def _checkpoint_value(self) -> PartitionValue | None:
+        stored = await self.checkpoints.read_stored()
+        try:
+            return None if stored is None else self.parse_checkpoint(stored)
+        except CorruptCheckpoint:
+            return None
+
+    async def _require_end(self, value: PartitionValue) -> None:
+        """Make sure that the log holds the batch that the checkpoint ends with."""
+        (last,) = await self.log.read(value.next_batch - 1, 1)
+        self._check_end(value, last)
+
+    def _check_end(self, value: PartitionValue, last: StoredBatch) -> None:
+        boundary = self.boundary(last.number, last.value)
+        if boundary is not None:
+            end = (boundary.next_position, boundary.chain_hash)
+        else:
+            first, stored = stored_events(self.serde, last)
+            end = (first + len(stored), chain(stored[-1]))
+        if end != (value.next_position, value.chain_hash):
+            raise CorruptCheckpoint(
+                f"the checkpoint of {self.topic_id_partition} at {value.next_position} is none "
+                f"of its log, where batch {last.number} ends at {end[0]}"
+            )
+
+    async def _entry_before(self, position: int) -> LogEntry:
+        value = await self._checkpoint_value()
+        if value is not None and value.next_position <= position:
+            try:
+                await self._require_end(value)
+            except CorruptCheckpoint:
+                pass  # It is of no use; the log has everything.
+            else:
+                return LogEntry(value.next_position, value.next_batch, value.chain_hash)
+        state, next_batch = await self.start()
+        return LogEntry(state.next_position, next_batch, state.chain_hash)
+
+    def end_behind(self, last: str) -> int:
+        """The batch that follows the log's last key; no batch's number if that is none."""
+        try:
+            return self.keys.parse_log_batch(last)[2] + 1
+        except InvalidArgument:
+            return INT64_MAX
+
+    def _number_of(self, key: str) -> int:
+        try:
+            return self.keys.parse_log_batch(key)[2]
+        except InvalidArgument as error:
+            raise CorruptLog(f"the log begins with {key!r}, which is no batch") from error
+
+    def _unknown(self) -> RemoteResourceNotFound:
+        return RemoteResourceNotFound(f"the store knows no partition {self.topic_id_partition}")
+
+    async def _fold(
+        self,
+        loaded: LoadedPartition,
+        position: int | None = None,
+        time_ms: int | None = None,
+    ) -> LoadedPartition:
+        """`loaded` and the log's events after it, up to the cut if one is given."""
+        state, next_batch = loaded
+        async for batch in self.log.batches(next_batch):
+            decoded = decode_batch(self.serde, batch, state.next_position, state.chain_hash)
+            events = decoded.events
+            count = sum(1 for event in events if _is_event_within(event, position, time_ms))
+            if count < len(events):
+                if count:
+                    last = self._hash_after(batch, count)
+                    apply_events(state, batch.number, events[:count], last)
+                break
+            apply_events(state, batch.number, events, decoded.chain_hash)
+            next_batch = batch.number + 1
+        return LoadedPartition(state, next_batch)
+
+    def _hash_after(self, batch: StoredBatch, count: int) -> bytes:
+        return chain(stored_events(self.serde, batch)[1][count - 1])
+
+
+async def planned_ends(readers: Sequence[PartitionReader]) -> list[int]:
+    """Up to which batch each log has to be read: the number that its next append takes.
+
+    Of one store, all by two questions. Where a log ends before its checkpoint, or with what is
+    no batch, it is a number that nobody comes to without finding the damage.
+    """
+    if not readers:
+        return []
+    backend = readers[0].backend
+    # First: a log never ends before a checkpoint that was read earlier.
+    keys = [reader.keys.partition(reader.topic_id_partition) for reader in readers]
+    checkpoints = await backend.get_each(keys)
+    prefixes = [reader.keys.log(reader.topic_id_partition) for reader in readers]
+    lasts = await backend.last_keys(prefixes)
+    ends = []
+    for reader, stored, last in zip(readers, checkpoints, lasts, strict=True):
+        if stored is not None:
+            with suppress(DataError):  # A caller that needs it will say so.
+                reader.parse_checkpoint(stored)
+        ends.append(max(reader.log.reaches, 0 if last is None else reader.end_behind(last)))
+    return ends
+
+
+def _is_event_within(event: Event, position: int | None, time_ms: int | None) -> bool:
+    if position is not None and event.position > position:
+        return False
+    return time_ms is None or event.log_time_ms <= time_ms
+
+
+def _is_within(value: PartitionValue, position: int | None, time_ms: int | None) -> bool:
+    if position is not None and value.next_position > position + 1:
+        return False
+    return time_ms is None or value.head[0] <= time_ms
+
+
+def _has_state_within(state: PartitionState, position: int | None, time_ms: int | None) -> bool:
+    """Whether `state` is not empty, and nothing in it lies behind the cut."""
+    if state.next_position == 0:
+        return False
+    if position is not None and state.next_position > position + 1:
+        return False
+    return time_ms is None or state.log_time_ms <= time_ms

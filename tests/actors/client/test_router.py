@@ -1,0 +1,113 @@
+"""The router tries again, and never takes a later word for the fate of an earlier attempt."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tierledger.actors.calls import Call, CommandCall, PartitionKey
+from tierledger.actors.client.router import Router
+from tierledger.actors.client.service_link import ServiceLink
+from tierledger.actors.coordinator.events import Route
+from tierledger.actors.deadline import Attempt
+from tierledger.events import commands as cmd
+from tierledger.events.errors import (
+    CorruptLog,
+    CustomMetadataSizeLimitExceeded,
+    Fenced,
+    InvalidArgument,
+    InvalidStateTransition,
+    NotAuthorized,
+    NotLeader,
+    OutcomeUnknown,
+    PartitionDeleted,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+)
+
+KEY = PartitionKey(bytes(16), 0)
+CLAIM = cmd.Claim(1, 1, 1)
+CALL = CommandCall(KEY, cmd.DropTombstones())
+
+
+class ScriptedService:
+    """A connection, its coordinator and its host at once; the host says what it was told to."""
+
+    def __init__(self, *said: object) -> None:
+        self.said = list(said)
+        self.coordinator = self
+
+    async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
+        return [Route(True, "host-0/1", None, CLAIM) for _ in keys]
+
+    def host(self, name: str) -> "ScriptedService":
+        assert name == "host-0/1"
+        return self
+
+    async def call(self, call: Call, attempt: Attempt) -> object:
+        attempt.is_sent = True
+        said = self.said.pop(0)
+        if isinstance(said, OutcomeUnknown):
+            raise said
+        return said
+
+    async def close(self) -> None: ...
+
+
+async def changed(*said: object) -> object:
+    service: Any = ScriptedService(*said)
+
+    async def connect() -> Any:  # noqa: ANN401 - A connection, as much of it as is asked.
+        return service
+
+    router = Router(ServiceLink(connect), deadline_s=5.0)
+    try:
+        return await router.change(KEY, CALL)
+    finally:
+        await router.close()
+        assert not service.said
+
+
+async def test_what_did_not_happen_is_tried_again() -> None:
+    assert await changed(NotLeader("moved"), OutcomeUnknown("lost"), 7) == 7
+
+
+@pytest.mark.parametrize("error", [Fenced("replaced"), CorruptLog("unreadable")])
+async def test_a_final_word_ends_it(error: RemoteStorageError) -> None:
+    with pytest.raises(type(error)):
+        await changed(NotLeader("moved"), error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Fenced("replaced"),
+        CorruptLog("unreadable"),
+        NotAuthorized("the token has expired"),
+        InvalidArgument("the door is another cluster's by now"),
+    ],
+)
+async def test_a_final_word_on_this_attempt_leaves_an_earlier_one_open(
+    error: RemoteStorageError,
+) -> None:
+    with pytest.raises(OutcomeUnknown, match="lost"):
+        await changed(OutcomeUnknown("lost"), error)
+
+
+@pytest.mark.parametrize("error", [InvalidStateTransition("no"), RemoteResourceNotFound("no")])
+async def test_a_refusal_that_may_not_last_leaves_an_earlier_attempt_open(
+    error: RemoteStorageError,
+) -> None:
+    """That attempt may still be on its way, and arrive when it is allowed."""
+    with pytest.raises(OutcomeUnknown, match="lost"):
+        await changed(OutcomeUnknown("lost"), error)
+    with pytest.raises(type(error)):
+        await changed(NotLeader("moved"), error)
+
+
+@pytest.mark.parametrize(
+    "error", [CustomMetadataSizeLimitExceeded("129"), PartitionDeleted("gone")]
+)
+async def test_a_refusal_that_lasts_is_said_of_every_attempt(error: RemoteStorageError) -> None:
+    with pytest.raises(type(error)):
+        await changed(OutcomeUnknown("lost"), error)

@@ -1,0 +1,379 @@
+"""The coordinator's rules: what events lead to, and what hosts are told because of them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.models.coordinated import (
+    GENESIS,
+    Coordinated,
+    announcement,
+    closes,
+    key,
+    placements,
+)
+from tierledger.actors.calls import FOLLOWER, LEADER, CloseCall
+from tierledger.actors.coordinator import events as ev
+from tierledger.actors.coordinator import rules
+from tierledger.actors.coordinator.state import CoordinatorState
+from tierledger.events.commands import Claim
+from tierledger.events.errors import Fenced, InvalidArgument
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+# Who speaks for a broker.
+
+
+def test_each_registration_is_a_new_incarnation() -> None:
+    one = Coordinated()
+    for expected in (1, 2, 3):
+        one.register(7)
+        assert one.state.incarnations[7] == expected
+    one.register(8)
+    assert one.state.incarnations == {7: 3, 8: 1}
+
+
+def test_a_registration_that_comes_late_fences_nobody() -> None:
+    one = Coordinated("a")
+    one.register(1)
+
+    assert rules.register(one.state, 1, b"sent before", 0) == []
+
+
+def test_an_announcement_from_before_the_newest_registration_is_refused() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0])
+    one.register(1)
+
+    with pytest.raises(Fenced):
+        rules.announce(one.state, announcement(1, 9, leads=[1]))
+
+
+def test_an_older_announcement_is_refused_and_the_same_one_again_does_nothing() -> None:
+    one = Coordinated("a")
+    one.register(1)
+    first, second = announcement(1, 1, leads=[0]), announcement(1, 2, leads=[1])
+    one.apply(rules.announce(one.state, second))
+
+    with pytest.raises(Fenced):
+        rules.announce(one.state, first)
+    assert rules.announce(one.state, second) == []
+
+
+def test_an_incarnation_that_nobody_was_given_is_refused() -> None:
+    with pytest.raises(InvalidArgument):
+        rules.announce(Coordinated().state, announcement(1, 1, leads=[0]))
+
+
+# Placement.
+
+
+def test_what_is_announced_before_there_are_hosts_is_placed_with_the_first() -> None:
+    one = Coordinated()
+    assert one.announce(1, leads=[0]) == []
+
+    works = one.start("a")
+
+    assert [(place.key, place.role) for place in placements(works)] == [(key(), LEADER)]
+
+
+def test_leaders_are_spread_and_followers_run_away_from_their_leaders() -> None:
+    one = Coordinated("a", "b")
+    one.announce(1, leads=list(range(10)))
+    one.announce(2, follows=list(range(10)))
+
+    entries = [one.entry(number) for number in range(10)]
+    assert {host: [e.leader_host for e in entries].count(host) for host in "ab"} == {
+        "a": 5,
+        "b": 5,
+    }
+    assert all(entry.leader_host != entry.follower_host for entry in entries)
+
+
+def test_a_single_host_takes_leader_and_follower() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0])
+    one.announce(2, follows=[0])
+
+    assert (one.entry().leader_host, one.entry().follower_host) == ("a", "a")
+
+
+def test_a_leader_stays_where_it_is_when_another_broker_leads() -> None:
+    one = Coordinated("a", "b")
+    one.announce(1, leads=[0, 1])
+    before = one.entry().leader_host
+    works = one.announce(2, leads=[0])
+
+    (placed,) = placements(works)
+    assert placed.assignment is not None
+    assert (works[0].host, placed.assignment.claim) == (before, Claim(2, 1, 1))
+    assert one.leader_of(1) == Claim(1, 1, 1)
+
+
+def test_each_assignment_has_a_number_of_its_own() -> None:
+    one = Coordinated("a")
+    works = one.announce(1, leads=[0, 1, 2])
+    works += one.announce(2, leads=[1])
+
+    numbers = [place.assignment.number for place in placements(works) if place.assignment]
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) == 4
+
+
+# Repeats and changes of role.
+
+
+@pytest.mark.parametrize("epoch", [None, 5])
+def test_a_repeated_announcement_costs_nothing(epoch: int | None) -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0], follows=[1], epoch=epoch)
+    events = len(one.events)
+
+    assert one.announce(1, leads=[0], follows=[1], epoch=epoch) == []
+    assert one.announce(1, follows=[1], stops=[7]) == []
+    assert len(one.events) == events
+    assert one.leader_of() == Claim(1, 1, 1)
+
+
+def test_a_late_copy_of_a_word_that_changed_nothing_changes_nothing_later() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0])
+    again = announcement(1, 2, leads=[0])
+    assert rules.announce(one.state, again) == []
+    rules.hear(one.state, again)
+    one.announce(2, leads=[0])
+
+    assert rules.announce(one.state, again) == []
+    assert one.leader_of() == Claim(2, 1, 1)
+
+
+def test_a_new_leader_epoch_or_incarnation_is_no_repeat() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0], epoch=5)
+    assert placements(one.announce(1, leads=[0], epoch=6))
+
+    one.register(1)
+    works = one.apply(rules.announce(one.state, announcement(1, 1, [0], incarnation=2)))
+    assert placements(works)
+    assert one.leader_of() == Claim(1, 2, 1)
+
+
+def test_a_leader_that_follows_from_now_on_closes_its_own_session_only() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0])
+    works = one.announce(1, follows=[0])
+
+    assert closes(works) == [CloseCall(key(), Claim(1, 1, 1))]
+    assert one.leader_of() is None
+    assert one.entry().followers == {1: Claim(1, 1, 2)}
+
+    one.announce(2, leads=[0])
+    assert closes(one.announce(1, stops=[0])) == []
+    assert one.leader_of() == Claim(2, 1, 1)
+
+
+def test_a_follower_that_leads_follows_no_more() -> None:
+    one = Coordinated("a")
+    one.announce(1, follows=[0])
+    one.announce(1, leads=[0])
+
+    assert one.entry().followers == {}
+    assert one.leader_of() == Claim(1, 1, 2)
+
+
+@pytest.mark.parametrize("epoch", [4, 5])
+def test_a_leader_epoch_that_is_not_newer_does_not_take_the_place_of_the_leader(
+    epoch: int,
+) -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0], epoch=5)
+    given = announcement(2, 1, leads=[0, 1], epoch=epoch)
+    one.register(2)
+    works = one.apply(rules.announce(one.state, given))
+
+    assert [place.key for place in placements(works)] == [key(1)]
+    assert rules.outranked(one.state, given) == [given.leaders[0]]
+    assert one.leader_of() == Claim(1, 1, 1)
+
+
+@pytest.mark.parametrize(("held", "claimed"), [(5, 6), (5, None), (None, 1), (None, None)])
+def test_a_newer_or_unknown_leader_epoch_is_for_the_log_to_judge(
+    held: int | None, claimed: int | None
+) -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0], epoch=held)
+    assert placements(one.announce(2, leads=[0], epoch=claimed))
+
+    assert one.leader_of() == Claim(2, 1, 1)
+
+
+# Stopping.
+
+
+def test_a_partition_is_released_when_the_last_broker_stops_it() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0])
+    one.announce(2, follows=[0])
+
+    works = one.announce(1, stops=[0])
+    assert closes(works) == [CloseCall(key(), Claim(1, 1, 1))]
+    assert placements(works) == []
+
+    released = placements(one.announce(2, stops=[0]))
+    assert [(place.role, place.assignment) for place in released] == [
+        (LEADER, None),
+        (FOLLOWER, None),
+    ]
+    route = one.state.route(key())
+    assert (route.known, route.leader_host, route.follower_host) == (True, None, None)
+
+
+def test_a_stop_by_a_broker_that_hosts_nothing_changes_nothing() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0])
+
+    assert one.announce(2, stops=[0]) == []
+    assert one.leader_of() == Claim(1, 1, 1)
+
+
+def test_a_released_partition_that_is_announced_again_is_placed_again() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0])
+    one.announce(1, stops=[0])
+    works = one.announce(1, leads=[0])
+
+    (placed,) = placements(works)
+    assert placed.assignment is not None
+    assert placed.assignment.claim == Claim(1, 1, 3)
+
+
+# Hosts.
+
+
+def test_a_lost_host_leaves_its_work_to_the_others_under_the_same_claims() -> None:
+    one = Coordinated("a", "b")
+    one.announce(1, leads=[0, 1])
+    one.announce(2, follows=[0, 1])
+    works = one.apply(rules.host_lost(one.state, "a"))
+
+    assert {work.host for work in works} == {"b"}
+    assert {one.entry(number).leader_host for number in (0, 1)} == {"b"}
+    moved = [place.assignment for place in placements(works) if place.role == LEADER]
+    assert [assignment.claim for assignment in moved if assignment] == [Claim(1, 1, 1)]
+
+
+def test_a_leader_moves_to_where_it_is_followed() -> None:
+    one = Coordinated("a", "b", "c")
+    one.announce(1, leads=[0])
+    one.announce(2, follows=[0])
+    followed = one.entry().follower_host
+    assert one.entry().leader_host is not None
+    one.apply(rules.host_lost(one.state, one.entry().leader_host or ""))
+
+    assert one.entry().leader_host == followed
+
+
+def test_a_host_that_was_restarted_gets_its_work_anew() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0])
+    before = one.entry().leadership
+    works = one.start("a", 2)
+
+    (placed,) = placements(works)
+    assert before is not None
+    assert placed.assignment is not None
+    assert placed.assignment.number > before.assignment
+    assert one.start("a", 2) == []
+
+
+def test_a_leader_that_ended_is_placed_again_and_an_old_word_of_it_is_ignored() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0])
+    led = one.entry().leadership
+    assert led is not None
+    assert rules.leader_lost(one.state, key(), led.assignment, "b") == []
+    works = one.apply(rules.leader_lost(one.state, key(), led.assignment, "a"))
+
+    (placed,) = placements(works)
+    assert placed.assignment is not None
+    assert placed.assignment.number == led.assignment + 1
+    assert rules.leader_lost(one.state, key(), led.assignment, "a") == []
+    assert rules.leader_lost(one.state, key(9), 1, "a") == []
+
+
+def test_a_late_word_releases_no_follower_that_was_placed_after_it() -> None:
+    one = Coordinated("a")
+    (followed,) = placements(one.announce(1, follows=[0]))
+    (released,) = placements(one.announce(1, stops=[0]))
+    (again,) = placements(one.announce(1, follows=[0]))
+
+    assert followed.assignment is not None
+    assert again.assignment is not None
+    assert followed.assignment.number <= released.until < again.assignment.number
+
+
+def test_standing_work_is_all_that_a_host_serves() -> None:
+    one = Coordinated("a")
+    told = placements(one.announce(1, leads=[0, 1]))
+    told += placements(one.announce(2, follows=[0]))
+    told += placements(one.announce(3, follows=[0]))
+
+    standing = rules.standing_work(one.state, "a")
+
+    assert sorted(standing.placements, key=repr) == sorted(told, key=repr)
+    assert rules.standing_work(one.state, "b").placements == ()
+
+
+def test_another_coordinator_that_reads_the_events_knows_the_same() -> None:
+    one = Coordinated("a", "b")
+    one.announce(1, leads=[0, 1, 2], follows=[3])
+    one.announce(2, leads=[3], follows=[0], epoch=4)
+    one.apply(rules.host_lost(one.state, "b"))
+    one.announce(1, stops=[1])
+    other = CoordinatorState(GENESIS)
+    for event in one.events:
+        rules.evolve(other, event)
+
+    assert [other.route(key(number)) for number in range(4)] == [
+        one.state.route(key(number)) for number in range(4)
+    ]
+    assert other.hosts == one.state.hosts
+    assert other.assignment == one.state.assignment
+
+
+def test_an_unknown_partition_is_said_to_be_unknown() -> None:
+    route = Coordinated().state.route(key())
+
+    assert not route.known
+    assert route.followers == ()
+
+
+# What older versions wrote.
+
+
+def test_a_log_of_the_first_version_still_says_what_it_said() -> None:
+    golden = json.loads((GOLDEN / "coordinator-v1.json").read_text(encoding="utf-8"))
+    state = CoordinatorState(bytes.fromhex(golden["genesis"]))
+    stored = [bytes.fromhex(one["stored"]) for one in golden["events"]]
+    events, last = ev.COORDINATOR_CODEC.decode(stored, 0, state.chain_hash)
+    for event in events:
+        rules.evolve(state, event)
+
+    assert last.hex() == golden["events"][-1]["hash"]
+    assert state.hosts == golden["hosts"]
+    assert state.addresses == {"host-0": "host-0"}
+    assert not state.unplaced
+    for number, said in golden["partitions"].items():
+        entry = state.partitions[key(int(number))]
+        led = entry.leadership
+        assert led is not None
+        assert [*led.claim] == said["claim"]
+        assert led.assignment == said["assignment"]
+        assert (entry.leader_host, entry.follower_host) == (
+            said["leader_host"],
+            said["follower_host"],
+        )
+        assert sorted(entry.followers) == said["followers"]
+    assert set(state.partitions) == {key(int(number)) for number in golden["partitions"]}

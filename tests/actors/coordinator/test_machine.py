@@ -1,0 +1,491 @@
+"""The coordinator's machine, stimulus by stimulus: no loop, no store, no clock."""
+
+from typing import Any, TypeVar
+
+import pytest
+
+from tests.models.actor_harness import SERDE
+from tests.models.local_world import CLUSTER, KEYS
+from tierledger.actors.calls import PartitionKey
+from tierledger.actors.coordinator import hosts as parts
+from tierledger.actors.coordinator import machine as rules
+from tierledger.actors.coordinator import messages as msg
+from tierledger.actors.coordinator.events import Announcement, ClientRegistered, Registered
+from tierledger.actors.coordinator.fold import Fold
+from tierledger.actors.coordinator.machine import HEARS, Coordinator, Phase
+from tierledger.actors.messages import (
+    Append,
+    AppendAnswered,
+    AppendOutcome,
+    LoadFailed,
+    LogRead,
+    ProbeFailed,
+    ReadLog,
+    ReadSlot,
+    ReplyError,
+    SlotRead,
+)
+from tierledger.events.errors import (
+    CorruptLog,
+    InvalidArgument,
+    NotReady,
+    OutcomeUnknown,
+    Overloaded,
+    StorageUnavailable,
+)
+from tierledger.storage.partition.event_log import StoredBatch
+
+ID = bytes(16)
+KEY = PartitionKey(ID, 0)
+OneT = TypeVar("OneT")
+
+
+class Driven:
+    """A machine, what it has called for and was not answered yet, and its store."""
+
+    def __init__(
+        self, *, hosts: int = 1, writer: str | None = None, identity: bytes = b"me"
+    ) -> None:
+        self.machine = Coordinator(
+            Fold(CLUSTER, KEYS, SERDE, identity), hosts=hosts, writer=writer
+        )
+        self.now = msg.Moment(100.0, 1_700_000_000_000)
+        self.open: list[msg.Effect] = []
+        self.said: list[msg.Effect] = []
+        self.log: dict[int, bytes] = {}
+
+    def hear(self, stimulus: msg.Stimulus, after_s: float = 0.0) -> list[msg.Effect]:
+        self.now = msg.Moment(self.now.s + after_s, self.now.ms + int(after_s * 1000))
+        effects = self.machine.handle(stimulus, self.now)
+        self.open += effects
+        self.said += effects
+        return effects
+
+    def take(self, kind: type[OneT]) -> OneT:
+        """The oldest effect of that kind that is not answered yet."""
+        at = next(at for at, one in enumerate(self.open) if isinstance(one, kind))
+        found = self.open.pop(at)
+        assert isinstance(found, kind)
+        return found
+
+    def has(self, kind: type[Any]) -> bool:
+        return any(isinstance(one, kind) for one in self.open)
+
+    def rest(self) -> None:
+        """Let the store answer, and others run, until neither is asked for anything."""
+        while True:
+            if self.has(msg.Resume):
+                self.take(msg.Resume)
+                self.hear(msg.Resumed())
+            elif self.has(ReadLog):
+                number = self.take(ReadLog).number
+                found = sorted(one for one in self.log.items() if one[0] >= number)
+                self.hear(LogRead(number, tuple(StoredBatch(*one) for one in found), True))
+            elif self.has(ReadSlot):
+                number = self.take(ReadSlot).number
+                self.hear(SlotRead(number, self.log.get(number)))
+            elif self.has(Append):
+                self.answer(self.take(Append))
+            else:
+                return
+
+    def answer(self, append: Append) -> None:
+        is_new = append.number not in self.log
+        self.log.setdefault(append.number, append.value)
+        outcome = AppendOutcome.CREATED if is_new else AppendOutcome.EXISTS
+        self.hear(AppendAnswered(append.number, outcome))
+
+    def started(self) -> "Driven":
+        """With all the hosts that it starts."""
+        self.hear(msg.Started())
+        self.rest()
+        while self.has(msg.StartProcess):
+            self.serve(self.take(msg.StartProcess))
+        return self
+
+    def serve(self, start: msg.StartProcess) -> None:
+        process = f"{start.address}/p"
+        self.hear(msg.ProcessStarted(start.host, start.address, msg.HostPing(process)))
+        self.rest()
+
+    def register(self, broker: int, caller: int = 1, after: int = 0) -> list[msg.Effect]:
+        request = b"%d-%d" % (broker, caller)
+        return self.hear(msg.Requested(caller, msg.Register(broker, request, after)))
+
+    def announce(self, broker: int, number: int, caller: int, *partitions: int) -> None:
+        items = tuple((ID, one, "orders", None, None) for one in partitions)
+        given = Announcement(broker, 1, number, items, (), ())
+        self.hear(msg.Requested(caller, msg.Announce(given)))
+
+    def replies(self) -> dict[int | None, object]:
+        found: dict[int | None, object] = {}
+        for one in self.said:
+            if isinstance(one, msg.Reply):
+                found[one.reply_to] = one.value
+            elif isinstance(one, ReplyError):
+                found[one.reply_to] = one.error
+        return found
+
+
+# Requests and the log.
+
+
+def test_what_waits_together_is_decided_in_one_append_and_answered_behind_it() -> None:
+    one = Driven().started()
+    one.register(1, caller=1)
+    one.register(2, caller=2)
+    one.register(1, caller=3)
+    one.take(msg.Resume)
+    one.hear(msg.Resumed())
+    append = one.take(Append)
+    assert not one.replies()
+    one.answer(append)
+
+    assert not one.has(Append)
+    assert one.replies() == {
+        1: Registered(1, is_given=True),
+        2: Registered(1, is_given=True),
+        3: Registered(1, is_given=False),
+    }
+
+
+def test_an_answer_that_appends_nothing_waits_for_a_look_at_a_free_slot() -> None:
+    one = Driven().started()
+    one.register(1)
+    one.rest()
+    one.said.clear()
+    one.register(1)
+    one.take(msg.Resume)
+    one.hear(msg.Resumed())
+    look = one.take(ReadSlot)
+    assert not one.replies()
+
+    one.hear(SlotRead(look.number, None))
+    assert one.replies() == {1: Registered(1, is_given=True)}
+
+
+def test_who_finds_its_slot_taken_reads_on_and_decides_anew() -> None:
+    one, other = Driven(identity=b"one").started(), Driven(identity=b"other")
+    other.log = one.log
+    other.started()
+    one.register(1, caller=1)
+    other.register(1, caller=2)
+    other.rest()
+    one.rest()
+
+    assert other.replies() == {2: Registered(1, is_given=True)}
+    assert one.replies() == {1: Registered(1, is_given=False)}
+    assert one.machine.state.chain_hash == other.machine.state.chain_hash
+
+
+@pytest.mark.parametrize("arrived", [False, True])
+def test_an_append_in_doubt_is_looked_at_and_tried_again_with_the_same_content(
+    arrived: bool,
+) -> None:
+    one = Driven().started()
+    one.register(1)
+    one.take(msg.Resume)
+    one.hear(msg.Resumed())
+    append = one.take(Append)
+    if arrived:
+        one.log[append.number] = append.value
+    (look,) = one.hear(msg.AppendFailed(append.number, OutcomeUnknown("lost")))
+    assert look == ReadSlot(append.number, delay_ms=rules.DOUBT_PAUSE_MS)
+    one.hear(SlotRead(append.number, one.log.get(append.number)))
+
+    if not arrived:
+        assert one.take(Append) == append
+        one.answer(append)
+    assert one.replies() == {1: Registered(1, is_given=True)}
+
+
+def test_a_doubt_that_nobody_resolves_is_told_and_the_next_append_finds_out() -> None:
+    one = Driven().started()
+    one.register(1)
+    one.take(msg.Resume)
+    one.hear(msg.Resumed())
+    append = one.take(Append)
+    one.log[append.number] = append.value
+    one.hear(msg.AppendFailed(append.number, OutcomeUnknown("lost")))
+    one.take(ReadSlot)
+    one.hear(ProbeFailed(append.number, StorageUnavailable("away")), rules.DOUBT_S + 1)
+
+    assert isinstance(one.replies()[1], OutcomeUnknown)
+    assert str(one.replies()[1]).endswith("away")
+    one.register(2, caller=2)
+    one.rest()
+    assert one.replies()[2] == Registered(1, is_given=True)
+    assert one.machine.state.incarnations == {1: 1, 2: 1}
+
+
+def test_a_first_append_that_is_refused_kept_nothing_and_everybody_hears_so() -> None:
+    one = Driven().started()
+    one.register(1, caller=1)
+    one.register(2, caller=2)
+    one.take(msg.Resume)
+    one.hear(msg.Resumed())
+    error = StorageUnavailable("away")
+    one.hear(msg.AppendFailed(one.take(Append).number, error))
+
+    assert one.replies() == {1: error, 2: error}
+    assert one.machine.phase is Phase.IDLE
+
+
+def test_a_refusal_of_one_request_concerns_no_other() -> None:
+    one = Driven().started()
+    one.register(1, caller=1)
+    one.announce(7, 1, 2, 0)
+    one.rest()
+
+    assert one.replies()[1] == Registered(1, is_given=True)
+    assert isinstance(one.replies()[2], InvalidArgument)
+
+
+def test_more_than_may_wait_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "WAITING_MAX", 2)
+    one = Driven().started()
+    for caller in (1, 2, 3):
+        one.register(caller, caller=caller)
+
+    assert isinstance(one.replies()[3], Overloaded)
+    one.rest()
+    assert one.replies()[2] == Registered(1, is_given=True)
+
+
+def test_long_work_is_done_in_pieces_and_others_run_in_between() -> None:
+    one = Driven().started()
+    for caller in range(1, 2 * rules.ITEMS_PER_STEP + 2):
+        one.register(caller, caller=caller)
+    one.said.clear()
+    one.rest()
+
+    # Two more to decide, and two more to apply.
+    assert sum(isinstance(effect, msg.Resume) for effect in one.said) >= 4
+    assert len(one.replies()) == 2 * rules.ITEMS_PER_STEP + 1
+
+
+def test_a_log_that_does_not_verify_is_given_up_at_the_start_with_its_place() -> None:
+    one = Driven()
+    one.hear(msg.Started())
+    one.take(ReadLog)
+    one.hear(LoadFailed(CorruptLog("batch 0 is missing")))
+
+    (give_up,) = [effect for effect in one.said if isinstance(effect, msg.GiveUp)]
+    assert "the coordinator's log, " in str(give_up.error)
+    assert "position 0: batch 0 is missing" in str(give_up.error)
+    assert one.machine.phase is Phase.STOPPED
+
+
+def test_who_waits_when_a_coordinator_is_closed_hears_so() -> None:
+    one = Driven().started()
+    one.register(1)
+    one.hear(msg.Stopped())
+    one.register(2, caller=2)
+
+    assert all(isinstance(one.replies()[caller], NotReady) for caller in (1, 2))
+
+
+def test_what_no_phase_can_hear_is_a_mistake_of_the_shell_and_told_with_the_story() -> None:
+    one = Driven().started()
+    one.register(1)
+    one.rest()
+    with pytest.raises(AssertionError, match=r"SlotRead while idle; before: .*Requested"):
+        one.hear(SlotRead(5, None))
+    assert set(HEARS) == set(Phase) - {Phase.STOPPED}
+
+
+# Hosts.
+
+
+def test_the_writer_is_found_before_anything_and_the_log_is_read_again_behind_it() -> None:
+    one = Driven(writer="host-0")
+    one.hear(msg.Started())
+    one.rest()
+    start = one.take(msg.StartProcess)
+    assert (start.host, start.timeout_s) == ("host-0", parts.WRITER_LAUNCH_TIMEOUT_S)
+    assert not one.machine.is_started
+    before = len(one.said)
+    one.serve(start)
+
+    assert any(isinstance(effect, ReadLog) for effect in one.said[before:])
+    assert one.machine.state.hosts == {"host-0": "host-0/1/p"}
+    assert any(isinstance(effect, msg.Ready) for effect in one.said)
+
+
+def test_a_host_of_an_earlier_life_makes_no_service_ready() -> None:
+    former, one = Driven().started(), Driven(identity=b"later")
+    one.log = former.log
+    one.hear(msg.Started())
+    one.rest()
+    assert "host-0" in one.machine.state.hosts
+    one.hear(msg.HostEnded("host-0", one.take(msg.Ping).watch))
+    one.rest()
+    assert not one.has(msg.Ready)
+
+    one.serve(one.take(msg.StartProcess))
+    assert one.has(msg.Ready)
+
+
+def test_a_writer_that_cannot_start_gives_the_start_up() -> None:
+    one = Driven(writer="host-0")
+    one.hear(msg.Started())
+    one.rest()
+    start = one.take(msg.StartProcess)
+    error = StorageUnavailable("no store")
+    one.hear(msg.StartFailed(start.host, start.address, error))
+
+    assert one.said[-1] == msg.GiveUp(error)
+
+
+def lose(one: Driven, name: str) -> list[msg.Effect]:
+    host = one.machine.hosts.running[name]
+    effects = one.hear(msg.HostEnded(name, host.watch))
+    one.rest()
+    return effects
+
+
+def test_a_lost_writer_has_ended_before_its_successor_starts() -> None:
+    one = Driven(writer="host-0").started()
+    effects = lose(one, "host-0")
+
+    assert [
+        effect for effect in effects if isinstance(effect, msg.Prepare | msg.EndProcess)
+    ] == [
+        msg.Prepare("host-0/2"),
+        msg.EndProcess("host-0", "host-0/1", "host-0/1/p"),
+    ]
+    assert not one.has(msg.StartProcess)
+    one.hear(msg.ProcessEnded("host-0", "host-0/1"))
+    assert one.take(msg.StartProcess).address == "host-0/2"
+
+
+def test_what_a_lost_host_served_is_placed_elsewhere_and_its_end_is_noted_until_it_is() -> None:
+    one = Driven(hosts=2).started()
+    one.register(1)
+    one.rest()
+    one.announce(1, 1, 2, 0)
+    one.rest()
+    entry = one.machine.state.partitions[KEY]
+    assert entry.leader_host is not None
+    served_by = entry.leader_host
+    host = one.machine.hosts.running[served_by]
+    one.hear(msg.HostEnded(served_by, host.watch))
+    one.take(msg.Resume)
+    one.hear(msg.Resumed())
+    failed = one.hear(msg.AppendFailed(one.take(Append).number, StorageUnavailable("away")))
+    retry = msg.SetTimer(msg.Timer("retry"), parts.BACKOFF_MIN_S)
+    assert retry in failed
+    one.hear(msg.TimerFired(retry.timer))
+    one.rest()
+
+    assert entry.leader_host not in (None, served_by)
+    assert served_by in one.machine.hosts.starting
+
+
+def test_three_silent_pings_in_a_row_are_an_end_but_not_if_this_process_was_late() -> None:
+    one = Driven().started()
+    host = one.machine.hosts.running["host-0"]
+    missed = msg.PingMissed("host-0", host.watch)
+    ping = msg.TimerFired(msg.Timer("ping", "host-0", host.watch))
+    for _ in range(5):
+        one.hear(missed, parts.patience(0.0) + 2 * parts.LATE_S)
+        one.hear(ping, parts.WATCH_INTERVAL_S)
+    assert host.missed == 0
+    for _ in range(parts.PINGS_MISSED - 1):
+        one.hear(missed, parts.patience(0.0))
+        one.hear(ping, parts.WATCH_INTERVAL_S)
+    assert "host-0" in one.machine.hosts.running
+    one.hear(missed, parts.patience(0.0))
+    assert "host-0" not in one.machine.hosts.running
+
+
+def test_a_late_answer_about_a_process_that_was_dropped_changes_nothing() -> None:
+    one = Driven().started()
+    watch = one.machine.hosts.running["host-0"].watch
+    lose(one, "host-0")
+    before = list(one.machine.hosts.starting)
+    ping = msg.HostPing("host-0/1/p")
+
+    assert one.hear(msg.PingAnswered("host-0", watch, ping)) == []
+    assert one.hear(msg.Told("host-0", watch)) == []
+    assert list(one.machine.hosts.starting) == before
+
+
+def test_a_host_that_did_not_hear_is_told_the_same_again_and_then_the_rest() -> None:
+    one = Driven().started()
+    one.register(1)
+    one.rest()
+    one.announce(1, 1, 2, 0)
+    one.rest()
+    tell = one.take(msg.Tell)
+    one.announce(1, 2, 3, 1)
+    one.rest()
+    assert not one.has(msg.Tell)
+    one.hear(msg.NotTold("host-0", tell.watch, OutcomeUnknown("lost")))
+    again = one.hear(msg.TimerFired(msg.Timer("tell", "host-0", tell.watch)))
+    assert again == [tell]
+    one.hear(msg.Told("host-0", tell.watch))
+
+    following = [one for one in one.open if isinstance(one, msg.Tell)][-1]
+    assert [placed.key.partition for placed in following.work.placements] == [1]
+
+
+def test_a_start_that_fails_is_tried_again_later_at_another_address() -> None:
+    one = Driven()
+    one.hear(msg.Started())
+    one.rest()
+    start = one.take(msg.StartProcess)
+    error = StorageUnavailable("no node")
+    effects = one.hear(msg.StartFailed(start.host, start.address, error))
+    assert effects[0] == msg.EndProcess("host-0", "host-0/1", None)
+    pause = msg.SetTimer(msg.Timer("start", "host-0"), parts.BACKOFF_MIN_S)
+    assert pause in effects
+    one.hear(msg.TimerFired(pause.timer))
+
+    assert one.take(msg.StartProcess).address == "host-0/2"
+
+
+def test_only_so_many_processes_start_side_by_side() -> None:
+    one = Driven(hosts=parts.LAUNCHES_AT_ONCE + 2)
+    one.hear(msg.Started())
+    one.rest()
+    starts = [effect for effect in one.open if isinstance(effect, msg.StartProcess)]
+    assert len(starts) == parts.LAUNCHES_AT_ONCE
+    one.serve(one.take(msg.StartProcess))
+
+    assert one.machine.hosts.launching == parts.LAUNCHES_AT_ONCE
+
+
+def test_a_coordinator_follows_what_another_one_has_started() -> None:
+    one = Driven(identity=b"one").started()
+    other = Driven(identity=b"other")
+    other.log = one.log
+    other.hear(msg.Started())
+    other.rest()
+    ping = other.take(msg.Ping)
+    assert ping.address == "host-0/1"
+    other.hear(msg.HostEnded("host-0", ping.watch))
+    other.rest()
+    other.serve(other.take(msg.StartProcess))
+    assert other.machine.state.addresses == {"host-0": "host-0/2"}
+
+    one.open = [effect for effect in one.open if not isinstance(effect, msg.Ping)]
+    one.hear(msg.TimerFired(msg.Timer("look")))
+    one.rest()
+    assert one.take(msg.Ping).address == "host-0/2"
+    assert "host-0" in one.machine.hosts.looking
+
+
+def test_a_log_of_any_length_is_read_without_going_deeper() -> None:
+    one = Driven()
+    written = Fold(CLUSTER, KEYS, SERDE, b"another")
+    for number in range(1500):
+        _, stored = written.events_of(
+            [ClientRegistered(number, 1, b"request")], written.state, 5
+        )
+        one.log[number] = written.batch_of(stored)
+        written.take(StoredBatch(number, one.log[number]))
+    one.hear(msg.Started())
+    one.rest()
+
+    assert one.machine.state.chain_hash == written.state.chain_hash

@@ -1,0 +1,247 @@
+"""Where leaders and followers go, and which hosts are called for."""
+
+from collections import Counter
+
+import pytest
+
+from tests.models.coordinated import Coordinated, announcement, key, placements
+from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.coordinator import rules
+from tierledger.actors.coordinator.events import ITEMS_MAX, FollowersPlaced
+from tierledger.actors.coordinator.placement import (
+    HOSTS_MAX,
+    emptiest_node,
+    hosts_wanted,
+    next_address,
+    place,
+)
+
+
+def load(one: Coordinated) -> dict[str, int]:
+    """How much each host serves, counted the slow way."""
+    found = dict.fromkeys(one.state.hosts, 0)
+    for entry in one.state.partitions.values():
+        for host in (entry.leader_host, entry.follower_host):
+            if host is not None:
+                found[host] += 1
+    assert found == {host: one.state.load(host) for host in found}
+    return found
+
+
+def wanted(one: Coordinated, hosts: int = 1, *starting: str) -> list[str]:
+    return hosts_wanted(one.state, hosts, one.per_host, starting)
+
+
+def test_a_full_host_takes_no_more_and_further_ones_are_called_for() -> None:
+    one = Coordinated("host-0", per_host=3)
+    one.announce(1, leads=list(range(10)))
+
+    assert load(one) == {"host-0": 3}
+    assert len(one.state.unplaced) == 7
+    assert wanted(one) == ["host-1", "host-2", "host-3"]
+    assert wanted(one, 1, "host-1", "host-2") == ["host-3"]
+    for name in ("host-1", "host-2", "host-3"):
+        one.start(name)
+    assert load(one) == {"host-0": 3, "host-1": 3, "host-2": 3, "host-3": 1}
+    assert not one.state.unplaced
+    assert wanted(one) == []
+
+
+def test_with_one_partition_per_host_leaders_and_followers_are_alone() -> None:
+    one = Coordinated(*(f"host-{number}" for number in range(6)), per_host=1)
+    one.announce(1, leads=[0, 1, 2])
+    one.announce(2, follows=[0, 1, 2])
+
+    assert set(load(one).values()) == {1}
+    assert wanted(one) == []
+
+
+def test_the_wanted_hosts_are_started_whatever_they_serve() -> None:
+    one = Coordinated("host-1")
+
+    assert wanted(one, 3) == ["host-0", "host-2"]
+    assert wanted(one, 3, "host-0") == ["host-2"]
+
+
+def test_there_is_a_bound_on_hosts() -> None:
+    one = Coordinated("host-0", per_host=1)
+    one.announce(1, leads=list(range(HOSTS_MAX + 5)))
+
+    called = wanted(one)
+    assert len(called) == len(set(called)) == HOSTS_MAX - 1
+    assert wanted(one, 1, *called) == []
+
+
+def test_a_stopped_partition_makes_room() -> None:
+    one = Coordinated("host-0", per_host=2)
+    one.announce(1, leads=[0, 1, 2])
+    assert list(one.state.unplaced) == [(key(2), LEADER)]
+
+    one.announce(1, stops=[0])
+    assert not one.state.unplaced
+    assert load(one) == {"host-0": 2}
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_a_lost_leader_goes_where_a_follower_has_caught_up(is_behind: bool) -> None:
+    one = Coordinated("a", "b", "c")
+    one.announce(1, leads=[0])
+    one.announce(2, follows=[0])
+    leader, follower = one.entry().leader_host, one.entry().follower_host
+    for body in rules.host_lost(one.state, leader or ""):
+        one.evolve(body)
+    (third,) = {"a", "b", "c"} - {leader, follower}
+
+    for body in place(one.state, one.per_host, [key()] if is_behind else []):
+        one.evolve(body)
+
+    assert one.entry().leader_host == (third if is_behind else follower)
+    assert one.entry().follower_host == (follower if is_behind else third)
+
+
+def test_a_lost_leader_may_crowd_its_followers_host_until_there_is_another() -> None:
+    one = Coordinated("host-0", "host-1", per_host=1)
+    one.announce(1, leads=[0])
+    one.announce(2, follows=[0])
+    lost, kept = one.entry().leader_host, one.entry().follower_host
+    one.apply(rules.host_lost(one.state, lost or ""))
+
+    assert (one.entry().leader_host, one.entry().follower_host) == (kept, kept)
+    assert wanted(one) == ([lost] if lost == "host-0" else ["host-1"])
+    works = one.start(lost or "", 2)
+    assert (one.entry().leader_host, one.entry().follower_host) == (kept, lost)
+    released, followed = placements(works)
+    assert (released.role, released.assignment) == (FOLLOWER, None)
+    assert followed.role == FOLLOWER
+
+
+def test_only_followers_that_share_a_host_with_their_leader_move_to_a_new_one() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0, 1, 2])
+    one.announce(2, follows=[0, 1])
+    works = one.start("b")
+
+    assert {(done.key, done.role) for done in placements(works)} == {
+        (key(0), FOLLOWER),
+        (key(1), FOLLOWER),
+    }
+    assert load(one) == {"a": 3, "b": 2}
+    assert one.start("c") == []
+
+
+def test_a_follower_moves_once_though_its_leader_is_placed_anew_beside_it() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0])
+    one.announce(2, follows=[0])
+    one.register(3)
+    for host in ("b", "c"):
+        (started,) = rules.host_started(one.state, host, f"{host}/pid", f"{host}/1")
+        one.evolve(started)
+    claimed, *_ = rules.announce(one.state, announcement(3, 1, leads=[0]))
+    one.evolve(claimed)
+
+    followed = [body for body in place(one.state) if isinstance(body, FollowersPlaced)]
+
+    assert [(body.host, body.partitions) for body in followed] == [("b", (key(0),))]
+
+
+def test_a_follower_goes_to_another_host_than_its_leader_though_it_has_no_less() -> None:
+    one = Coordinated("a", "b")
+    one.announce(1, leads=[0, 1])
+
+    works = one.announce(2, follows=[0])
+
+    assert one.state.partitions[key(0)].leader_host == "a"
+    assert [work.host for work in works if work.placements] == ["b"]
+
+
+def test_each_process_has_an_address_that_no_other_had() -> None:
+    one = Coordinated()
+    seen = set()
+    for _ in range(3):
+        address = next_address(one.state, "host-3")
+        seen.add(address)
+        one.apply(rules.host_started(one.state, "host-3", f"{address}/pid", address))
+        one.apply(rules.host_lost(one.state, "host-3"))
+
+    assert seen == {"host-3/1", "host-3/2", "host-3/3"}
+    assert next_address(one.state, "host-3", failures=2) == "host-3/6"
+
+
+def test_a_word_about_an_earlier_process_changes_nothing() -> None:
+    one = Coordinated("a")
+    one.start("a", 2)
+
+    assert rules.host_lost(one.state, "a", "a/1/pid") == []
+    assert rules.host_lost(one.state, "a", "a/2/pid") != []
+
+
+def test_a_draft_decides_like_the_state_and_leaves_it_alone() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0], follows=[1])
+    before = {number: one.state.route(key(number)) for number in range(3)}
+    draft = one.state.draft()
+
+    given = announcement(1, 2, leads=[1, 2], stops=[0])
+    decided = rules.announce(draft, given)
+    assert decided == rules.announce(one.state, given)
+    for body in decided:
+        rules.evolve(draft, one.event(body))
+
+    assert rules.announce(draft, announcement(1, 3, leads=[1, 2])) == []
+    assert {number: one.state.route(key(number)) for number in range(3)} == before
+    assert one.state.load("a") == 2
+
+
+# Nodes.
+
+
+def test_hosts_are_spread_over_the_nodes() -> None:
+    hosts: Counter[str] = Counter()
+    for _ in range(6):
+        hosts[emptiest_node("abc", hosts, {})] += 1
+    assert hosts == {"a": 2, "b": 2, "c": 2}
+
+
+def test_a_node_on_which_a_start_failed_comes_after_its_equals() -> None:
+    assert emptiest_node("ab", {"a": 0, "b": 0}, {"a": 1}) == "b"
+    assert emptiest_node("ab", {"a": 0, "b": 1}, {"a": 1}) == "b"
+
+
+def test_a_node_on_which_a_start_failed_is_not_shunned_for_ever() -> None:
+    assert emptiest_node("ab", {"a": 0, "b": 2}, {"a": 1}) == "a"
+
+
+def test_a_node_that_is_gone_is_asked_ever_less() -> None:
+    hosts: Counter[str] = Counter()
+    failures: Counter[str] = Counter()
+    while hosts["b"] < 8:
+        node = emptiest_node(["b", "gone"], hosts, failures)
+        (failures if node == "gone" else hosts)[node] += 1
+    assert failures["gone"] < hosts["b"]
+
+
+def test_a_host_that_failed_on_an_empty_node_tries_another_next() -> None:
+    hosts = {"a": 9, "b": 8, "gone": 0}
+    assert emptiest_node(hosts, hosts, {}) == "gone"
+    assert emptiest_node(hosts, hosts, {"gone": 1}) == "gone"
+    assert emptiest_node(hosts, hosts, {"gone": 1}, "gone") == "b"
+    assert emptiest_node(["gone"], hosts, {"gone": 1}, "gone") == "gone"
+
+
+def test_a_host_that_led_thousands_is_replaced_in_pieces() -> None:
+    one = Coordinated("a", "b")
+    one.announce(1, leads=list(range(3 * ITEMS_MAX)))
+    for body in rules.host_lost(one.state, "a"):
+        one.evolve(body)
+    waiting = [len(one.state.unplaced)]
+
+    while bodies := place(one.state, one.per_host):
+        assert sum(len(getattr(body, "partitions", ())) for body in bodies) <= ITEMS_MAX
+        for body in bodies:
+            one.evolve(body)
+        waiting.append(len(one.state.unplaced))
+
+    assert waiting == list(range(waiting[0], -1, -ITEMS_MAX)) + [0] * (
+        waiting[0] % ITEMS_MAX > 0
+    )

@@ -1,0 +1,466 @@
+"""Clients and hosts that hang, flood, vanish or freeze: a clear error, nobody else waits."""
+
+import asyncio
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+
+from tests.actors.door.clients import RawClient, door_of, raw, served, until
+from tests.models.local_world import (
+    CLUSTER,
+    TOPIC_ID,
+    CountedIds,
+    LocalWorld,
+    copy,
+    listed,
+    partition,
+    segment,
+)
+from tierledger.actors.calls import Answered, CommandCall, PartitionKey
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.door import door_pb2 as pb
+from tierledger.actors.door.addresses import DoorAddress
+from tierledger.actors.door.client import streams
+from tierledger.actors.door.client.connection import connect_at, greeting_of
+from tierledger.actors.door.client.streams import Stream, Streams
+from tierledger.actors.door.limits import DoorLimits
+from tierledger.actors.door.server.desk import Desk
+from tierledger.actors.door.server.gateway import Gateway
+from tierledger.actors.door.wire.calls import put_write
+from tierledger.actors.host.answering import PAGE_ROWS
+from tierledger.actors.host_settings import ServiceSettings
+from tierledger.events import commands as cmd
+from tierledger.events.errors import (
+    InvalidArgument,
+    NotReady,
+    OutcomeUnknown,
+    Overloaded,
+)
+from tierledger.events.log_events import Origin
+
+TIP = partition()
+CLAIM = cmd.Claim(1, 1, 1)
+PARTITION = pb.Partition(topic_id=TOPIC_ID, partition=0, topic="orders")
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[LocalWorld]:
+    async with served(tmp_path) as world:
+        yield world
+
+
+def question(number: int = 0, kind: pb.QuestionKind = pb.HIGHEST_OFFSET) -> pb.Call:
+    asked = pb.Question(partition=PARTITION, role=pb.LEADER, kind=kind)
+    return pb.Call(id=number, question=asked)
+
+
+class HeldHost:
+    """A host that serves everything, and answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[asyncio.Future[Any]] = []
+
+    def serves(self, *_: object) -> bool:
+        return True
+
+    def call(self, _: object) -> asyncio.Future[Any]:
+        self.asked.append(asyncio.get_running_loop().create_future())
+        return self.asked[-1]
+
+    def answer(self, call: object, then: Callable[[object], None]) -> int:
+        asked = self.call(call)
+        asked.add_done_callback(lambda one: None if one.cancelled() else then(one.result()))
+        return len(self.asked) - 1
+
+    def give_up(self, number: int) -> None:
+        self.asked[number].cancel()
+
+
+class HeldDoor:
+    """A door with such a host behind it."""
+
+    def __init__(
+        self,
+        address: str = "host-0/1",
+        others: dict[str, str] | None = None,
+        **limits: Any,  # noqa: ANN401 - Of `DoorLimits`.
+    ) -> None:
+        """`others`: doors of the other hosts, as a coordinator would tell."""
+        self._others = others or {}
+        self.host = HeldHost()
+        peers = Streams(greeting_of(CLUSTER))
+        desk = Desk(address, self.host, self, peers)  # type: ignore[arg-type] # As is asked.
+        self.gateway = Gateway(desk, CLUSTER, DoorLimits(**limits))
+        self.door = ""
+
+    async def __aenter__(self) -> "HeldDoor":
+        self.door = str(await self.gateway.start(DoorAddress("127.0.0.1", 0)))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.gateway.abandon()
+
+    async def doors(self) -> dict[str, str]:
+        return self._others
+
+    async def stream(self) -> Stream:
+        return await Stream.opened(self.door, greeting_of(CLUSTER))
+
+
+def write(wanted: int, claim: cmd.Claim = CLAIM) -> pb.Call:
+    call = pb.Call()
+    command = cmd.AddSegment(claim, Origin(1, b"%d" % wanted), segment(wanted))
+    put_write(CommandCall(PartitionKey.of(TIP), command), call.write)
+    return call
+
+
+# Too much.
+
+
+async def test_ten_thousand_calls_at_once_are_all_answered_once(world: LocalWorld) -> None:
+    manager = await world.leader(TIP)
+    await copy(manager, segment(0))
+    connection = await connect_at(f"tierledger://{await door_of(world)}")(
+        ServiceSettings(CLUSTER, world.storage)
+    )
+    stream = await connection.any()
+
+    answers = await asyncio.gather(*(stream.ask(question()) for _ in range(10_000)))
+
+    refused = [answer for answer in answers if answer.HasField("failure")]
+    assert {answer.failure.kind for answer in refused} <= {pb.OVERLOADED}
+    found = {one.found.number for one in answers if not one.HasField("failure")}
+    assert found == {9}
+    assert await manager.highest_offset_for_epoch(TIP, 0) == 9
+    await connection.close()
+
+
+async def test_a_flood_of_writes_is_bounded_and_says_what_was_refused(
+    world: LocalWorld,
+) -> None:
+    manager = await world.leader(TIP)
+    claim = manager.claim_to_lead(TIP)
+    assert claim is not None
+    connection = await connect_at(f"tierledger://{await door_of(world)}")(
+        ServiceSettings(CLUSTER, world.storage)
+    )
+    stream = await connection.any()
+
+    answers = await asyncio.gather(*(stream.ask(write(one, claim)) for one in range(3000)))
+
+    said = [answer.WhichOneof("result") for answer in answers]
+    refused = {answer.failure.kind for answer in answers if answer.HasField("failure")}
+    assert set(said) <= {"written", "failure"}
+    assert refused <= {pb.OVERLOADED}
+    assert len(await listed(manager)) == said.count("written")
+    await connection.close()
+
+
+async def test_calls_beyond_the_limit_are_read_once_there_is_room() -> None:
+    async with HeldDoor(calls_max=3) as held, raw(held.door) as client:
+        await client.greet()
+        await client.send(pb.ClientFrame(calls=map(question, range(1, 11))))
+        asked = held.host.asked
+        await until(lambda: len(asked) == 3)
+        assert len(asked) == 3
+
+        answered: list[int] = []
+        for number in range(10):
+            begun = min(10, number + 3)
+            await until(lambda begun=begun: len(asked) == begun)
+            asked[number].set_result(True)
+            frame = await client.next()
+            assert frame is not None
+            answered += [answer.id for answer in frame.answers]
+
+        assert answered == list(range(1, 11))
+
+
+async def test_a_frame_that_is_too_long_ends_the_stream_and_no_other(
+    world: LocalWorld,
+) -> None:
+    door = await door_of(world)
+    async with raw(door) as client, raw(door) as other:
+        await client.greet()
+        await other.greet()
+        await client.send(bytes(DoorLimits().frame_bytes_max + 1))
+        with pytest.raises(grpc.aio.AioRpcError, match="RESOURCE_EXHAUSTED"):
+            await client.next()
+
+        (answer,) = await other.ask(question(1))
+        assert answer.failure.kind in {pb.NOT_LEADER, pb.REMOTE_RESOURCE_NOT_FOUND}
+
+
+async def test_our_client_does_not_send_what_is_too_long() -> None:
+    async with HeldDoor(frame_bytes_max=1000) as held:
+        stream = await held.stream()
+        with pytest.raises(InvalidArgument, match="at most 984 bytes"):
+            await stream.ask(pb.Call(next_page=pb.NextPage(cursor="x" * 1000)))
+        assert held.host.asked == []
+        await stream.close()
+
+
+async def test_one_connection_too_many_is_told_so() -> None:
+    async with HeldDoor(connections_max=1) as held:
+        first = await held.stream()
+        with pytest.raises(Overloaded, match="1 connections are open"):
+            await held.stream()
+        await first.close()
+        while True:
+            try:
+                await (await held.stream()).close()
+                break
+            except Overloaded:  # Its end is on its way.
+                await asyncio.sleep(0.01)
+
+
+async def test_who_says_nothing_is_not_waited_for() -> None:
+    async with HeldDoor(greeting_s=0.1) as held:
+        mute = RawClient(held.door)
+        frame = await mute.next()
+
+        assert frame is not None
+        assert "a greeting within 0.1 s" in frame.farewell.message
+        await mute.close()
+
+
+async def test_who_never_reads_is_cut_off_and_nobody_else_waits(tmp_path: Path) -> None:
+    async with HeldDoor(reading_s=0.5) as held:
+        deaf, other = RawClient(held.door), await held.stream()
+        await deaf.greet()
+        count = 300
+        await deaf.send(pb.ClientFrame(calls=map(question, range(1, count + 1))))
+        await until(lambda: len(held.host.asked) == count)
+        for one in held.host.asked:
+            one.set_result(_page())
+        await until(lambda: len(held.gateway._conversations) == 1)
+
+        asked = asyncio.ensure_future(other.ask(question()))
+        await until(lambda: len(held.host.asked) == count + 1)
+        held.host.asked[-1].set_result(True)
+        assert (await asked).ready.is_ready
+        await other.close()
+        await deaf.close()
+
+
+def _page() -> object:
+    return Answered([bytes(100)] * PAGE_ROWS, 5)
+
+
+async def test_answers_that_pile_up_unread_end_the_stream() -> None:
+    async with HeldDoor(unread_bytes_max=1_000_000) as held, raw(held.door) as client:
+        await client.greet()
+        await client.send(pb.ClientFrame(calls=map(question, range(1, 31))))
+        await until(lambda: len(held.host.asked) == 30)
+        for one in held.host.asked:
+            one.set_result(_page())
+        frame = await client.next()
+        while frame is not None and not frame.HasField("farewell"):
+            frame = await client.next()
+
+        assert frame is not None
+        assert frame.farewell.kind == pb.OVERLOADED
+        assert "were not read" in frame.farewell.message
+
+
+# Given up.
+
+
+async def test_a_call_that_is_cancelled_costs_nothing_further() -> None:
+    async with HeldDoor() as held:
+        stream = await held.stream()
+        asked = asyncio.ensure_future(stream.ask(question()))
+        await until(lambda: held.host.asked)
+        asked.cancel()
+        await until(held.host.asked[0].cancelled)
+
+        (conversation,) = held.gateway._conversations
+        assert conversation._open == {}
+        assert conversation._unwritten == 0
+        again = asyncio.ensure_future(stream.ask(question()))
+        await until(lambda: len(held.host.asked) == 2)
+        held.host.asked[1].set_result(True)
+        assert (await again).ready.is_ready
+        await stream.close()
+
+
+async def test_a_question_that_is_given_up_is_forgotten_by_the_partition(
+    world: LocalWorld,
+) -> None:
+    manager = await world.follower(TIP)
+    host = world.service.host("host-0").host
+    (shell,) = host._shells.values()
+    manager.observe(TIP, 10_000)
+    asked = asyncio.ensure_future(manager.highest_offset_for_epoch(TIP, 0))
+    await until(lambda: shell.machine.waiting == 1)
+    asked.cancel()
+
+    await until(lambda: shell.machine.waiting == 0)
+    assert host._replies == {}
+
+
+async def test_a_deadline_that_has_passed_leaves_a_write_unknown_and_a_page_unready() -> None:
+    async with HeldDoor() as held:
+        stream = await held.stream()
+        late = write(1)
+        late.deadline_ms = 50
+        page = pb.Call(deadline_ms=50, next_page=pb.NextPage(cursor="host-0/1/a/1"))
+        answers = await asyncio.gather(stream.ask(late), stream.ask(page))
+
+        assert [one.failure.kind for one in answers] == [pb.OUTCOME_UNKNOWN, pb.NOT_READY]
+        assert [one.failure.fate for one in answers] == [pb.UNKNOWN, pb.RETRYABLE]
+        assert all(one.cancelled() for one in held.host.asked)
+        await stream.close()
+
+
+async def test_a_write_that_was_passed_on_and_is_late_is_unknown() -> None:
+    async with (
+        HeldDoor("host-1/1") as far,
+        HeldDoor("host-0/1", {"host-1/1": far.door}) as near,
+    ):
+        stream = await near.stream()
+        late = write(1)
+        late.deadline_ms, late.host = 300, "host-1/1"
+        answer = await stream.ask(late)
+
+        assert answer.failure.kind == pb.OUTCOME_UNKNOWN
+        assert len(far.host.asked) == 1
+        await until(far.host.asked[0].cancelled)
+        assert near.host.asked == []
+        await stream.close()
+
+
+async def test_a_host_that_fails_at_a_call_fails_at_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with HeldDoor() as held:
+        stream, other = await held.stream(), await held.stream()
+        waiting = asyncio.ensure_future(other.ask(question()))
+        await until(lambda: held.host.asked)
+        monkeypatch.setattr(held.host, "serves", lambda *_: 1 / 0)
+        with pytest.raises(OutcomeUnknown, match="ZeroDivisionError"):
+            await stream.ask(question())
+
+        held.host.asked[0].set_result(True)
+        assert (await waiting).ready.is_ready
+        await stream.close()
+        await other.close()
+
+
+async def test_a_client_that_vanishes_leaves_nothing_behind() -> None:
+    async with HeldDoor() as held:
+        client = RawClient(held.door)
+        await client.greet()
+        await client.send(pb.ClientFrame(calls=[question(1), question(2)]))
+        await until(lambda: len(held.host.asked) == 2)
+        await client.close()
+
+        await until(lambda: not held.gateway._conversations)
+        assert all(one.cancelled() for one in held.host.asked)
+        assert held.gateway._connections == 0
+
+
+async def test_a_host_that_goes_away_leaves_what_was_sent_unknown() -> None:
+    async with HeldDoor() as held:
+        stream = await held.stream()
+        asked = asyncio.ensure_future(stream.ask(write(1)))
+        await until(lambda: held.host.asked)
+        await held.gateway.abandon()
+
+        with pytest.raises(OutcomeUnknown):
+            await asked
+        with pytest.raises(NotReady):
+            await stream.ask(write(2))
+        with pytest.raises(NotReady, match="UNAVAILABLE"):
+            await held.stream()
+        await stream.close()
+
+
+async def test_a_host_that_closes_says_farewell() -> None:
+    async with HeldDoor() as held:
+        stream = await held.stream()
+        asked = asyncio.ensure_future(stream.ask(write(1)))
+        await until(lambda: held.host.asked)
+        await held.gateway.close()
+
+        with pytest.raises(OutcomeUnknown, match="the host is closing"):
+            await asked
+        await stream.close()
+
+
+# Half open, and frozen.
+
+
+FROZEN_HOST = """
+import asyncio, sys
+from pathlib import Path
+from tests.actors.door.clients import door_of, served
+
+async def main():
+    async with served(Path(sys.argv[1])) as world:
+        print(await door_of(world), flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_a_frozen_host_leaves_writes_unknown_in_time_and_goes_on_when_it_thaws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "OPEN_S", 0.3)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        FROZEN_HOST,
+        str(tmp_path),
+        cwd=Path(__file__).parents[3],
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        door = (await process.stdout.readline()).decode().split()[-1]
+        manager = AsyncRemoteLogMetadataManager(
+            connect_at(f"tierledger://{door}"), CountedIds(), deadline_s=20.0
+        )
+        config = {"cluster.id": CLUSTER, "broker.id": 1, "metadata.storage.url": "memory:"}
+        await manager.configure(config)
+        await manager.on_partition_leadership_changes([TIP], [])
+        await manager.when_ready([TIP])
+        await manager.add_remote_log_segment_metadata(segment(0))
+
+        process.send_signal(signal.SIGSTOP)
+        manager._deadline_s = 1.0
+        with pytest.raises(OutcomeUnknown, match="no answer within 1 s"):
+            await manager.add_remote_log_segment_metadata(segment(1))
+        with pytest.raises(NotReady):
+            await manager.highest_offset_for_epoch(TIP, 0)
+        # A new connection is accepted by the system alone; nobody greets.
+        with pytest.raises(NotReady, match="no greeting within"):
+            await Stream.opened(door, greeting_of(CLUSTER))
+        process.send_signal(signal.SIGCONT)
+
+        manager._deadline_s = 20.0
+        await manager.add_remote_log_segment_metadata(segment(1))
+        assert await listed(manager) == [0, 1]
+        await manager.close()
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def test_what_listens_and_says_nothing_is_no_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streams, "OPEN_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        door = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(NotReady, match=f"{door}: no greeting within 0.3 s"):
+            await Stream.opened(door, greeting_of(CLUSTER))

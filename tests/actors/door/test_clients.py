@@ -1,0 +1,92 @@
+"""The clients as programs use them: blocking or not, without Ray, several in one process."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.actors.door.clients import door_of, served
+from tests.models.local_world import CLUSTER, LocalWorld, copy, listed, partition, segment
+from tierledger.actors.client.sync_client import RemoteLogMetadataManager
+from tierledger.actors.door.client.connection import connect_at
+from tierledger.actors.host_settings import ServiceSettings
+from tierledger.events.errors import NotReady
+
+TIP = partition()
+CONFIG = {"cluster.id": CLUSTER, "metadata.storage.url": "sqlite:nowhere"}
+
+
+def copied(door: str, broker_id: int, number: int) -> list[int]:
+    """What a blocking client finds behind a door, once it has added a segment."""
+    tip = partition(number)
+    with RemoteLogMetadataManager(connect_at(f"tierledger://{door}")) as manager:
+        manager.configure({**CONFIG, "broker.id": broker_id})
+        manager.on_partition_leadership_changes([tip], [])
+        manager.when_ready([tip])
+        manager.add_remote_log_segment_metadata(segment(number, tip))
+        return [one.start_offset // 10 for one in manager.list_remote_log_segments(tip)]
+
+
+async def test_blocking_clients_come_in_from_threads_with_loops_of_their_own(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path) as world:
+        door = await door_of(world)
+        found = await asyncio.gather(
+            *(asyncio.to_thread(copied, door, one, one) for one in range(1, 4))
+        )
+
+    assert found == [[1], [2], [3]]
+
+
+def test_a_client_loads_neither_ray_nor_spark() -> None:
+    program = (
+        "import sys, tierledger.actors.client.client\n"
+        "import tierledger.actors.door.client.connection\n"
+        "print(*({'ray', 'pyspark', 'sqlite3', 'psycopg'} & set(sys.modules)))"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert said.stdout.split() == []
+
+
+async def test_several_doors_are_tried_and_the_others_are_learnt(tmp_path: Path) -> None:
+    async with served(tmp_path, hosts=2) as world:
+        near, far = await door_of(world), await door_of(world, "host-1")
+        connect = connect_at(f"tierledger://127.0.0.1:1,{near}")
+        connection = await connect(ServiceSettings(CLUSTER, world.storage))
+        assert connection._streams.doors == [near]
+        addresses = await connection.coordinator.hosts()
+        assert addresses == {"host-0": "host-0/1", "host-1": "host-1/1"}
+        assert await connection.coordinator.doors() == {"host-0/1": near, "host-1/1": far}
+
+        assert (await connection.host("host-1").ping())["host"] == "host-1"
+        assert connection._streams.doors == [near, far]
+        assert await connection.host("host-1/1").partitions() == []
+        with pytest.raises(NotReady, match="host-7 is not running"):
+            await connection.host("host-7").ping()
+        status = await connection.coordinator.status()
+        assert status == await world.service.coordinator.status() | {
+            "heard_ms_ago": status["heard_ms_ago"]
+        }
+        await connection.close()
+
+
+async def test_a_client_goes_on_when_its_host_has_come_again(tmp_path: Path) -> None:
+    async with served(tmp_path) as world:
+        manager = await world.leader(TIP)
+        await copy(manager, segment(0))
+        await world.service.kill_host("host-0")
+        await copy(manager, segment(1))
+
+        assert await listed(manager) == [0, 1]
+
+
+async def test_nobody_there_is_said_at_once(tmp_path: Path) -> None:
+    world = LocalWorld({"metadata.storage.url": f"sqlite:{tmp_path / 'store.sqlite'}"})
+    with pytest.raises(NotReady, match="UNAVAILABLE"):
+        await connect_at("tierledger://127.0.0.1:1")(ServiceSettings(CLUSTER, world.storage))

@@ -1,0 +1,682 @@
+"""Replicas that are fed through doors, over real sockets, on good days and bad ones."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.actors.door.cable import cable
+from tests.actors.door.clients import door_of, raw, served, until
+from tests.models.local_world import (
+    CLUSTER,
+    DELETED,
+    DELETING,
+    TOPIC_ID,
+    LocalWorld,
+    copy,
+    moved,
+    partition,
+    segment,
+)
+from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.door import door_pb2 as pb
+from tierledger.actors.door.client import replicas
+from tierledger.actors.door.client.replicas import FedReplica, Replicas
+from tierledger.actors.door.limits import FEED_METHOD, DoorLimits
+from tierledger.actors.door.server import feeding
+from tierledger.actors.door.wire.feed import put_frame
+from tierledger.actors.feed import source
+from tierledger.actors.feed.frames import Change, Frame, SnapshotBegun, Subscription
+from tierledger.actors.host import feeds
+from tierledger.actors.host.partition_shell import PartitionShell
+from tierledger.events.errors import (
+    CorruptLog,
+    NotLeader,
+    NotReady,
+    Overloaded,
+    PartitionDeleted,
+    RemoteResourceNotFound,
+)
+from tierledger.events.lifecycle import RemotePartitionDeleteState
+from tierledger.events.metadata import RemoteLogSegmentMetadata, RemotePartitionDeleteMetadata
+
+TIP = partition()
+PARTITION = pb.Partition(topic_id=TOPIC_ID, partition=0, topic="orders")
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[LocalWorld]:
+    async with served(tmp_path) as world:
+        yield world
+
+
+@asynccontextmanager
+async def replicas_at(*doors: str) -> AsyncIterator[Replicas]:
+    async with Replicas("tierledger://" + ",".join(doors), CLUSTER) as made:
+        yield made
+
+
+def numbers(replica: FedReplica) -> list[int]:
+    """The numbers of all segments that a replica lists, in order."""
+    return sorted(one.start_offset // 10 for one in replica.list_remote_log_segments())
+
+
+def shell_of(world: LocalWorld, role: str = LEADER, host: str = "host-0") -> PartitionShell:
+    return world.service.host(host).host._shells[PartitionKey.of(TIP), role]
+
+
+async def answers(manager: AsyncRemoteLogMetadataManager) -> list[Any]:
+    """What the leader says."""
+    return [
+        sorted([one async for one in manager.list_remote_log_segments(TIP)], key=str),
+        [one async for one in manager.list_remote_log_segments(TIP, 0)],
+        await manager.highest_offset_for_epoch(TIP, 0),
+        await manager.remote_log_size(TIP, 0),
+        await manager.remote_log_segment_metadata(TIP, 0, 15),
+        await manager.next_segment_with_txn_index(TIP, 0, 25),
+        await manager.remote_log_segment_metadata(TIP, 1, 15),
+    ]
+
+
+def told(replica: FedReplica) -> list[Any]:
+    """The same, from a replica."""
+    return [
+        sorted(replica.list_remote_log_segments(), key=str),
+        replica.list_remote_log_segments(0),
+        replica.highest_offset_for_epoch(0),
+        replica.remote_log_size(0),
+        replica.remote_log_segment_metadata(0, 15),
+        replica.next_segment_with_txn_index(0, 25),
+        replica.remote_log_segment_metadata(1, 15),
+    ]
+
+
+# Good days.
+
+
+async def test_a_replica_answers_as_its_leader_does(world: LocalWorld) -> None:
+    manager = await world.leader(TIP)
+    position = await copy(manager, *map(segment, range(30)))
+    async with replicas_at(await door_of(world)) as home:
+        replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
+        await replica.reached(position)
+        await replica.when_ready()
+        assert told(replica) == await answers(manager)
+
+        position = await copy(manager, *map(segment, range(30, 40)))
+        deleting = moved(segment(3), DELETING)
+        position = await manager.update_remote_log_segment_metadata(deleting)
+        await replica.reached(position)
+
+        assert told(replica) == await answers(manager)
+        assert (replica.counts.subscriptions, replica.counts.snapshots) == (1, 1)
+
+
+async def test_one_stream_feeds_many_partitions(world: LocalWorld) -> None:
+    tips = [partition(number) for number in range(8)]
+    manager = await world.leader(*tips)
+    async with cable(await door_of(world)) as line, replicas_at(line.door) as home:
+        fed = [home.of(tip, LEADER, manager.claim_to_lead(tip)) for tip in tips]
+        for number, (tip, replica) in enumerate(zip(tips, fed, strict=True)):
+            position = await copy(manager, *(segment(one, tip) for one in range(number)))
+            await replica.when_ready()
+            await replica.reached(position)
+            assert numbers(replica) == list(range(number))
+        assert line.connections == 1
+
+
+async def test_a_replica_without_a_claim_finds_and_says_no_more(world: LocalWorld) -> None:
+    manager = await world.leader(TIP)
+    position = await copy(manager, segment(1))
+    async with replicas_at(await door_of(world)) as home:
+        replica = home.of(TIP)  # Nobody follows it: its leader feeds.
+        await replica.reached(position)
+        assert replica.remote_log_segment_metadata(0, 15) is not None
+        with pytest.raises(NotReady, match="may be behind"):
+            replica.remote_log_segment_metadata(0, 25)
+        with pytest.raises(NotReady, match="may be behind"):
+            replica.list_remote_log_segments()
+
+        replica.expect(manager.claim_to_lead(TIP))
+        await replica.when_ready()
+        assert numbers(replica) == [1]
+
+
+async def test_a_partition_that_is_deleted_is_said_to_be(world: LocalWorld) -> None:
+    manager = await world.leader(TIP)
+    await copy(manager, segment(1))
+    async with replicas_at(await door_of(world)) as home:
+        replica, position = home.of(TIP, LEADER), -1
+        for state in RemotePartitionDeleteState:
+            position = await manager.put_remote_partition_delete_metadata(
+                RemotePartitionDeleteMetadata(TIP, state, 8, 1)
+            )
+        await replica.reached(position)
+        with pytest.raises(PartitionDeleted):
+            replica.list_remote_log_segments()
+
+
+async def test_a_snapshot_and_what_is_written_meanwhile_arrive_whole(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "FRAME_ROWS", 1)
+    monkeypatch.setattr(feeding, "FRAME_BYTES", 1)
+    manager = await world.leader(TIP)
+    await copy(manager, *map(segment, range(200)))
+    async with replicas_at(await door_of(world)) as home:
+        replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
+        await until(lambda: replica.counts.snapshots)
+        assert replica.position == -1
+        writing = asyncio.ensure_future(copy(manager, *map(segment, range(200, 220))))
+        for number in range(5):
+            await manager.update_remote_log_segment_metadata(moved(segment(number), DELETING))
+            await manager.update_remote_log_segment_metadata(moved(segment(number), DELETED))
+        await replica.reached(await writing)
+        await replica.when_ready()
+
+        assert told(replica) == await answers(manager)
+        assert (replica.counts.snapshots, replica.counts.dropped) == (1, 0)
+
+
+async def test_what_stands_when_a_feed_begins_is_taken_up_in_bounded_parts(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "HASHED_AT_ONCE", 3)
+    parts: list[int] = []
+    renumber = source.FeedSource._renumber
+
+    def counted(self: source.FeedSource, state: Any, epochs: Any) -> Any:  # noqa: ANN401
+        parts.append(len(list(epochs)))
+        return renumber(self, state, epochs)
+
+    monkeypatch.setattr(source.FeedSource, "_renumber", counted)
+    manager = await world.leader(TIP)
+    for number in range(20):
+        await manager.add_remote_log_segment_metadata(segment(number, epoch=number))
+    async with replicas_at(await door_of(world)) as home:
+        replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
+        await until(lambda: world.service.host("host-0").host.feeds._open)
+        position = await manager.add_remote_log_segment_metadata(segment(20, epoch=0))
+        await replica.reached(position)
+        await replica.when_ready()
+
+        assert told(replica) == await answers(manager)
+        assert (replica.counts.snapshots, replica.counts.dropped) == (1, 0)
+    assert len(parts) >= 7
+    assert max(parts) <= 3
+
+
+async def test_so_many_snapshots_are_under_way_and_the_rest_wait_for_their_turn(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "FRAME_ROWS", 1)
+    monkeypatch.setattr(feeds, "SNAPSHOTS_AT_ONCE", 2)
+    seen: list[dict[str, int]] = []
+    take = feeds.Fed.take
+
+    def watched(self: feeds.Fed) -> Frame | None:
+        frame = take(self)
+        turns = self._turns
+        seen.append({"under_way": len(turns.under_way), "waiting": len(turns.waiting)})
+        return frame
+
+    monkeypatch.setattr(feeds.Fed, "take", watched)
+    manager = await world.leader(TIP)
+    await copy(manager, *map(segment, range(50)))
+    feeding_host = world.service.host("host-0").host
+    async with replicas_at(await door_of(world)) as home:
+        made = [home.of(TIP, LEADER, manager.claim_to_lead(TIP)) for _ in range(9)]
+        for replica in made:
+            await replica.when_ready()
+        counts = await feeding_host.feeds.counts()
+
+    assert [replica.counts.snapshots for replica in made] == [1] * 9
+    assert max(one["under_way"] for one in seen) == 2
+    assert max(one["waiting"] for one in seen) >= 3
+    assert counts == {
+        "open": 1,
+        "replicas": 9,
+        "lag_events_max": 0,
+        "snapshots": 0,
+        "snapshots_waiting": 0,
+        "overtaken": 0,
+    }
+
+
+async def test_a_slow_reader_keeps_nobody_from_a_snapshot(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "SNAPSHOTS_AT_ONCE", 1)
+    monkeypatch.setattr(feeds, "TURN_S", 0.2)
+    manager = await world.leader(TIP)
+    await copy(manager, *map(segment, range(5)))
+    feeding_host, woken = world.service.host("host-0").host, asyncio.Event()
+    asked = Subscription(PartitionKey.of(TIP), LEADER)
+    slow = feeding_host.feeds.subscribe(asked, lambda: None)
+    assert isinstance(slow.take(), SnapshotBegun)  # And it never takes the rest.
+    other = feeding_host.feeds.subscribe(asked, woken.set)
+
+    assert other.take() is None
+    await asyncio.wait_for(woken.wait(), 60)
+    assert isinstance(other.take(), SnapshotBegun)
+
+
+# Where partitions are.
+
+
+async def test_a_replica_goes_where_it_is_fed_and_is_told_when_that_moves(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path, hosts=2) as world:
+        manager = await world.leader(TIP)
+        await world.follower(TIP)
+        position = await copy(manager, segment(1))
+        (route,) = await world.service.coordinator.route([PartitionKey.of(TIP)])
+        assert route.leader_host != route.follower_host
+        claims = {LEADER: manager.claim_to_lead(TIP), FOLLOWER: route.followers[0]}
+        doors = [await door_of(world, name) for name in ("host-0", "host-1")]
+        for first in doors:  # One of them is the wrong one.
+            async with replicas_at(first) as home:
+                for role, claim in claims.items():
+                    replica = home.of(TIP, role, claim)
+                    await replica.reached(position)
+                    await replica.when_ready()
+                    assert numbers(replica) == [1]
+                    assert replica.counts.subscriptions <= 2
+
+
+async def test_a_host_that_dies_is_replaced_and_nothing_goes_back(tmp_path: Path) -> None:
+    async with served(tmp_path, hosts=2) as world:
+        manager = await world.leader(TIP)
+        doors = [await door_of(world, name) for name in ("host-0", "host-1")]
+        async with replicas_at(*doors) as home:
+            replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
+            for number in range(4):
+                position = await copy(manager, segment(number))
+                await replica.reached(position)
+                route = await world.service.coordinator.route([PartitionKey.of(TIP)])
+                assert route[0].leader_host is not None
+                await world.service.kill_host(route[0].leader_host)
+                assert replica.position >= position
+            position = await copy(manager, segment(4))
+            await replica.reached(position)
+            await replica.when_ready()
+
+            assert told(replica) == await answers(manager)
+            assert replica.counts.dropped == 0
+
+
+async def test_who_is_fed_hears_that_a_partition_is_released(world: LocalWorld) -> None:
+    manager = await world.leader(TIP)
+    position = await copy(manager, segment(1))
+    async with replicas_at(await door_of(world)) as home:
+        replica = home.of(TIP, LEADER)
+        await replica.reached(position)
+        await manager.on_stop_partitions([TIP])
+        await until(lambda: replica.trouble is not None)
+
+        assert isinstance(replica.trouble, NotReady | NotLeader)
+        assert replica.remote_log_segment_metadata(0, 15) is not None
+
+        await manager.on_partition_leadership_changes([TIP], [])
+        await replica.reached(await copy(manager, segment(2)))
+
+
+async def test_an_unknown_partition_is_fed_once_there_is_one(world: LocalWorld) -> None:
+    async with replicas_at(await door_of(world)) as home:
+        replica = home.of(TIP, LEADER)
+        await until(lambda: isinstance(replica.trouble, RemoteResourceNotFound))
+        with pytest.raises(NotReady, match="no whole snapshot"):
+            replica.list_remote_log_segments()
+
+        manager = await world.leader(TIP)
+        await replica.reached(await copy(manager, segment(1)))
+
+
+# Bad days.
+
+
+async def test_after_a_cut_a_replica_goes_on_from_where_it_was(world: LocalWorld) -> None:
+    manager = await world.leader(TIP)
+    position = await copy(manager, *map(segment, range(5)))
+    async with cable(await door_of(world)) as line, replicas_at(line.door) as home:
+        replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
+        for number in range(5, 10):
+            await replica.reached(position)
+            line.cut()
+            position = await copy(manager, segment(number))
+        await replica.reached(position)
+        await replica.when_ready()
+
+        assert told(replica) == await answers(manager)
+        assert replica.counts.subscriptions == line.connections >= 5
+        assert (replica.counts.snapshots, replica.counts.dropped) == (1, 0)
+
+
+async def test_a_replica_goes_on_over_a_restart_and_drops_nothing(
+    world: LocalWorld,
+) -> None:
+    manager = await world.leader(TIP)
+    position = await copy(manager, *map(segment, range(5)))
+    async with replicas_at(await door_of(world)) as home:
+        replica = home.of(TIP, LEADER)
+        await replica.reached(position)
+        held, subscriptions = replica.position, replica.counts.subscriptions
+        await world.restart()
+        await until(
+            lambda: replica.counts.subscriptions > subscriptions and not replica.trouble
+        )
+
+        manager = await world.leader(TIP)
+        await replica.reached(await copy(manager, segment(5)))
+        assert replica.position > held
+        assert replica.counts.dropped == 0
+        assert replica.remote_log_segment_metadata(0, 55) is not None
+
+
+async def test_who_reads_too_slowly_gets_a_new_snapshot_and_nothing_older(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "RING_BYTES", 20_000)
+    manager = await world.leader(TIP)
+    position = await copy(manager, *map(segment, range(5)))
+    async with cable(await door_of(world)) as line, replicas_at(line.door) as home:
+        replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
+        await replica.reached(position)
+        seen = [replica.position]
+        line.hold()
+        count = 5
+        feed = world.service.host("host-0").host.feeds._open[shell_of(world)]
+        (subscriber,) = feed.source._subscribers.values()
+        while is_in_ring(feed.source, subscriber):
+            position = await copy(manager, large_segment(count))
+            count += 1
+        assert len(feed.source._ring) < 20  # Nothing piles up here.
+        line.let()
+        while replica.position < position:
+            seen.append(replica.position)
+            await asyncio.sleep(0)
+
+        await replica.when_ready()
+        assert numbers(replica) == list(range(count))
+        assert replica.counts.snapshots >= 2
+        whole = [one for one in seen if one >= 0]
+        assert whole == sorted(whole)
+
+
+async def test_who_reads_nothing_is_sent_away_and_the_leader_does_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tierledger.actors.door.server.gateway.DoorLimits", hasty_limits)
+    async with served(tmp_path) as world:
+        manager = await world.leader(TIP)
+        async with raw(await door_of(world), FEED_METHOD) as client:
+            await client.greet()
+            await client.send(pb.ClientFrame(subscribed=[subscription(1)]))
+            feeds_here = world.service.host("host-0").host.feeds
+            await until(lambda: feeds_here._open)
+            feed = feeds_here._open[shell_of(world)]
+            count = 0
+            while feed.fed:
+                await copy(manager, large_segment(count))
+                count += 1
+
+
+def is_in_ring(feed: source.FeedSource, subscriber: source._Subscriber) -> bool:
+    """Whether all that the subscriber was not given yet is kept for it."""
+    assert subscriber.next_entry is not None
+    return subscriber.next_entry >= feed._entries - len(feed._ring)
+
+
+def large_segment(number: int) -> RemoteLogSegmentMetadata:
+    """One whose row fills what gRPC and sockets buffer soon."""
+    added = segment(number)
+    return replace(added, segment_leader_epochs=dict.fromkeys(range(1000), 10 * number))
+
+
+def hasty_limits() -> DoorLimits:
+    return DoorLimits(reading_s=0.2, subscriptions_max=2)
+
+
+async def test_a_change_that_is_damaged_on_its_way_is_dropped_and_all_fetched_again(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = await world.leader(TIP)
+    position = await copy(manager, *map(segment, range(5)))
+    damage: list[str] = []
+
+    def put(frame: Frame, into: pb.Fed) -> None:
+        put_frame(frame, into)
+        if not damage:
+            return
+        if isinstance(frame, Change) and into.change.contents.rows:
+            match damage.pop():
+                case "row":
+                    row = into.change.contents.rows[0]
+                    into.change.contents.rows[0] = row[:-1] + bytes([row[-1] ^ 1])
+                case "no row":
+                    into.change.contents.rows[0] = b"\xc1"
+                case "lost":
+                    del into.change.contents.rows[:]
+                case "form":
+                    into.change.checksum = b"short"
+                case _:
+                    into.ClearField("change")
+
+    monkeypatch.setattr(feeding, "put_frame", put)
+    async with replicas_at(await door_of(world)) as home:
+        replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
+        await replica.reached(position)
+        kinds = ["row", "no row", "lost", "form", "kind"]
+        for number, kind in enumerate(kinds, start=5):
+            damage.append(kind)
+            await replica.reached(await copy(manager, segment(number)))
+            await replica.when_ready()
+            assert told(replica) == await answers(manager), kind
+            assert replica.counts.dropped == number - 4, kind
+        assert replica.counts.snapshots == len(kinds) + 1
+
+
+async def test_a_change_that_is_left_out_is_noticed_and_asked_for(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = await world.leader(TIP)
+    position = await copy(manager, *map(segment, range(5)))
+    lost: list[Frame] = []
+    take = feeds.Fed.take
+
+    def losing(fed: feeds.Fed) -> Frame | None:
+        frame = take(fed)
+        if isinstance(frame, Change) and not lost:
+            lost.append(frame)
+            return take(fed)
+        return frame
+
+    async with replicas_at(await door_of(world)) as home:
+        replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
+        await replica.reached(position)
+        monkeypatch.setattr(feeds.Fed, "take", losing)
+        await replica.reached(await copy(manager, segment(5), segment(6)))
+        await replica.when_ready()
+
+        assert lost
+        assert told(replica) == await answers(manager)
+        # It was whole where it stood: it needs no snapshot.
+        assert (replica.counts.snapshots, replica.counts.dropped) == (1, 0)
+
+
+async def test_another_history_is_said_and_not_taken(world: LocalWorld) -> None:
+    manager = await world.leader(TIP)
+    position = await copy(manager, *map(segment, range(5)))
+    async with cable(await door_of(world)) as line, replicas_at(line.door) as home:
+        replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
+        await replica.reached(position)
+        replica._replica.chain_hash = b"another"
+        line.cut()
+        with pytest.raises(CorruptLog, match="another at position"):
+            await replica.reached(position + 10)
+        with pytest.raises(CorruptLog, match="another at position"):
+            replica.list_remote_log_segments()
+
+
+async def test_a_source_that_is_behind_is_left_after_a_while(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicas, "SILENCE_S", 0.05)
+    manager = await world.leader(TIP)
+    await copy(manager, segment(1))
+    async with replicas_at(await door_of(world)) as home:
+        replica = home.of(TIP, LEADER)
+        replica._replica.floor = 1000
+        await until(lambda: replica.counts.subscriptions > 2)
+        assert isinstance(replica.trouble, NotReady)
+        assert replica.counts.snapshots == 0
+
+
+async def test_a_feed_that_fails_quarantines_its_partition_and_no_other(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = partition(1)
+    manager = await world.leader(TIP, other)
+    await copy(manager, segment(1), segment(1, other))
+    feed = shell_of(world).machine.open_feed()
+
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(feed, "take", fails)
+    async with replicas_at(await door_of(world)) as home:
+        replica, healthy = home.of(TIP, LEADER), home.of(other, LEADER)
+        await healthy.reached(await copy(manager, segment(2, other)))
+        await until(lambda: replica.trouble is not None)
+        assert "ZeroDivisionError" in str(replica.trouble)
+    assert await world.alarms() == {"quarantined": 1}
+
+
+async def test_a_feed_is_closed_when_nobody_comes_back(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "LINGER_S", 0.0)
+    manager = await world.leader(TIP)
+    shell = shell_of(world)
+    for number in range(2):
+        async with replicas_at(await door_of(world)) as home:
+            await home.of(TIP, LEADER).reached(await copy(manager, segment(number)))
+            assert shell.after_step is not None
+        await until(lambda: shell.after_step is None)
+        assert shell.machine.state is not None
+        assert shell.machine.state.touched is None
+
+
+# Streams without any rules.
+
+
+def subscription(number: int, role: pb.Role = pb.LEADER) -> pb.Subscribe:
+    return pb.Subscribe(id=number, partition=PARTITION, role=role)
+
+
+@pytest.mark.parametrize(
+    ("frame", "said"),
+    [
+        (pb.ClientFrame(calls=[pb.Call(id=1)]), "subscriptions only"),
+        (pb.ClientFrame(greeting=pb.ClientGreeting()), "subscriptions only"),
+        (
+            pb.ClientFrame(subscribed=[pb.Subscribe(id=2), pb.Subscribe(id=2)]),
+            "expected an id above 2, got 2",
+        ),
+        (b"\xff\xff\xff", "expected a ClientFrame"),
+    ],
+)
+async def test_what_is_no_subscription_ends_the_stream(
+    world: LocalWorld, frame: pb.ClientFrame | bytes, said: str
+) -> None:
+    async with raw(await door_of(world), FEED_METHOD) as client:
+        await client.greet()
+        await client.send(frame)
+        farewell = pb.HostFrame()
+        while not farewell.HasField("farewell"):
+            read = await client.next()
+            assert read is not None
+            farewell = read
+        assert farewell.farewell.kind == pb.INVALID_ARGUMENT
+        assert said in farewell.farewell.message
+        assert await client.next() is None
+
+
+async def test_subscriptions_among_calls_end_the_stream(world: LocalWorld) -> None:
+    async with raw(await door_of(world)) as client:
+        await client.greet()
+        await client.send(pb.ClientFrame(subscribed=[subscription(1)]))
+        frame = await client.next()
+        assert frame is not None
+        assert frame.farewell.kind == pb.INVALID_ARGUMENT
+
+
+async def test_a_subscription_that_is_none_ends_and_names_the_field(world: LocalWorld) -> None:
+    await world.leader(TIP)
+    wrong = [
+        (pb.Subscribe(partition=PARTITION), "role"),
+        (pb.Subscribe(partition=PARTITION, role=pb.STORAGE), "role"),
+        (pb.Subscribe(role=pb.LEADER), "topic_id"),
+        (pb.Subscribe(partition=PARTITION, role=pb.LEADER, position=1), "chain_hash"),
+        (pb.Subscribe(partition=PARTITION, role=pb.LEADER, chain_hash=b"x"), "position"),
+        (pb.Subscribe(partition=PARTITION, role=pb.LEADER, floor=-2), "floor"),
+    ]
+    async with raw(await door_of(world), FEED_METHOD) as client:
+        await client.greet()
+        for number, (message, field) in enumerate(wrong, start=1):
+            message.id = number
+            await client.send(pb.ClientFrame(subscribed=[message]))
+            frame = await client.next()
+            assert frame is not None
+            (ended,) = frame.fed
+            assert (ended.id, ended.ended.failure.kind) == (number, pb.INVALID_ARGUMENT)
+            assert field in ended.ended.failure.message
+        await client.send(pb.ClientFrame(subscribed=[subscription(100)]))
+        frame = await client.next()
+        assert frame is not None
+        assert frame.fed[0].WhichOneof("what") == "snapshot"
+
+
+async def test_too_many_subscriptions_are_refused_and_one_that_ends_makes_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tierledger.actors.door.server.gateway.DoorLimits", hasty_limits)
+    async with served(tmp_path) as world:
+        await world.leader(TIP)
+        async with raw(await door_of(world), FEED_METHOD) as client:
+            await client.greet()
+            await client.send(pb.ClientFrame(subscribed=map(subscription, (1, 2, 3))))
+            await client.send(pb.ClientFrame(unsubscribed=[1, 77], expected=[pb.Expect(id=77)]))
+            await client.send(pb.ClientFrame(subscribed=[subscription(4)]))
+            begun, ended = set(), {}
+            while 4 not in begun:
+                frame = await client.next()
+                assert frame is not None
+                for item in frame.fed:
+                    if item.HasField("ended"):
+                        ended[item.id] = item.ended.failure.kind
+                    elif item.HasField("snapshot"):
+                        begun.add(item.id)
+            assert ended == {3: pb.OVERLOADED}
+            feed = world.service.host("host-0").host.feeds._open[shell_of(world)]
+            assert len(feed.fed) == 2
+
+
+async def test_a_partition_has_so_many_replicas(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "SUBSCRIBERS_MAX", 1)
+    manager = await world.leader(TIP)
+    async with replicas_at(await door_of(world)) as home:
+        first, second = home.of(TIP, LEADER), home.of(TIP, LEADER)
+        position = await copy(manager, segment(1))
+        await first.reached(position)
+        await until(lambda: isinstance(second.trouble, Overloaded))
+        await first.close()
+        await second.reached(position)

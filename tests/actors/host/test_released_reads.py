@@ -1,0 +1,145 @@
+"""Reads of partitions that nobody hosts share loads, and only some load at once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from tests.models.local_world import KEYS, eventually, lone_host
+from tierledger.actors.calls import STORAGE, PartitionKey, QueryCall
+from tierledger.actors.host import released_reads
+from tierledger.actors.host.host import LOADS_AT_ONCE, Host
+from tierledger.actors.messages import Query
+from tierledger.events.errors import NotReady, Overloaded, Quarantined
+from tierledger.storage.backends.memory import MemoryBackend
+
+MANY = 200
+
+
+class GatedStore(MemoryBackend):
+    """Notes which checkpoints are read, and answers once its gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.loads: list[str] = []
+        self.reading = 0
+        self.failing: dict[str, Exception] = {}
+
+    @override
+    async def get(self, key: str) -> bytes | None:
+        if key.endswith("/partition"):
+            self.loads.append(key)
+            self.reading += 1
+            await self.gate.wait()
+            self.reading -= 1
+        if key in self.failing:
+            raise self.failing[key]
+        return await super().get(key)
+
+
+@pytest.fixture
+def store() -> GatedStore:
+    return GatedStore()
+
+
+@pytest.fixture
+async def host(store: GatedStore) -> AsyncIterator[Host]:
+    host = lone_host(store)
+    host.start()
+    yield host
+    await host.abandon()
+
+
+def reads(*partitions: int, timeout_ms: int = 10_000) -> list[QueryCall]:
+    query = Query("highest_offset")
+    return [
+        QueryCall(PartitionKey(bytes(16), one), STORAGE, query, timeout_ms=timeout_ms)
+        for one in partitions
+    ]
+
+
+def asked(host: Host, calls: list[QueryCall]) -> list[asyncio.Future[Any]]:
+    return [host.call(call) for call in calls]
+
+
+async def answers(asked: list[asyncio.Future[Any]]) -> list[Any]:
+    """What was `asked` comes to in the end."""
+    return await asyncio.gather(*asked, return_exceptions=True)
+
+
+async def test_many_reads_of_one_partition_are_one_load_or_the_one_after_it(
+    host: Host, store: GatedStore
+) -> None:
+    first = asked(host, reads(*[0] * MANY))
+    await eventually(lambda: bool(store.loads))
+    later = asked(host, reads(*[0] * MANY))
+    store.gate.set()
+    found = await answers(first + later)
+
+    assert [one.position for one in found] == [-1] * 2 * MANY
+    assert len(store.loads) == 2  # The second began after the later ones had come.
+
+
+async def test_only_some_partitions_load_at_once_and_all_are_answered(
+    host: Host, store: GatedStore
+) -> None:
+    said = asked(host, reads(*range(MANY)))
+    await eventually(lambda: store.reading == LOADS_AT_ONCE)
+    assert len(store.loads) == LOADS_AT_ONCE
+    store.gate.set()
+
+    assert [one.position for one in await answers(said)] == [-1] * MANY
+
+
+async def test_a_load_that_nobody_waits_for_any_more_is_not_begun(
+    host: Host, store: GatedStore
+) -> None:
+    said = asked(host, reads(*range(LOADS_AT_ONCE)))
+    late = await answers(asked(host, reads(*range(50, 60), timeout_ms=30)))
+    store.gate.set()
+    await answers(said)
+    await answers(asked(host, reads(70)))
+
+    assert {type(one) for one in late} == {NotReady}
+    assert len(store.loads) == LOADS_AT_ONCE + 1
+
+
+async def test_a_store_that_is_away_keeps_no_place_for_reads_that_are_over(
+    host: Host, store: GatedStore
+) -> None:
+    over = await answers(asked(host, reads(*range(LOADS_AT_ONCE), timeout_ms=30)))
+    assert {type(one) for one in over} == {NotReady}
+
+    late = asked(host, reads(50))
+    await eventually(lambda: len(store.loads) == LOADS_AT_ONCE + 1)
+    store.gate.set()
+    await answers(late)
+
+
+async def test_too_many_that_wait_are_refused_at_once(
+    host: Host, store: GatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(released_reads, "READS_MAX", 5)
+    said = asked(host, reads(*range(8)))
+    store.gate.set()
+
+    found = await answers(said)
+
+    assert [type(one) for one in found[5:]] == [Overloaded] * 3
+    assert [one.position for one in found[:5]] == [-1] * 5
+    assert [one.position for one in await answers(asked(host, reads(9)))] == [-1]
+
+
+async def test_a_partition_that_cannot_be_read_harms_its_own_readers_only(
+    host: Host, store: GatedStore
+) -> None:
+    store.gate.set()
+    broken = KEYS.partition(PartitionKey(bytes(16), 1).named(""))
+    store.failing[broken] = KeyError("odd")
+    bad, good = await answers(asked(host, reads(1, 2)))
+
+    assert type(bad) is Quarantined
+    assert good.position == -1

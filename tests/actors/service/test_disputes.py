@@ -1,0 +1,198 @@
+"""A whole service where two brokers claim to lead, with a leader oracle beside it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.models import faulty_store
+from tests.models.actor_harness import kinds
+from tests.models.fake_oracle import FakeOracle
+from tests.models.local_world import (
+    HASTY_S,
+    POLL_S,
+    LocalWorld,
+    copy,
+    eventually,
+    listed,
+    partition,
+    segment,
+)
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.oracle import ORACLE_DEADLINE_S
+from tierledger.events.commands import LeaderVerdict
+from tierledger.events.errors import Fenced
+from tierledger.events.log_events import SessionOpened
+
+TIP = partition()
+EPOCH = {TIP: 5}
+
+
+@pytest.fixture
+def oracle() -> FakeOracle:
+    return FakeOracle()
+
+
+@pytest.fixture
+async def world(oracle: FakeOracle, tmp_path: Path) -> AsyncIterator[LocalWorld]:
+    """A service with two hosts whose oracle is `oracle`."""
+    world = LocalWorld(faulty_store.settings(str(tmp_path)), hosts=2, oracle=oracle)
+    await world.start()
+    yield world
+    await world.stop()
+
+
+async def rival_of(
+    world: LocalWorld, *, deadline_s: float = 20
+) -> AsyncRemoteLogMetadataManager:
+    """Broker 2, which has announced that it leads in an epoch."""
+    rival = await world.broker(2, deadline_s)
+    await rival.on_partition_leadership_changes([TIP], [], leader_epochs=EPOCH)
+    return rival
+
+
+async def given_back(world: LocalWorld) -> None:
+    """Return once the coordinator has the claim of broker 1 in force."""
+    router = await world.router()
+    key = (bytes(TIP.topic_id), TIP.partition)
+    while True:
+        (route,) = await router.coordinate(lambda one: one.route([key]))  # type: ignore[list-item]
+        if route.leader is not None and route.leader.broker_id == 1:
+            return
+        await asyncio.sleep(POLL_S)
+
+
+async def test_the_broker_that_the_oracle_names_leads_and_the_other_serves_until_then(
+    world: LocalWorld, oracle: FakeOracle
+) -> None:
+    leader = await world.leader(TIP)
+    oracle.verdict = LeaderVerdict(2, 6)
+    oracle.answers.clear()
+    rival = await rival_of(world)
+    await eventually(lambda: len(oracle.asked) == 1)
+    await copy(leader, segment(0))
+    assert not await rival.is_ready(TIP)
+    oracle.answers.set()
+
+    await rival.when_ready([TIP])
+    await copy(rival, segment(1))
+    with pytest.raises(Fenced):
+        await leader.add_remote_log_segment_metadata(segment(2))
+    assert "SessionDisputed" not in kinds(await world.events(TIP))
+
+
+async def test_a_refused_claim_is_given_back_and_outlives_the_host(
+    world: LocalWorld, oracle: FakeOracle
+) -> None:
+    leader = await world.leader(TIP)
+    oracle.verdict = LeaderVerdict(1)
+    rival = await rival_of(world)
+    await given_back(world)
+    with pytest.raises(Fenced):
+        await rival.add_remote_log_segment_metadata(segment(0))
+    await copy(leader, segment(1))
+
+    router = await world.router()
+    key = (bytes(TIP.topic_id), TIP.partition)
+    (route,) = await router.coordinate(lambda one: one.route([key]))  # type: ignore[list-item]
+    assert route.leader_host is not None
+    await world.service.kill_host(route.leader_host)
+    await copy(leader, segment(2))
+
+    assert await listed(leader) == [1, 2]
+    assert not await rival.is_ready(TIP)
+    opened = [e.body for e in await world.events(TIP) if isinstance(e.body, SessionOpened)]
+    assert [body.broker_id for body in opened] == [1, 1]
+    assert len(oracle.asked) == 1
+
+
+async def test_a_claim_that_is_refused_where_nobody_leads_yet_does_not_come_again_for_ever(
+    world: LocalWorld, oracle: FakeOracle
+) -> None:
+    """The host dies while the claim waits: it comes to a new one, and is refused there."""
+    leader = await world.leader(TIP)
+    await copy(leader, segment(0))
+    oracle.verdict = LeaderVerdict(1)
+    oracle.answers.clear()
+    await rival_of(world)
+    await eventually(lambda: len(oracle.asked) == 1)
+    router = await world.router()
+    key = (bytes(TIP.topic_id), TIP.partition)
+    (route,) = await router.coordinate(lambda one: one.route([key]))  # type: ignore[list-item]
+    assert route.leader_host is not None
+    await world.service.kill_host(route.leader_host)
+    await eventually(lambda: len(oracle.asked) == 2)
+    oracle.answers.set()
+    await given_back(world)
+
+    await copy(leader, segment(1))
+    assert await listed(leader) == [0, 1]
+    assert len(oracle.asked) == 2
+    opened = [e.body for e in await world.events(TIP) if isinstance(e.body, SessionOpened)]
+    assert [body.broker_id for body in opened] == [1, 1]
+
+
+async def test_a_broker_that_resigns_while_another_waits_makes_way(
+    world: LocalWorld, oracle: FakeOracle
+) -> None:
+    leader = await world.leader(TIP)
+    oracle.answers.clear()
+    rival = await rival_of(world)
+    await eventually(lambda: len(oracle.asked) == 1)
+    await leader.on_partition_leadership_changes([], [TIP])
+
+    await rival.when_ready([TIP])
+    await copy(rival, segment(0))
+    assert kinds(await world.events(TIP))[:3] == [
+        "SessionOpened",
+        "SessionClosed",
+        "SessionOpened",
+    ]
+
+
+async def test_an_oracle_that_fails_is_one_that_does_not_know(
+    world: LocalWorld, oracle: FakeOracle
+) -> None:
+    await world.leader(TIP)
+    oracle.error = ZeroDivisionError("an oracle's own mistake")
+    rival = await rival_of(world)
+
+    await rival.when_ready([TIP])
+    assert kinds(await world.events(TIP))[-1] == "SessionDisputed"
+
+
+async def test_an_oracle_that_hangs_is_waited_for_until_its_deadline(
+    world: LocalWorld, oracle: FakeOracle
+) -> None:
+    leader = await world.leader(TIP)
+    oracle.answers.clear()
+    began = asyncio.get_running_loop().time()
+    rival = await rival_of(world)
+    await copy(leader, segment(0))
+
+    await rival.when_ready([TIP])
+    assert asyncio.get_running_loop().time() - began >= ORACLE_DEADLINE_S
+    assert kinds(await world.events(TIP))[-1] == "SessionDisputed"
+
+
+async def test_without_an_oracle_a_second_dispute_waits_for_the_back_off(
+    tmp_path: Path,
+) -> None:
+    world = LocalWorld(faulty_store.settings(str(tmp_path)))
+    await world.start()
+    first = await world.leader(TIP)
+    second = await rival_of(world)
+    await second.when_ready([TIP])
+    hasty = await world.broker(3, deadline_s=HASTY_S)
+    began = asyncio.get_running_loop().time()
+    await hasty.on_partition_leadership_changes([TIP], [])
+    await copy(second, segment(0))
+    assert not await hasty.is_ready(TIP)
+    while not await hasty.is_ready(TIP):  # noqa: ASYNC110 - It has no event.
+        await asyncio.sleep(POLL_S)
+
+    assert asyncio.get_running_loop().time() - began > 0.5
+    assert kinds(await world.events(TIP)).count("SessionDisputed") == 2
+    assert not await first.is_ready(TIP)
+    await world.stop()

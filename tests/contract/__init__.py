@@ -1,1 +1,0 @@
-"""What every storage backend must do, and the backends that are held to it."""

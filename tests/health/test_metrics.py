@@ -1,0 +1,320 @@
+"""Metrics: what a scrape finds, and that the documentation lists exactly that."""
+
+import asyncio
+import urllib.error
+import urllib.request
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.house.test_documents import document, table
+from tests.models.local_world import POLL_S
+from tests.models.service_words import (
+    TOPIC_ID,
+    SpokenHost,
+    SpokenService,
+    host,
+    reading,
+    served,
+    silent,
+)
+from tierledger.events.errors import InvalidArgument
+from tierledger.health import server
+from tierledger.health.metrics import METRICS, SERIES_PARTITIONS_MAX, families
+from tierledger.health.server import MetricsOptions, ServedMetrics, metrics_served
+from tierledger.health.status import Reading, ServiceStatus, status_of
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+LOOPBACK = MetricsOptions("127.0.0.1", 0, SERIES_PARTITIONS_MAX)
+
+
+class OneStatus:
+    """A collector of what does not change."""
+
+    def __init__(self, status: ServiceStatus, partitions_max: int) -> None:
+        self._families = list(families(status, partitions_max))
+
+    def collect(self) -> list[object]:
+        return list(self._families)
+
+
+def parsed(text: str) -> Samples:
+    """All samples; two of one name and labels would make Prometheus refuse the scrape."""
+    found: Samples = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            key = sample.name, frozenset(sample.labels.items())
+            assert key not in found, f"twice: {key}"
+            found[key] = sample.value
+    return found
+
+
+def scraped(given: Reading, partitions_max: int = 1000) -> Samples:
+    registry = CollectorRegistry()
+    registry.register(OneStatus(status_of(given), partitions_max))  # type: ignore[arg-type]
+    return parsed(generate_latest(registry).decode())
+
+
+FEEDS = (
+    "host_feeds",
+    "host_fed_replicas",
+    "host_feed_lag_events_max",
+    "host_feed_snapshots",
+    "host_feed_snapshots_waiting",
+    "host_feed_overtaken_total",
+)
+
+
+def value(samples: Samples, name: str, **labels: str) -> float | None:
+    return samples.get((f"tierledger_{name}", frozenset(labels.items())))
+
+
+def test_hosts_are_told_of_one_by_one() -> None:
+    alarms = {"Fenced": 3, "quarantined": 1}
+    busy = host(served(0, waiting=7), served(1), served(2, "follower"), alarms=alarms)
+
+    found = scraped(reading({"host-0": busy, "host-1": silent()}))
+
+    assert value(found, "host_up", host="host-0") == 1
+    assert value(found, "host_leaders", host="host-0") == 2
+    assert value(found, "host_followers", host="host-0") == 1
+    assert value(found, "host_commits_total", host="host-0") == 4
+    assert value(found, "host_batches_total", host="host-0") == 10
+    assert value(found, "host_inbox_calls_max", host="host-0") == 7
+    assert value(found, "host_alarms_total", host="host-0", kind="Fenced") == 3
+
+
+def test_what_a_host_feeds_is_told() -> None:
+    fed = {
+        "open": 1,
+        "replicas": 2,
+        "lag_events_max": 3,
+        "snapshots": 4,
+        "snapshots_waiting": 5,
+        "overtaken": 6,
+    }
+
+    found = scraped(reading({"host-0": host(served(0), feeds=fed), "host-1": host()}))
+
+    assert [value(found, name, host="host-0") for name in FEEDS] == [1, 2, 3, 4, 5, 6]
+    assert [value(found, name, host="host-1") for name in FEEDS] == [None] * 6
+
+
+def test_a_silent_host_is_down_and_nothing_else_is_said_of_it() -> None:
+    found = scraped(reading({"host-0": silent()}))
+
+    assert value(found, "host_up", host="host-0") == 0
+    assert [name for name, labels in found if ("host", "host-0") in labels] == [
+        "tierledger_host_up"
+    ]
+
+
+def test_totals_are_over_all_partitions() -> None:
+    far = served(1, position=5010)
+    bad = served(2, phase="quarantined", disputes=2)
+    hosts = {"host-0": host(served(0), far, bad), "host-1": host(served(1, "follower"))}
+
+    found = scraped(reading(hosts))
+
+    assert value(found, "coordinator_up") == 1
+    assert value(found, "coordinator_position") == 5
+    assert value(found, "set_aside_items") == 0
+    assert value(found, "known_partitions") == 3
+    assert value(found, "broker_incarnation", broker="1") == 2
+    assert value(found, "served_partitions") == 3
+    assert value(found, "led_events") == 11 + 5011 + 11
+    assert value(found, "open_sessions") == 3
+    assert value(found, "disputes") == 2
+    assert value(found, "quarantined_partitions") == 1
+    assert value(found, "troubled_partitions", trouble="behind") == 1
+    assert value(found, "troubled_partitions", trouble="loading") == 0
+    assert value(found, "follower_lag_events_max") == 5000
+
+
+def test_sizes_are_those_that_leaders_know_by_topic_and_by_partition() -> None:
+    hosts = {
+        "host-0": host(served(0, remote_log_bytes=70), served(1, remote_log_bytes=5)),
+        "host-1": host(served(0, "follower", remote_log_bytes=60)),
+    }
+
+    found = scraped(reading(hosts))
+
+    topic = frozenset({("topic", "orders")})
+    assert found["kafka_log_remote_BrokerTopicMetrics_RemoteLogSizeBytes", topic] == 75
+    which = {"topic": "orders", "topic_id": TOPIC_ID, "partition": "0"}
+    assert value(found, "remote_log_size_bytes", **which) == 70
+
+
+def test_a_partition_has_a_series_for_each_who_serves_it() -> None:
+    # Two topics of one name, one after the other, are two topics.
+    other = served(0, topic_id="A" * 22, position=3)
+    hosts = {
+        "host-0": host(served(0), other),
+        "host-1": host(served(0, "follower", position=8)),
+        "host-2": host(served(0, "follower", position=9)),
+    }
+
+    found = scraped(reading(hosts))
+
+    which = {"topic": "orders", "topic_id": TOPIC_ID, "partition": "0"}
+    position = "partition_position"
+    assert value(found, position, **which, host="host-0", role="leader") == 10
+    assert value(found, position, **which, host="host-1", role="follower") == 8
+    assert value(found, "follower_lag_events", **which, host="host-1") == 2
+    assert value(found, "follower_lag_events", **which, host="host-2") == 1
+    which["topic_id"] = "A" * 22
+    assert value(found, position, **which, host="host-0", role="leader") == 3
+
+
+@pytest.mark.parametrize(("allowed", "series", "left_out"), [(3, 3, 0), (2, 0, 3)])
+def test_too_many_partitions_have_totals_only(allowed: int, series: int, left_out: int) -> None:
+    given = reading({"host-0": host(*(served(number) for number in range(3)))})
+
+    found = scraped(given, allowed)
+
+    assert sum(name == "tierledger_partition_position" for name, _ in found) == series
+    assert value(found, "partitions_without_series") == left_out
+    assert value(found, "led_partitions") == 3
+
+
+def test_without_the_coordinator_nothing_is_said_to_be_zero() -> None:
+    found = scraped(Reading(None, {"host-0": host(served(0))}, {}))
+
+    assert value(found, "coordinator_up") == 0
+    assert value(found, "host_up", host="host-0") == 1
+    assert value(found, "led_partitions") is None
+    assert value(found, "quarantined_partitions") is None
+
+
+def test_names_and_types_are_as_prometheus_wants_them() -> None:
+    for metric, family in zip(METRICS, families(status_of(reading({}))), strict=True):
+        assert isinstance(family, CounterMetricFamily) == metric.name.endswith("_total")
+        assert metric.help.endswith(".")
+
+
+def test_the_documented_metrics_are_those_that_are_served() -> None:
+    said = table(document("docs/metrics.md"), "metric")
+
+    served_ones = [
+        [
+            metric.name,
+            "counter" if metric.is_counter else "gauge",
+            ", ".join(metric.labels),
+            metric.help,
+        ]
+        for metric in METRICS
+    ]
+    assert said == served_ones
+
+
+# Over HTTP.
+
+
+async def get(address: str) -> Samples:
+    def fetch() -> str:
+        try:
+            with urllib.request.urlopen(address, timeout=20) as response:
+                text: str = response.read().decode()
+                return text
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise
+
+    return parsed(await asyncio.to_thread(fetch))
+
+
+async def test_scrapes_within_a_second_share_one_reading() -> None:
+    service = SpokenService({"host-0": SpokenHost(served(0))})
+    async with metrics_served(LOOPBACK) as metrics:
+        assert metrics.address is not None
+        waiting = [asyncio.create_task(get(metrics.address)) for _ in range(5)]
+        metrics.connect(service)
+        found = await asyncio.gather(*waiting)
+
+    assert {value(one, "host_up", host="host-0") for one in found} == {1}
+    assert service.looks == 1
+
+
+async def test_a_later_scrape_reads_again_and_knows_hosts_of_a_lost_coordinator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "CACHED_S", 0.0)
+    service = SpokenService({"host-0": SpokenHost(served(0))})
+    async with metrics_served(LOOPBACK) as metrics:
+        assert metrics.address is not None
+        metrics.connect(service)
+        before = await get(metrics.address)
+        service.is_silent = True
+        after = [await get(metrics.address) for _ in range(2)]
+
+    assert value(before, "coordinator_up") == 1
+    assert [value(one, "coordinator_up") for one in after] == [0, 0]
+    assert [value(one, "host_up", host="host-0") for one in after] == [1, 1]
+    with pytest.raises(OSError, match="refused"):
+        await get(metrics.address)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/metrics", 200),
+        ("GET", "/metrics?name[]=tierledger_host_up", 200),
+        ("GET", "/", 404),
+        ("GET", "/metrics/", 404),
+        ("GET", "/nope", 404),
+        ("GET", "/favicon.ico", 404),
+        ("POST", "/nope", 404),
+        ("POST", "/metrics", 405),
+        ("DELETE", "/metrics", 405),
+    ],
+)
+async def test_only_the_metrics_are_there(method: str, path: str, status: int) -> None:
+    async with metrics_served(LOOPBACK) as metrics:
+        assert metrics.address is not None
+        metrics.connect(SpokenService({"host-0": SpokenHost(served(0))}))
+        url = metrics.address.removesuffix("/metrics") + path
+
+        found = await asyncio.to_thread(status_of_request, method, url)
+
+    assert found == status
+
+
+def status_of_request(method: str, url: str) -> int:
+    asked = urllib.request.Request(url, method=method)
+    try:
+        with urllib.request.urlopen(asked, timeout=20) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
+@pytest.mark.parametrize("host", ["a" * 300, "no such host", "\udcff"])
+async def test_an_address_that_is_none_is_refused(host: str) -> None:
+    with pytest.raises(InvalidArgument, match="metrics cannot be served on"):
+        ServedMetrics(LOOPBACK._replace(host=host))
+
+
+async def test_a_port_in_use_is_refused_by_name() -> None:
+    taken = ServedMetrics(LOOPBACK)
+    port = int(taken.address.rsplit(":", 1)[1].split("/")[0])
+
+    with pytest.raises(InvalidArgument, match=rf"on '127\.0\.0\.1', port {port}: "):
+        ServedMetrics(LOOPBACK._replace(port=port))
+
+    await taken.close()
+
+
+async def test_a_scrape_under_way_ends_with_the_service() -> None:
+    service = SpokenService({"host-0": SpokenHost(is_silent=True)})
+    async with metrics_served(LOOPBACK) as metrics:
+        assert metrics.address is not None
+        metrics.connect(service)
+        scrape = asyncio.create_task(get(metrics.address))
+        while not service.looks:  # noqa: ASYNC110 - It has no event.
+            await asyncio.sleep(POLL_S)
+
+    with pytest.raises(OSError, match=r"\w"):
+        await scrape

@@ -1,0 +1,119 @@
+"""A real browser, in which pages are opened and operated."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from selenium.webdriver import ActionChains, Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.wait import WebDriverWait
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = (
+    "--headless",
+    "--no-sandbox",  # Its sandbox refuses root; what is opened here is ours.
+    "--disable-dev-shm-usage",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-sync",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+    "--force-device-scale-factor=1",
+)
+
+
+class Browser:
+    """One window; `open` puts a page in it."""
+
+    def __init__(self, driver: Chrome, folder: Path) -> None:
+        self.driver = driver
+        self._folder = folder
+        self._width = 0
+
+    def open(self, html: str, width: int = 1400) -> None:
+        path = self._folder / "page.html"
+        path.write_text(html, encoding="utf-8")
+        if width != self._width:
+            self.driver.set_window_size(width, 900)
+            self._width = width
+        self.complaints()  # What an earlier page left is none of this one's.
+        self.driver.get(path.as_uri())
+
+    def complaints(self) -> list[str]:
+        """What the console got since it was last asked: errors, refusals, warnings."""
+        entries = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        return [one["message"] for one in entries]
+
+    def run(self, script: str, *arguments: object) -> Any:  # noqa: ANN401 - What it returns.
+        return self.driver.execute_script(f"return {script}", *arguments)
+
+    def one(self, selector: str) -> WebElement:
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def point_at(self, selector: str) -> None:
+        """Move the mouse there, away from the window's edge, at which drivers miss."""
+        one = self.one(selector)
+        self.run("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", one)
+        self.hands.move_to_element(one).perform()
+
+    def all(self, selector: str) -> list[WebElement]:
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def shown(self, selector: str) -> list[str]:
+        """The texts of all that can be seen, as far as the window is scrolled there."""
+        found: list[str] = self.run(
+            "[...document.querySelectorAll(arguments[0])]"
+            ".filter((one) => one.checkVisibility()).map((one) => one.textContent.trim())",
+            selector,
+        )
+        return found
+
+    def text(self, selector: str) -> str:
+        return self.one(selector).text
+
+    def click(self, selector: str) -> None:
+        self.one(selector).click()
+
+    def type(self, selector: str, keys: str) -> None:
+        self.one(selector).send_keys(keys)
+
+    @property
+    def hands(self) -> ActionChains:
+        """A pointer that moves at once."""
+        return ActionChains(self.driver, duration=0)
+
+    def wait_for(self, script: str) -> None:
+        """Until `script` is true: what is painted is painted by the next frame."""
+        wait = WebDriverWait(self.driver, 10, poll_frequency=0.02)
+        wait.until(lambda _: self.run(script), f"{script} did not come true")
+
+
+@contextmanager
+def chromium(folder: Path) -> Iterator[Browser]:
+    """Chromium with a profile of its own in `folder`.
+
+    Raises:
+        RuntimeError: It is not on this machine.
+    """
+    program = next(filter(None, map(shutil.which, NAMES)), None)
+    service = shutil.which("chromedriver")
+    if program is None or service is None:
+        raise RuntimeError(
+            "needs Chromium or Chrome and its chromedriver: "
+            "run scripts/setup.sh --with-browser, which installs both or says how to"
+        )
+    options = ChromeOptions()
+    options.binary_location = program
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    for flag in (*FLAGS, f"--user-data-dir={folder / 'profile'}"):
+        options.add_argument(flag)
+    driver = Chrome(options=options, service=Service(service))
+    try:
+        yield Browser(driver, folder)
+    finally:
+        driver.quit()

@@ -1,0 +1,107 @@
+"""What holds for every page: no value is trusted, none is missing, and all files are there."""
+
+import base64
+import hashlib
+import json
+import re
+import tomllib
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+from jinja2 import DictLoader, UndefinedError
+from markupsafe import escape
+
+from tests.models import sample_pages
+from tests.models.html_page import HtmlPage
+from tierledger.pages import environment
+
+ROOT = Path(__file__).parents[2]
+HOSTILE = (
+    "</title></script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e\x00\ud800"
+)
+PAGES = {**sample_pages.JOBS, "report": sample_pages.report, "run": sample_pages.run}
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Templates to be written by a test; `page.html` shows `value`."""
+    templates: dict[str, str] = {}
+    loaded = environment._ENVIRONMENT.overlay(loader=DictLoader(templates))
+    monkeypatch.setattr(environment, "_ENVIRONMENT", loaded)
+    return templates
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ value }}",
+        '<p title="{{ value }}">',
+        "{% macro m(x) %}{{ x }}{% endmacro %}{{ m(value) }}",
+        '{{ value ~ "-" ~ 1 }}',
+        "{{ [value]|join }}",
+        "{% set x %}{{ value }}{% endset %}{{ x }}",
+        "{{ [value]|tojson }}",
+        "{% for x in [value] %}{{ loop.index }}{{ x|replace('_', ' ') }}{% endfor %}",
+    ],
+)
+def test_no_value_becomes_markup_or_hides(page: dict[str, str], template: str) -> None:
+    page["page.html"] = template
+
+    html = environment.render("page.html", value=HOSTILE)
+
+    assert html.encode()
+    assert "<script" not in html
+    assert "<img" not in html
+    assert not {"\u202e", "\x00"} & set(html)
+    if "tojson" not in template:
+        assert str(escape(HOSTILE[:40])) in html
+
+
+def test_json_cannot_end_its_script(page: dict[str, str]) -> None:
+    page["page.html"] = "{{ value|tojson }}"
+
+    text = environment.render("page.html", value=["</script><!--&\u2028"])
+
+    assert not re.search(r"[<>&\u2028]", text)
+    assert json.loads(text) == ["</script><!--&\u2028"]
+
+
+def test_a_value_that_nobody_gave_is_an_error(page: dict[str, str]) -> None:
+    page["page.html"] = "{{ other }}"
+
+    with pytest.raises(UndefinedError, match="'other' is undefined"):
+        environment.render("page.html", value=1)
+
+
+@pytest.mark.parametrize("name", sample_pages.JOBS)
+def test_hostile_names_stay_names_on_the_pages_of_jobs(name: str) -> None:
+    shown = HtmlPage(sample_pages.JOBS[name](HOSTILE))
+
+    shown.assert_harmless()
+    assert shown.count("script") == 0
+    assert "</script><script>alert(1)" in shown.text()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_may_run_its_own_scripts_and_no_others(name: str) -> None:
+    shown = HtmlPage(PAGES[name]())
+
+    (policy,) = shown.having("meta", http_equiv="Content-Security-Policy")
+    allowed = re.findall(r"'sha256-([^']+)'", str(policy["content"]))
+    scripts = [one for one in shown.of("script") if one[0] not in "[{"]
+    assert allowed == [
+        base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts
+    ]
+    assert "unsafe-inline" not in str(policy["content"]).partition("script-src")[2]
+
+
+def test_every_file_of_the_package_is_installed() -> None:
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    patterns = setuptools["package-data"]["tierledger.pages"]
+    folder = ROOT / "pages"
+
+    files = [path.relative_to(folder) for path in folder.rglob("*.*") if path.is_file()]
+    data = [str(one) for one in files if one.suffix not in {".py", ".pyc"}]
+    assert data
+    assert not [one for one in data if not any(fnmatch(one, wanted) for wanted in patterns)]

@@ -1,0 +1,243 @@
+"""The commands of both jobs: statuses, tables, pages, damage and hostile names."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner, Result
+from typing_extensions import override
+
+from tests.models.command_line import run, write
+from tests.models.planted_coverage import Segment, bodies
+from tests.models.stored_partitions import TIME_MS, StoredPartition, added
+from tierledger.cli.commands.spark.coverage import COLUMNS
+from tierledger.cli.main import app
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.pipeline.jobs.coverage.job import COVERAGE
+from tierledger.pipeline.jobs.coverage.rules import FINDINGS, CoverageKind
+from tierledger.pipeline.jobs.stuck import ADVICE, stuck_table
+from tierledger.pipeline.table_columns import Table
+from tierledger.storage.backends.sqlite.backend import SqliteBackend
+
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "jobs.md").read_text(encoding="utf-8")
+HOSTILE = '<script>alert("1")</script>&amp;\u202e\x1b[2J'
+NOW = "2033-05-18T03:33:20Z"
+"""Long after the store's time."""
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+async def sound(backend: SqliteBackend) -> None:
+    partition = StoredPartition(backend, TopicIdPartition(Uuid(b"s" * 16), 0, "sound"))
+    await partition.open()
+    await partition.append(bodies([Segment(0, 9, {0: 0}), Segment(1, 19, {0: 10})]))
+
+
+async def holed(backend: SqliteBackend) -> None:
+    partition = StoredPartition(backend, TopicIdPartition(Uuid(b"h" * 16), 7, HOSTILE))
+    await partition.open()
+    given_up = Segment(4, 49, {1: 40})
+    log = [Segment(0, 9, {0: 0}), Segment(2, 29, {0: 20}), Segment(3, 49, {0: 25, 2: 40})]
+    await partition.append([*bodies([*log, given_up]), added(9, 50, 59)])
+
+
+async def damaged(backend: SqliteBackend) -> None:
+    tip = TopicIdPartition(Uuid(b"d" * 16), 3, "damaged")
+    partition = StoredPartition(backend, tip)
+    await partition.open()
+    await partition.append(bodies([Segment(0, 9, {0: 0}), Segment(2, 29, {0: 20})]))
+    key = partition.keys.log_batch(tip, 1)
+    value = bytearray(await backend.get(key) or b"")
+    value[-1] ^= 1
+    await backend.update(key, bytes(value))
+
+
+class _References(HTMLParser):
+    """What a page would load, and what it would run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.text: list[str] = []
+
+    @override
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in {"script", "link", "img", "iframe", "object", "embed", "base"}:
+            self.found.append(tag)
+        for name, value in attrs:
+            if name.startswith("on") or name in {"src", "href", "srcset", "action"}:
+                self.found.append(f"{name}={value}")
+
+    @override
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def words_of(page: Path) -> str:
+    """All text of a page, which refers to nothing outside itself."""
+    html = page.read_text(encoding="utf-8")
+    parser = _References()
+    parser.feed(html)
+    assert parser.found == []
+    assert re.findall(r"url\((?!#)", html) == []
+    assert "default-src 'none'" in html
+    assert not any(one in html for one in ("\x1b", "\u202e"))
+    return " ".join(parser.text)
+
+
+def answer(result: Result, status: int) -> dict[str, object]:
+    assert result.exit_code == status, result.output
+    found = json.loads(result.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_sound_store_gives_nothing(tmp_path: Path) -> None:
+    write(tmp_path / "s", sound)
+    page = tmp_path / "page.html"
+
+    coverage = run(tmp_path / "s", "spark", "coverage", "--page", page)
+    stuck = run(tmp_path / "s", "spark", "stuck", "--now", NOW, "--page", tmp_path / "2.html")
+
+    assert (coverage.exit_code, stuck.exit_code) == (0, 0), coverage.output + stuck.output
+    assert "None: every log is covered, and once." in words_of(page)
+    assert "None: nothing lasts longer" in words_of(tmp_path / "2.html")
+
+
+def test_coverage_gives_a_table_a_page_and_a_status(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(tmp_path / "s", sound, holed)
+    out, page = tmp_path / "out", tmp_path / "page.html"
+
+    asked = ("spark", "coverage", "--out", out, "--page", page, "--json")
+    found = answer(run(tmp_path / "s", *asked), 1)
+
+    numbers = ("partitions", "holes", "hole_offsets", "orphaned_ranges", "overlaps", "findings")
+    assert [found[name] for name in numbers] == [2, 1, 10, 1, 1, 2]
+    assert found["worst"] == [
+        dict(zip(COLUMNS, row, strict=True))
+        for row in (
+            (f"{HOSTILE}-7", "hole", 0, 10, 19, 0, 0),
+            (f"{HOSTILE}-7", "orphaned_epoch", 1, 40, 49, 1, 1000),
+        )
+    ]
+    read = spark.read.parquet(str(out))
+    kinds = {row["kind"]: row["count"] for row in read.groupBy("kind").count().collect()}
+    assert kinds == {
+        "covered": 4,
+        "hole": 1,
+        "orphaned_epoch": 1,
+        "overlap": 1,
+        "unfinished": 1,
+    }
+    words = words_of(page)
+    assert "hole: offsets 10 to 19 (10), leader epoch 0" in words
+    assert "orphaned epoch: offsets 40 to 49 (10), leader epoch 1; 1 segment" in words
+    assert "overlap: offsets 25 to 29" in words
+    assert "COPY_SEGMENT_STARTED" in words
+    assert '<script>alert("1")</script>&amp;\\u202e\\u001b[2J-7' in words
+
+
+def test_stuck_gives_a_table_a_page_and_a_status(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "s", sound, holed)
+    out, page = tmp_path / "out", tmp_path / "page.html"
+
+    asked = ("spark", "stuck", "--now", NOW, "--out", out, "--page", page, "--json")
+    found = answer(run(tmp_path / "s", *asked), 1)
+
+    assert (found["findings"], found["COPY_SEGMENT_STARTED"]) == (1, 1)
+    (row,) = spark.read.parquet(str(out)).collect()
+    assert (row.start_offset, row.since_ms) == (50, TIME_MS)
+    assert row.age_ms == 2_000_000_000_000 - TIME_MS
+    words = words_of(page)
+    assert row.segment_id in words
+    assert ADVICE["COPY_SEGMENT_STARTED"] in words
+
+
+def test_what_is_stuck_is_so_as_of_the_time_that_is_stated(tmp_path: Path) -> None:
+    write(tmp_path / "s", holed)
+
+    before = run(tmp_path / "s", "spark", "stuck", "--now", "2023-11-14T23:00:00Z")
+    longer = run(tmp_path / "s", "spark", "stuck", "--older-than", "100000d")
+
+    assert (before.exit_code, longer.exit_code) == (0, 0), before.output + longer.output
+
+
+@pytest.mark.parametrize("job", ["coverage", "stuck"])
+def test_damaged_logs_are_named_and_left_out(job: str, tmp_path: Path) -> None:
+    write(tmp_path / "s", sound, holed, damaged)
+    page = tmp_path / "page.html"
+
+    result = run(tmp_path / "s", "spark", job, "--page", page, "--json")
+
+    found = answer(result, 3)
+    assert found["findings"] == (2 if job == "coverage" else 1)
+    assert [one["topic"] for one in found["damaged"]] == ["damaged"]  # type: ignore[attr-defined]
+    assert "damaged-3 is left out from position 1 on:" in result.stderr
+    assert "damaged-3" in words_of(page)
+
+
+@pytest.mark.parametrize("job", ["coverage", "stuck"])
+def test_an_empty_store_is_an_error(job: str, tmp_path: Path) -> None:
+    write(tmp_path / "s")
+
+    result = run(tmp_path / "s", "spark", job)
+
+    assert result.exit_code == 2
+    assert "the store is empty" in result.stderr
+
+
+def test_a_page_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "s", sound)
+
+    result = run(tmp_path / "s", "spark", "coverage", "--page", tmp_path / "no" / "page.html")
+
+    assert result.exit_code == 2
+    assert "is no folder" in result.stderr
+
+
+def test_names_on_a_terminal_move_no_cursor(tmp_path: Path) -> None:
+    write(tmp_path / "s", holed)
+
+    result = run(tmp_path / "s", "spark", "coverage")
+
+    assert result.exit_code == 1
+    assert "\x1b" not in result.stdout
+    assert "\\x1b[2J-7" in result.stdout
+
+
+def test_each_job_says_how_it_is_used() -> None:
+    shown = CliRunner().invoke(app, ["spark", "--help"]).stdout
+
+    assert "coverage" in shown
+    assert "stuck" in shown
+
+
+@pytest.mark.parametrize("table", [COVERAGE, stuck_table(0, {})], ids=lambda one: one.name)
+def test_a_jobs_columns_are_listed_as_they_are(table: Table) -> None:
+    _, _, section = DOCUMENT.partition(f"\n## `{table.name}`: {table.about}\n")
+    section = section.partition("\n## ")[0].partition("| column |")[2]
+
+    listed = [line for line in section.splitlines() if line.startswith("| `")]
+
+    assert listed == [
+        f"| `{one.name}` | `{one.type}` | {'yes' if one.is_nullable else 'no'} | {one.about} |"
+        for one in table.columns
+    ]
+
+
+def test_every_kind_of_coverage_and_what_it_is_worth_is_listed() -> None:
+    section = DOCUMENT.partition("\n## `coverage`")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| .* \| (yes|no) \|$", section, re.MULTILINE)
+
+    assert dict(rows) == {str(one): "yes" if one in FINDINGS else "no" for one in CoverageKind}
+
+
+def test_the_advice_is_what_is_listed() -> None:
+    section = DOCUMENT.partition("\n## `stuck`")[2].partition("\n## ")[0]
+
+    assert dict(re.findall(r"^\| `([A-Z_]+)` \| (.+) \|$", section, re.MULTILINE)) == ADVICE

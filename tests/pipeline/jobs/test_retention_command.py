@@ -1,0 +1,175 @@
+"""`tierledger spark retention`, and the file of what only brokers know."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.models.command_line import ORDERS, run
+from tests.models.folded_tables import written
+from tests.models.stored_partitions import StoredPartition, finished
+from tierledger.events.errors import InvalidArgument
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.pipeline.folding.store import JobStore
+from tierledger.pipeline.jobs.retention.job import LocalKey, read_local
+from tierledger.pipeline.jobs.retention.plan import LocalFacts
+from tierledger.storage.backend import Put, Remove
+from tierledger.storage.backends.sqlite.backend import SqliteBackend
+
+
+def filled(path: Path) -> JobStore:
+    """Two partitions of `orders` with four segments of ten records, 1000 bytes each."""
+
+    async def step(backend: SqliteBackend) -> None:
+        for number in range(2):
+            partition = StoredPartition(backend, TopicIdPartition(ORDERS, number, "orders"))
+            await partition.open()
+            await partition.append([body for at in range(4) for body in finished(at)])
+
+    return written(path, step)
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_command_tells_what_goes_by_topic_and_writes_each_segment(tmp_path: Path) -> None:
+    filled(tmp_path / "store")
+    local, out, page = tmp_path / "local.csv", tmp_path / "rows", tmp_path / "page.html"
+    local.write_text(
+        "topic,partition,log_start_offset,local_bytes\norders,1,20,1000\nelse,0,,\n"
+    )
+    asked = ["--what-if", "retention.bytes=3000", "--local", local, "--now", "2026-01-01"]
+
+    result = run(
+        tmp_path / "store",
+        *("spark", "retention", "--json", *asked),
+        *("--out", out, "--format", "json", "--page", page),
+    )
+
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert (told["segments_deleted"], told["bytes_deleted"]) == (3, 3000)
+    assert (told["deleted_for_size"], told["deleted_for_log_start_offset"]) == (1, 2)
+    lines = [line for file in out.glob("part-*") for line in file.read_text().splitlines()]
+    rows = [json.loads(line) for line in lines]
+    gone = [(row["partition"], row["start_offset"], row["reason"]) for row in rows]
+    assert sorted(one for one in gone if one[2]) == [
+        (0, 0, "size"),
+        (1, 0, "log_start_offset"),
+        (1, 10, "log_start_offset"),
+    ]
+    assert "orders" in page.read_text()
+
+
+def flip(values: dict[str, bytes], log: list[str]) -> None:
+    values[log[-1]] = values[log[-1]][:-1] + b"?"
+
+
+def lose_one(values: dict[str, bytes], log: list[str]) -> None:
+    del values[log[1]]
+
+
+def lose_the_end(values: dict[str, bytes], log: list[str]) -> None:
+    del values[log[-1]]  # Its checkpoint stands for more.
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("harm", [flip, lose_one, lose_the_end])
+def test_nothing_is_said_to_go_of_a_partition_whose_log_is_damaged(
+    tmp_path: Path, harm: Callable[[dict[str, bytes], list[str]], None]
+) -> None:
+    async def step(backend: SqliteBackend) -> None:
+        sound, harmed = (
+            StoredPartition(backend, TopicIdPartition(ORDERS, number, "orders"))
+            for number in range(2)
+        )
+        for partition in (sound, harmed):
+            await partition.open()
+            for at in range(4):
+                await partition.append(finished(at))
+            await partition.checkpoint()
+        log = [harmed.keys.log_batch(harmed.tip, at) for at in range(harmed.next_batch)]
+        found = await backend.get_each(log)
+        values = {key: value for key, value in zip(log, found, strict=True) if value}
+        harm(values, log)
+        for key in log:
+            await backend.execute_atomically(
+                [Put(key, values[key]) if key in values else Remove(key)]
+            )
+
+    written(tmp_path / "store", step)
+    out = tmp_path / "rows"
+
+    result = run(
+        tmp_path / "store",
+        *("spark", "retention", "--json", "--what-if", "retention.bytes=1000"),
+        *("--out", out, "--format", "json"),
+    )
+
+    assert result.exit_code == 3, result.output
+    told = json.loads(result.stdout)
+    assert [(one["topic"], one["partition"]) for one in told["damaged"]] == [("orders", 1)]
+    assert "is left out" in result.stderr
+    assert (told["segments_before"], told["segments_deleted"]) == (4, 3)
+    lines = [line for file in out.glob("part-*") for line in file.read_text().splitlines()]
+    assert {json.loads(line)["partition"] for line in lines} == {0}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--what-if", "retention.ms"], "expected a whole number from -1 to"),
+        (["--what-if", "retention.ms=-2"], "retention.ms: expected a whole number from -1"),
+        (
+            ["--what-if", "retention.bytes=9223372036854775808"],
+            "expected a whole number from -1 to",
+        ),
+        (["--what-if", "retention.ms=1,retention.ms=2"], "once"),
+        (["--what-if", "retention.ms=1", "--now", "soon"], "expected"),
+        (
+            ["--what-if", "retention.ms=1", "--now", "2026-01-02", "--until", "2026-01-01"],
+            "--until",
+        ),
+        (["--what-if", "retention.ms=1", "--local", "/does/not/exist"], "cannot read"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_refused(
+    tmp_path: Path, words: list[str], expected: str
+) -> None:
+    filled(tmp_path / "store")
+
+    result = run(tmp_path / "store", "spark", "retention", *words)
+
+    assert result.exit_code == 2
+    assert expected in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("topic\nx\n", "expected columns"),
+        ("topic,partition,what\nx,1,2\n", "expected columns"),
+        ("topic,partition\nx,one\n", ":2: partition: expected a number"),
+        ("topic,partition\nx,\n", ":2: expected a partition"),
+        ("topic,partition\nx,1,3\n", ":2: expected a partition"),
+        ("topic,partition,leader_epochs\nx,1,0-0\n", "EPOCH:OFFSET"),
+        ("topic,partition\nx,1\nx,1\n", "x-1 is there twice"),
+        ("topic,partition,local_bytes\nx,1,9223372036854775808\n", "expected a number"),
+    ],
+)
+def test_a_file_of_what_brokers_know_is_refused_by_line(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    (tmp_path / "local.csv").write_text(text)
+
+    with pytest.raises(InvalidArgument, match=expected):
+        read_local(tmp_path / "local.csv")
+
+
+def test_a_file_of_what_brokers_know_is_read(tmp_path: Path) -> None:
+    text = "topic,partition,log_start_offset,local_bytes,log_end_offset,leader_epochs\n"
+    (tmp_path / "local.csv").write_text(f"\ufeff{text}a,0,5,6,70,0:0 3:20\nb,1,,,,\n")
+
+    assert read_local(tmp_path / "local.csv") == {
+        LocalKey("a", 0): LocalFacts(5, 6, 70, ((0, 0), (3, 20))),
+        LocalKey("b", 1): LocalFacts(),
+    }

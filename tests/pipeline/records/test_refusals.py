@@ -1,0 +1,172 @@
+"""`tierledger.records`: what is not there, not readable, or makes no sense."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
+
+from tests.models import tier_trace
+from tests.models.spark_rows import partition_of
+from tests.models.spark_tier import (
+    BROKERS_TIER,
+    consumed_rows,
+    directly,
+    import_metadata,
+    records,
+)
+from tests.models.stored_partitions import TIP
+from tierledger.events.errors import (
+    CorruptRemoteData,
+    InvalidArgument,
+    RemoteResourceNotFound,
+    StoreRefused,
+)
+from tierledger.pipeline.records.source import RecordsSource
+
+TOPIC = "codec-none"
+SEGMENT = tier_trace.segments_of(TOPIC, 0)[2].metadata
+SEGMENT_ID = str(SEGMENT.remote_log_segment_id.id)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    url = f"sqlite:{tmp_path_factory.mktemp('records') / 'store.sqlite'}"
+    asyncio.run(import_metadata(url))
+    return url
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A tier that may be damaged."""
+    return Path(shutil.copytree(tier_trace.TREE, tmp_path / "tier"))
+
+
+def log_of(tree: Path) -> Path:
+    (found,) = tree.rglob(f"*{SEGMENT_ID}.log")
+    return found
+
+
+def damaged(tree: Path) -> str:
+    """One bit of the segment's last batch is another one."""
+    path = log_of(tree)
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 4
+    path.write_bytes(data)
+    return f"local-tiered:{tree}"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"colour": "red"}, "got 'colour'"),
+        ({"store": "memory:"}, "got memory:"),
+        ({"store": ""}, "expected the option store"),
+        ({"tier": "memory:"}, "expected a tier that other processes can read"),
+        ({"tier": ""}, "expected the option tier"),
+        ({"tier": "ftp:"}, "expected a tier as"),
+        ({"topic": ""}, "expected the option topic"),
+        ({"partition": "-1"}, "for partition, got '-1'"),
+        ({"startingOffset": "five"}, "for startingOffset, got 'five'"),
+        ({"startingOffset": "5", "endingOffset": "4"}, "endingOffset from 5 up, got 4"),
+        ({"startingOffset": "5", "startingTimestamp": "4"}, "got both"),
+        ({"endingOffset": "5", "endingTimestamp": "4"}, "got both"),
+        ({"isolation": "serializable"}, "read_uncommitted or read_committed"),
+        ({"damaged": "ignore"}, "fail or skip for damaged"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused(options: dict[str, str], said: str) -> None:
+    good = {"store": "sqlite:x", "tier": "dir:.", "topic": "orders"}
+
+    with pytest.raises(InvalidArgument, match=said):
+        RecordsSource(good | options).schema()
+
+
+def test_options_of_the_tiers_client_are_told_to_nobody() -> None:
+    options = {"store": "sqlite:x", "tier": "s3://b/p", "topic": "t", "tier.token": "secret"}
+    source = RecordsSource(options)
+
+    reader = source.reader(source.schema())
+
+    assert "secret" not in repr(vars(reader))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"topic": "nobody"}, RemoteResourceNotFound, "no topic 'nobody'"),
+        ({"topic": TOPIC, "partition": 7}, RemoteResourceNotFound, "no partition 7"),
+        ({"topic": TOPIC, "startingOffset": 234}, InvalidArgument, "holds 0 to 232"),
+        ({"topic": TOPIC, "cluster": "other"}, RemoteResourceNotFound, "'other' has no topic"),
+        ({"topic": TOPIC, "tier": "dir:/not/there"}, StoreRefused, "no such directory"),
+    ],
+)
+def test_what_is_not_there_is_named(
+    store: str, options: dict[str, object], error: type[Exception], said: str
+) -> None:
+    tier = str(options.pop("tier", BROKERS_TIER))
+
+    with pytest.raises(error, match=said):
+        directly(store, tier, **options)
+
+
+def test_a_partition_of_which_nothing_was_copied_has_no_rows(sqlite_url: str) -> None:
+    asyncio.run(partition_of(sqlite_url, TIP, 0))
+
+    assert directly(sqlite_url, BROKERS_TIER, topic=TIP.topic) == ([], 0)
+    with pytest.raises(InvalidArgument, match="nothing of it is in the tier"):
+        directly(sqlite_url, BROKERS_TIER, topic=TIP.topic, startingOffset=0)
+
+
+def test_what_is_wrong_reaches_the_user(spark: SparkSession, store: str, tree: Path) -> None:
+    with pytest.raises(AnalysisException, match="got 'colour'"):
+        records(spark, store, BROKERS_TIER, topic=TOPIC, colour="red")
+    with pytest.raises(PySparkException, match="no topic 'nobody'"):
+        records(spark, store, BROKERS_TIER, topic="nobody").count()
+    with pytest.raises(PySparkException, match=rf"CorruptRemoteData: log of .*{SEGMENT_ID}"):
+        records(spark, store, damaged(tree), topic=TOPIC).count()
+
+
+def test_a_damaged_segment_fails_by_its_name(store: str, tree: Path) -> None:
+    with pytest.raises(CorruptRemoteData, match=SEGMENT_ID):
+        directly(store, damaged(tree), topic=TOPIC)
+
+
+def test_a_damaged_segment_can_be_set_aside_and_a_row_says_so(store: str, tree: Path) -> None:
+    found, tasks = directly(store, damaged(tree), topic=TOPIC, damaged="skip")
+
+    (bad,) = [row for row in found if row["damage"] is not None]
+    assert tasks == 10
+    assert (bad["partition"], bad["segment_id"], bad["key"]) == (0, SEGMENT_ID, None)
+    assert "expected checksum" in bad["damage"]
+    assert SEGMENT.start_offset < bad["offset"] <= SEGMENT.end_offset
+    lost = range(bad["offset"], SEGMENT.end_offset + 1)
+    good = [{**row, "damage": None} for row in consumed_rows("read_uncommitted", TOPIC)]
+    assert [row for row in found if row is not bad] == [
+        row for row in good if row["partition"] == 1 or row["offset"] not in lost
+    ]
+
+
+def test_a_segment_that_is_missing_is_damage_too(store: str, tree: Path) -> None:
+    log_of(tree).unlink()
+    tier = f"local-tiered:{tree}"
+
+    with pytest.raises(RemoteResourceNotFound, match=SEGMENT_ID):
+        directly(store, tier, topic=TOPIC)
+    found, _ = directly(store, tier, topic=TOPIC, damaged="skip")
+
+    (bad,) = [row for row in found if row["damage"] is not None]
+    assert bad["offset"] == SEGMENT.start_offset
+    assert len(found) == len(consumed_rows("read_uncommitted", TOPIC)) - 45 + 1
+
+
+def test_who_sets_damage_aside_gets_the_column_that_says_so(store: str) -> None:
+    source = RecordsSource(
+        {"store": store, "tier": BROKERS_TIER, "topic": TOPIC, "damaged": "skip"}
+    )
+    schema = source.schema()
+
+    with pytest.raises(InvalidArgument, match="expected the column damage"):
+        source.reader(type(schema)([schema["key"]]))

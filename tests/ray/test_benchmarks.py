@@ -1,0 +1,26 @@
+"""The benchmarks on Ray run, at sizes that measure nothing."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.test_benchmarks import ON_RAY, TINY
+from tierledger.benchmarks.__main__ import measured
+from tierledger.benchmarks.scale import Bench
+
+NOISY = {"MB more", "% of a core"}
+"""Units of what a few idle connections cost: less than a process varies by."""
+
+
+@pytest.mark.parametrize(("part", "stores", "goals"), ON_RAY)
+def test_a_part_on_ray_gives_figures_of_each_store(
+    part: str, stores: tuple[str, ...], goals: int, tmp_path: Path
+) -> None:
+    scale = replace(TINY, stores=stores)
+
+    figures = list(measured(Bench(scale, tmp_path, lambda _: None), [part]))
+
+    assert sum(figure.goal is not None for figure in figures) == goals
+    assert all(figure.value > 0 for figure in figures if figure.unit not in NOISY)
+    assert {kind for kind in stores for one in figures if kind in one.name} == {*stores}

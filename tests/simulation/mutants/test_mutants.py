@@ -1,0 +1,115 @@
+"""A world that did not notice a mistake would prove nothing: each of these it has to notice."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.models.mutant_hunts import Hunts, hunts
+from tierledger import simulation
+from tierledger.events.errors import InvalidArgument
+from tierledger.simulation.campaign.campaign import (
+    MACHINES,
+    SAYS_NOTHING,
+    SERVICE,
+    UNFORESEEN,
+    hunt,
+    mutant_named,
+    outcome,
+)
+from tierledger.simulation.mutants.catalogue import MUTANTS, Mutant, planted
+from tierledger.simulation.mutants.rewriting import rewritten
+from tierledger.simulation.mutants.slips import SLIPS
+
+SERVICE_SEEDS = 60
+"""Of the world of the whole service, which is slow: enough for the plainest mistakes."""
+IN_SERVICE = ("M08", "M18", "M19", "M37")
+
+
+@pytest.fixture(scope="module")
+def found() -> Iterator[Hunts]:
+    with hunts(MUTANTS, MACHINES) as found:
+        yield found
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_is_caught_by_its_checker(mutant: Mutant, found: Hunts) -> None:
+    assert found[mutant.name].result() is not None, f"{mutant.within} seeds did not find it"
+
+
+@pytest.mark.parametrize("number", IN_SERVICE)
+def test_the_whole_service_shows_plain_mistakes_as_well(number: str) -> None:
+    found = hunt(mutant_named(number), range(SERVICE_SEEDS), jobs=1, world=SERVICE)
+
+    assert found.caught_at is not None, f"{found.seeds} seeds, found by {dict(found.checkers)}"
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_leaves_nothing_behind(mutant: Mutant) -> None:
+    owners = [(owner, name, getattr(owner, name)) for owner, name, _ in mutant.patches()]
+
+    with planted(mutant):
+        assert any(getattr(owner, name) is not value for owner, name, value in owners)
+
+    assert all(getattr(owner, name) is value for owner, name, value in owners)
+
+
+def test_a_seed_is_what_it_was_after_a_mutant_has_gone() -> None:
+    before = outcome(1)
+    with planted(MUTANTS[0]):
+        during = outcome(1)
+
+    after = outcome(1)
+
+    assert during.violations
+    assert not before.violations
+    assert after.trace_hash == before.trace_hash
+
+
+def test_mutants_are_numbered_in_their_order() -> None:
+    numbers = [mutant.name.partition(" ")[0] for mutant in MUTANTS]
+
+    assert numbers == [f"M{number:02}" for number in range(1, len(MUTANTS) + 1)]
+
+
+def test_each_checker_has_a_mutant_that_it_alone_has_to_find() -> None:
+    """But for those of the run: no mistake of the service is theirs to find."""
+    folder = Path(simulation.__file__).parent
+    rooms = (folder / name for name in ("checkers", "machines", "questions", "campaign"))
+    texts = [one.read_text() for room in rooms for one in room.glob("*.py")]
+    checkers = {name for text in texts for name in re.findall(r'Violation\(\s*"(\w+)"', text)}
+
+    alone = {name for one in MUTANTS if len(one.caught_by) == 1 for name in one.caught_by}
+
+    assert len(checkers) > 30
+    assert {*checkers, UNFORESEEN} - alone == SAYS_NOTHING
+
+
+@pytest.mark.parametrize("slip", SLIPS, ids=lambda slip: slip.name)
+def test_a_slip_is_a_change_of_text_that_stands_there(slip: Mutant) -> None:
+    ((function, attribute, code),) = slip.patches()
+
+    assert attribute == "__code__"
+    assert code.co_code != function.__code__.co_code or code.co_consts != (
+        function.__code__.co_consts
+    )
+    assert mutant_named(slip.name.partition(" ")[0]) is slip
+
+
+@pytest.mark.parametrize("number", ["S01", "S03"])
+def test_a_slip_is_found_by_whichever_checker(number: str) -> None:
+    found = hunt(mutant_named(number), range(20))
+
+    assert found.caught_at is not None
+    assert found.cpu_s > 0
+
+
+def test_a_text_that_does_not_stand_there_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match=r"planted: expected 'nothing' once, found it 0"):
+        rewritten(planted, "nothing", "anything")
+
+
+def test_an_unknown_mutant_is_named_beside_those_there_are() -> None:
+    with pytest.raises(InvalidArgument, match=r"no mutant 'nobody'; there are M01 claim-not-"):
+        mutant_named("nobody")

@@ -1,0 +1,161 @@
+"""What nobody sent is asked of rules and tables, and mistakes in them are found."""
+
+from typing import Any
+
+import pytest
+
+from tests.models.recorded_run import small_run
+from tierledger.actors.calls import PartitionKey
+from tierledger.actors.coordinator import formers, placement, refusals, rules
+from tierledger.actors.coordinator.events import HostStarted
+from tierledger.actors.host.placement_order import PlacementOrder
+from tierledger.actors.leader.checkpoints import Checkpoints
+from tierledger.actors.leader.claim import WaitingClaims
+from tierledger.events.partition import decide, imports, overlay, sessions
+from tierledger.events.tables.paged_map import PAGE_ENTRIES_MAX, PagedMap
+from tierledger.events.tables.segment_rows import SegmentRows
+from tierledger.simulation.checkers.all import Asking
+from tierledger.simulation.checkers.fold import folded
+from tierledger.simulation.checkers.slow_decisions import Facts
+from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.history.final_log import FinalLog
+from tierledger.simulation.machines.knobs import turned_to
+from tierledger.simulation.machines.verdict import FEW, PIECES
+from tierledger.simulation.mutants.catalogue import Mutant, planted
+from tierledger.simulation.mutants.rewriting import rewritten
+from tierledger.simulation.questions.coordination import miscoordinated
+from tierledger.simulation.questions.decisions import asking
+from tierledger.simulation.questions.tables import wrong_table
+from tierledger.simulation.questions.words import wrong_memory
+
+KEYS = [PartitionKey(bytes(16), number) for number in range(3)]
+HOSTS = [HostStarted(f"host-{at}", 1, f"process-{at}", f"host-{at}/1") for at in range(3)]
+SEEDS = 8
+
+LOG = small_run().log()
+
+
+def of_decisions(asks: Asking) -> list[Violation]:
+    """What is found behind each beginning of a log."""
+    found: list[Violation] = []
+    for end in range(len(LOG.events) + 1):
+        log = FinalLog(LOG.topic_id_partition, LOG.genesis, LOG.events[:end])
+        facts, state = Facts(16, 1_000), folded(log)
+        assert state is not None
+        for event in log.events:
+            facts.take(event)
+        found += asks(log, facts, state)[0]
+    return found
+
+
+def of_coordination() -> list[Violation]:
+    found: list[Violation] = []
+    for seed in range(SEEDS):
+        with turned_to(PIECES if seed % 2 else ()):
+            found += miscoordinated(HOSTS, KEYS, 150, seed)
+    return found
+
+
+def of_tables() -> list[Violation]:
+    with turned_to(FEW):
+        return [one for seed in range(SEEDS) for one in wrong_table(seed, 60)]
+
+
+def of_words() -> list[Violation]:
+    return [one for seed in range(SEEDS) for one in wrong_memory(seed, 60)]
+
+
+def test_nothing_is_found_where_nothing_is_wrong() -> None:
+    assert of_decisions(asking(60)) == []
+    assert of_coordination() == []
+    assert of_tables() == []
+    assert of_words() == []
+
+
+def mistaken(function: Any, old: str, new: str) -> Mutant:  # noqa: ANN401
+    return Mutant("", "", frozenset(), lambda: rewritten(function, old, new))
+
+
+@pytest.mark.parametrize(
+    ("function", "old", "new"),
+    [
+        (decide._update, "if not is_valid_segment_transition(source, target):", "if False:"),
+        (decide._within_limit, "size > limits", "size >= limits"),
+        (decide._add, "if row == pack_row(started_fields(body)):", "if False:"),
+        (decide._import, "item.offset <= view", "item.offset < view"),
+        (imports._updated, "if known is None:", "if False:"),
+        (sessions._against, "ours > theirs", "ours >= theirs"),
+        (sessions._verdict, "said.leader_epoch < max", "said.leader_epoch <= max"),
+        (sessions._in_a_row, "run.session != session.number", "False"),
+        (overlay.Overlay.note, "self._heard[body.broker_id] =", "_ ="),
+        (overlay.Overlay._note_update, "self._buried[event.position] = event.log_time_ms", ""),
+    ],
+)
+def test_a_mistake_in_what_leaders_decide(function: Any, old: str, new: str) -> None:  # noqa: ANN401
+    with planted(mistaken(function, old, new or "pass")):
+        found = of_decisions(asking(60))
+
+    assert {one.checker for one in found} == {"misdecided"}
+
+
+@pytest.mark.parametrize(
+    ("function", "old", "new"),
+    [
+        (rules._announced, "work += _release(state, key, entry)", "pass"),
+        (placement._Placing.follow, "self.count += 1", "pass"),
+        (rules.hear, "max(last,", "min(last,"),
+        (rules._followers_placed, "entry.follower_number = position", "pass"),
+        (formers._last_standing, "if is_alive and is_open", "if is_open"),
+        (refusals.give_back, "entry.formers.pop(body.holder[0], None)", "pass"),
+        (placement._Room.least, "load >= self._bound", "load > self._bound"),
+        (
+            placement.hosts_wanted,
+            "max(0, state.load(host)",
+            "max(1, state.load(host)",
+        ),
+    ],
+)
+def test_a_mistake_in_what_a_coordinator_makes_of_its_log(
+    function: Any,  # noqa: ANN401
+    old: str,
+    new: str,
+) -> None:
+    with planted(mistaken(function, old, new)):
+        found = of_coordination()
+
+    assert {one.checker for one in found} == {"miscoordinated"}
+
+
+@pytest.mark.parametrize(
+    ("function", "old", "new"),
+    [
+        (PagedMap.floor, "page._unpack()", "pass"),
+        (PagedMap.delete, "page.first = self._firsts[at] = keys[0]", "pass"),
+        (PagedMap.above, "at : at + 2", "at : at + 1"),
+        (SegmentRows.snapshot, "self._owned = set()", "pass"),
+        (SegmentRows.drop, "self._count += len(shard) - before", "pass"),
+    ],
+)
+def test_a_mistake_in_a_table(function: Any, old: str, new: str) -> None:  # noqa: ANN401
+    with planted(mistaken(function, old, new)):
+        found = of_tables()
+
+    assert {one.checker for one in found} == {"wrong_table"}
+    assert PAGE_ENTRIES_MAX == 512
+
+
+@pytest.mark.parametrize(
+    ("function", "old", "new"),
+    [
+        (PlacementOrder.is_late, "number < known", "number <= known"),
+        (PlacementOrder._release, "max(self._released", "min(self._released"),
+        (WaitingClaims.hold, "command.waited_ms + delay_ms", "delay_ms"),
+        (WaitingClaims.withdraw, "and waiting.command.claim == claim", ""),
+        (Checkpoints.done, "self._events += self._held", "pass"),
+    ],
+)
+def test_a_mistake_in_what_is_kept_in_mind(function: Any, old: str, new: str) -> None:  # noqa: ANN401
+    with planted(mistaken(function, old, new)):
+        found = of_words()
+
+    assert {one.checker for one in found} == {"wrong_memory"}

@@ -1,0 +1,86 @@
+"""The whole service in a world without a planted mistake is clean, and a seed is a seed.
+
+Most seeds are those of the state machines alone, see `test_machines_world.py`.
+"""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from tests.models.mutant_hunts import JOBS
+from tierledger.simulation.campaign.campaign import SERVICE, verdicts
+from tierledger.simulation.history.calls import FAIL, OK
+from tierledger.simulation.service.plan import DOOR_FAULTS, FAULTS, calm, drawn
+from tierledger.simulation.service.verdict import judge, ran, verdict_of
+
+SEEDS = 100
+SEEDS_PER_TEST = 100
+
+STORE_FAULTS = (
+    "store refused",
+    "write lost",
+    "answer of a write lost",
+    "write lands late",
+    "write sent twice",
+)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+def test_whatever_fails_nothing_is_lost_and_all_comes_back(first: int) -> None:
+    seen: Counter[str] = Counter()
+    ok_calls = changes = 0
+    seeds = range(first, first + SEEDS_PER_TEST)
+    for verdict in verdicts(seeds, jobs=JOBS, world=SERVICE):
+        again = f"tierledger simulate replay --world service --seed {verdict.seed}"
+        assert not verdict.violations, again
+        seen.update(verdict.marks)
+        ok_calls += verdict.ok_calls
+        changes += verdict.changes
+
+    # A run in which nothing happened would prove nothing.
+    rare = {"crash after durable, before acknowledged", "host replaced while it lives"}
+    assert not {*FAULTS, *DOOR_FAULTS, *STORE_FAULTS, *rare} - seen.keys()
+    assert ok_calls > 100 * SEEDS_PER_TEST
+    assert changes > 3 * SEEDS_PER_TEST
+
+
+def test_a_calm_world_serves_every_call() -> None:
+    world = ran(calm(1, calls_max=500))
+    operations = world.recorder.history().operations
+
+    assert not verdict_of(world).violations
+    assert sum(one.outcome == OK for one in operations) > 500
+    refused = {one.error for one in operations if one.outcome == FAIL}
+    # Too much custom metadata, on purpose; and who asks before anything was announced.
+    assert refused <= {"CustomMetadataSizeLimitExceeded", "RemoteResourceNotFound"}
+    world.loop.discard()
+
+
+@pytest.mark.parametrize("seed", [3, 21])
+def test_a_seed_is_the_same_world_in_every_process(seed: int) -> None:
+    here = judge(drawn(seed)).trace_hash
+
+    there = [_trace_hash_elsewhere(seed, hash_seed) for hash_seed in ("0", "77")]
+
+    assert there == [here, here]
+
+
+def test_two_seeds_are_two_worlds() -> None:
+    assert judge(drawn(1)).trace_hash != judge(drawn(2)).trace_hash
+
+
+def _trace_hash_elsewhere(seed: int, hash_seed: str) -> str:
+    command = [sys.executable, "-m", "tierledger.cli.main", "simulate", "replay", "--json"]
+    done = subprocess.run(
+        [*command, "--world", "service", "--seed", str(seed)],
+        env={"PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    trace_hash: str = json.loads(done.stdout)["trace_hash"]
+    return trace_hash

@@ -1,0 +1,47 @@
+"""A partition whose deletion is finished holds nothing, whatever is still to be swept."""
+
+from tests.models.stored_partitions import StoredPartition, finished
+from tierledger.events.lifecycle import RemotePartitionDeleteState
+from tierledger.events.log_events import PartitionDeleteUpdated
+from tierledger.storage.backends.memory import MemoryBackend
+from tierledger.storage.partition.verification import verify
+
+
+async def deleted() -> StoredPartition:
+    partition = StoredPartition(MemoryBackend())
+    await partition.open()
+    for number in range(3):
+        await partition.append(finished(number))
+    await partition.checkpoint()
+    for state in RemotePartitionDeleteState:
+        await partition.append([PartitionDeleteUpdated(int(state), 1, 0)])
+    await partition.checkpoint()
+    return partition
+
+
+async def test_a_finished_partition_loads_with_its_leftovers_and_without() -> None:
+    partition = await deleted()
+    reader = partition.reader()
+    segments = partition.keys.segments(partition.tip)
+    assert len(await partition.backend.get_like(segments)) == 3
+
+    before = (await reader.state()).state.digest()
+    await reader.checkpoints.sweep()
+    after = (await reader.state()).state
+
+    assert after.is_finished
+    assert after.digest() == before
+    assert reader.notes == []
+    assert await partition.backend.get_like(segments) == []
+    assert (await verify(reader)).passed
+
+
+async def test_only_a_checkpoint_of_the_finished_deletion_says_that_it_may_be_swept() -> None:
+    partition = StoredPartition(MemoryBackend())
+    await partition.open()
+    store, plans = partition.reader().checkpoints, []
+    for state in RemotePartitionDeleteState:
+        await partition.append([PartitionDeleteUpdated(int(state), 1, 0)])
+        plans.append(store.plan(partition.state, partition.next_batch, None))
+
+    assert [plan.is_finished for plan in plans] == [False, False, True]

@@ -1,0 +1,169 @@
+"""A partition read without actors: whole, as of a point, and when something is wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.models.stored_partitions import (
+    TIME_MS,
+    TRACES,
+    StoredPartition,
+    finished,
+    import_trace,
+    updated,
+)
+from tierledger.events.errors import CorruptLog, InvalidArgument, RemoteResourceNotFound
+from tierledger.events.partition.state import PartitionState
+from tierledger.storage.backend import Put
+from tierledger.storage.backends.memory import MemoryBackend
+from tierledger.storage.backends.sqlite.backend import SqliteBackend
+
+STEP_MS = 1000
+
+
+async def written(
+    backend: MemoryBackend, *, checkpoint_after: int | None = 3
+) -> tuple[StoredPartition, list[tuple[bytes, int]]]:
+    """A partition, and after each batch the digest and the next position."""
+    partition = StoredPartition(backend)
+    await partition.open()
+    digests = [(partition.state.digest(), partition.state.next_position)]
+    for number in range(6):
+        await partition.append([*finished(number), updated(number, 2)], step_ms=STEP_MS)
+        digests.append((partition.state.digest(), partition.state.next_position))
+        if number == checkpoint_after:
+            await partition.checkpoint()
+    return partition, digests
+
+
+@pytest.mark.parametrize("trace", ["one-broker", "tier"])
+@pytest.mark.parametrize("checkpoint_at", [0.0, 0.5, 2.0])
+async def test_the_state_is_that_of_the_writer(
+    trace: str, checkpoint_at: float, tmp_path: Path
+) -> None:
+    backend = await SqliteBackend.open(tmp_path / "store.sqlite")
+    partitions = await import_trace(backend, TRACES / trace, checkpoint_at=checkpoint_at)
+
+    for partition in partitions:
+        reader = partition.reader()
+        state, next_batch = await reader.state()
+        assert state.digest() == partition.state.digest()
+        assert next_batch == partition.next_batch
+        assert reader.notes == []
+    await backend.close()
+
+
+async def test_a_state_as_of_a_position_is_what_the_writer_had_then() -> None:
+    partition, digests = await written(MemoryBackend())
+
+    for digest, next_position in digests:
+        state = await partition.reader().state_as_of(position=next_position - 1)
+        assert state.digest() == digest
+
+
+async def test_a_state_can_be_cut_within_a_batch() -> None:
+    partition, _ = await written(MemoryBackend())
+    whole = StoredPartition(MemoryBackend())
+    await whole.open()
+    await whole.append(finished(0), step_ms=STEP_MS)
+
+    state = await partition.reader().state_as_of(position=2)
+
+    assert state.next_position == 3
+    assert state.chain_hash == whole.state.chain_hash
+    assert state.digest() == whole.state.digest()
+
+
+@pytest.mark.parametrize("checkpoint_after", [None, 0, 3, 5])
+async def test_a_time_names_the_last_event_until_then(checkpoint_after: int | None) -> None:
+    partition, _ = await written(MemoryBackend(), checkpoint_after=checkpoint_after)
+    events = [event async for event in partition.reader().events()]
+
+    for time_ms in range(TIME_MS, events[-1].log_time_ms + 1500, 500):
+        state = await partition.reader().state_as_of(time_ms=time_ms)
+        last = max(event.position for event in events if event.log_time_ms <= time_ms)
+        assert state.next_position == last + 1
+
+
+async def test_before_the_first_event_nothing_is_known() -> None:
+    partition, _ = await written(MemoryBackend())
+
+    with pytest.raises(RemoteResourceNotFound):
+        await partition.reader().state_as_of(time_ms=TIME_MS - 1)
+
+
+async def test_a_position_beyond_the_log_is_refused() -> None:
+    partition, digests = await written(MemoryBackend())
+    end = digests[-1][1]
+
+    with pytest.raises(InvalidArgument, match=f"up to {end - 1}, got {end}"):
+        await partition.reader().state_as_of(position=end)
+
+
+@pytest.mark.parametrize("from_position", [0, 1, 5, 12, 13, 18, 19, 400])
+async def test_events_come_from_any_position_on(from_position: int) -> None:
+    partition, digests = await written(MemoryBackend())
+
+    found = [event.position async for event in partition.reader().events(from_position)]
+
+    assert found == list(range(from_position, digests[-1][1]))
+
+
+async def test_a_damaged_checkpoint_is_left_aside_and_said() -> None:
+    backend = MemoryBackend()
+    partition, digests = await written(backend)
+    key = partition.keys.partition(partition.tip)
+    await backend.execute_atomically([Put(key, b"damaged")])
+    reader = partition.reader()
+
+    state, _ = await reader.state()
+
+    assert state.digest() == digests[-1][0]
+    assert len(reader.notes) == 1
+    assert "log alone" in reader.notes[0]
+
+
+async def test_a_checkpoint_without_its_segments_is_left_aside() -> None:
+    backend = MemoryBackend()
+    partition, digests = await written(backend)
+    await backend.remove_like(partition.keys.segments(partition.tip))
+    reader = partition.reader()
+
+    state, _ = await reader.state()
+
+    assert state.digest() == digests[-1][0]
+    assert len(reader.notes) == 1
+
+
+async def test_a_damaged_log_is_an_error() -> None:
+    backend = MemoryBackend()
+    partition, _ = await written(backend, checkpoint_after=None)
+    key = partition.keys.log_batch(partition.tip, 4)
+    damaged = bytearray(backend.values[key])
+    damaged[-1] ^= 1
+    await backend.execute_atomically([Put(key, bytes(damaged))])
+
+    with pytest.raises(CorruptLog):
+        await partition.reader().state()
+
+
+async def test_a_log_without_its_beginning_is_an_error() -> None:
+    backend = MemoryBackend()
+    partition, _ = await written(backend, checkpoint_after=None)
+    del backend.values[partition.keys.log_batch(partition.tip, 0)]
+
+    with pytest.raises(CorruptLog, match="begins at batch 1"):
+        await partition.reader().state()
+
+
+async def test_a_partition_without_a_log_is_unknown() -> None:
+    with pytest.raises(RemoteResourceNotFound):
+        await StoredPartition(MemoryBackend()).reader().state()
+
+
+async def test_reading_as_of_now_does_not_need_a_checkpoint() -> None:
+    partition, _ = await written(MemoryBackend(), checkpoint_after=None)
+
+    state: PartitionState = await partition.reader().state_as_of(time_ms=2 * TIME_MS)
+
+    assert state.digest() == partition.state.digest()

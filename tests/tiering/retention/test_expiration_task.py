@@ -1,0 +1,307 @@
+"""Retention of a partition's remote log: what a run deletes."""
+
+import pytest
+
+from tests.models.retention_world import (
+    DELETING,
+    FINISHED,
+    HOUR_MS,
+    LINEAGE,
+    NOW_MS,
+    SIZE,
+    STARTED,
+    TIP,
+    RetentionWorld,
+    add_fifty,
+    epochs_between,
+    reasons,
+)
+from tierledger.events.errors import InvalidArgument
+from tierledger.tiering.retention.expiration_task import Retention, RetentionResult
+from tierledger.tiering.retention.plan import Reason
+
+# By time and size.
+
+
+@pytest.mark.parametrize(("retention_ms", "retention_bytes"), [(-1, 0), (0, -1), (0, 0)])
+async def test_a_retention_of_nothing_deletes_all(
+    retention_ms: int, retention_bytes: int
+) -> None:
+    world = RetentionWorld(end=200)
+    await world.add(0, 99, {0: 0})
+    await world.add(100, 199, {0: 100})
+
+    result = await world.task(retention_ms, retention_bytes).run_once()
+
+    assert [start for start, _ in reasons(result)] == [0, 100]
+    assert result.log_start_offset == world.log.log_start_offset == 200
+    assert world.left() == []
+    world.check_agreement()
+
+
+@pytest.mark.parametrize("deletable", [0, 1, 23, 50])
+async def test_by_size_the_oldest_go_until_no_more_than_the_limit_is_left(
+    deletable: int,
+) -> None:
+    world = RetentionWorld(LINEAGE, end=5200)
+    await add_fifty(world)
+    world.log.highest_offset_in_remote_storage = 4999
+    for base in (4900, 5000, 5100):  # The first is in the tier already.
+        world.log.add_local(base, base + 100)
+
+    task = world.task(retention_bytes=(50 - deletable) * SIZE + 2 * SIZE)
+    result = await task.run_once()
+
+    expected = [(number * 100, Reason.SIZE) for number in range(deletable)]
+    assert reasons(result) == expected
+    assert world.log.log_start_offset == deletable * 100
+    assert len(world.left()) == 50 - deletable
+    world.check_agreement()
+    again = await task.run_once()
+    assert again == RetentionResult((), None, is_complete=True)
+
+
+@pytest.mark.parametrize("deletable", [0, 1, 23, 50])
+async def test_by_time_those_go_whose_newest_record_is_old_enough(deletable: int) -> None:
+    world = RetentionWorld(LINEAGE, end=5000)
+    await add_fifty(world, old=deletable)
+
+    result = await world.task(retention_ms=HOUR_MS).run_once()
+
+    assert reasons(result) == [(number * 100, Reason.TIME) for number in range(deletable)]
+    assert world.log.log_start_offset == deletable * 100
+    world.check_agreement()
+
+
+async def test_an_enormous_retention_keeps_everything() -> None:
+    world = RetentionWorld(end=100)
+    await world.add(0, 99, {0: 0}, age_ms=NOW_MS)
+
+    result = await world.task(retention_ms=2**63 - 1).run_once()
+
+    assert result == RetentionResult((), None, is_complete=True)
+
+
+async def test_the_plain_sum_over_epochs_would_delete_too_much() -> None:
+    """KIP-852's sum of `remoteLogSize` counts a segment once for each of its epochs."""
+    world = RetentionWorld(LINEAGE, end=5000)
+    await add_fifty(world)
+
+    plain = sum([await world.store.remote_log_size(TIP, epoch) for epoch in LINEAGE])
+    result = await world.task(retention_bytes=50 * SIZE).run_once()
+
+    assert plain == 52 * SIZE  # The first segment has three epochs: two too many would go.
+    assert result.deleted == ()
+    assert len(world.left()) == 50
+
+
+async def test_bytes_of_another_history_do_not_count_against_the_limit() -> None:
+    world = RetentionWorld({0: 0, 2: 100}, end=300)
+    lost = await world.add(100, 250, {1: 100}, size=10 * SIZE)
+    for start, epoch in ((0, 0), (100, 2), (200, 2)):
+        await world.add(start, start + 99, {epoch: start})
+
+    kept = await world.task(retention_bytes=3 * SIZE).run_once()
+    one = await world.task(retention_bytes=2 * SIZE).run_once()
+
+    assert kept.deleted == ()
+    assert reasons(one) == [(0, Reason.SIZE)]
+    assert lost in world.ledger.segments(TIP)
+
+
+async def test_what_is_of_another_history_is_summed_up_once_not_for_each_segment() -> None:
+    world = RetentionWorld({1: 0, 3: 100, 4: 300}, end=700)
+    lost = await world.add(150, 250, {4: 150}, size=10 * SIZE)
+    for start, epoch in ((0, 1), (100, 3), (200, 3), (300, 4)):
+        await world.add(start, start + 99, {epoch: start})
+    task = world.task(retention_bytes=3 * SIZE)
+
+    lists = []
+    for due, added in ((0, 400), (100, 500), (200, 600)):
+        world.faults.calls.clear()
+        assert reasons(await task.run_once()) == [(due, Reason.SIZE)]
+        lists.append(world.faults.calls.count("list_remote_log_segments"))
+        await world.add(added, added + 99, {4: added})
+
+    # Walked and summed up; the first run leaves epoch 1 without records, so the second sums up
+    # anew; the third does not.
+    assert lists == [2 + 3, 1 + 2, 2]
+    assert lost in world.ledger.segments(TIP)
+
+
+async def test_what_is_of_another_history_is_summed_up_anew_once_some_is_deleted() -> None:
+    world = RetentionWorld({2: 0, 3: 500}, end=700)
+    await world.add(0, 50, {0: 0}, size=10 * SIZE)
+    for start in (0, 100, 200, 300):
+        await world.add(start, start + 99, {2: start})
+    task = world.task(retention_bytes=3 * SIZE)
+
+    first = await task.run_once()
+    await world.add(400, 499, {2: 400})
+    second = await task.run_once()
+
+    assert reasons(first) == [(0, Reason.SIZE), (0, Reason.STALE_EPOCH)]
+    assert reasons(second) == [(100, Reason.SIZE)]
+
+
+@pytest.mark.parametrize("known", [-1, 99])
+async def test_a_log_that_has_not_heard_yet_what_is_remote_counts_nothing_twice(
+    known: int,
+) -> None:
+    """After an election the log knows that late, and of a copy once it has finished."""
+    world = RetentionWorld(end=300)
+    for start in (0, 100):
+        await world.add(start, start + 99, {0: start})
+    for base in (0, 100, 200):
+        world.log.add_local(base, base + 100)
+    world.log.highest_offset_in_remote_storage = known
+
+    kept = await world.task(retention_bytes=3 * SIZE).run_once()
+    one = await world.task(retention_bytes=2 * SIZE).run_once()
+
+    assert kept.deleted == ()
+    assert reasons(one) == [(0, Reason.SIZE)]
+
+
+async def test_a_local_segment_that_begins_with_the_last_remote_offset_is_remote() -> None:
+    world = RetentionWorld(end=200)
+    await world.add(0, 98, {0: 0})
+    await world.add(99, 99, {0: 99})
+    for base, following in ((99, 100), (100, 200)):
+        world.log.add_local(base, following)
+    world.log.highest_offset_in_remote_storage = 99
+
+    kept = await world.task(retention_bytes=3 * SIZE).run_once()
+    one = await world.task(retention_bytes=2 * SIZE).run_once()
+
+    assert kept.deleted == ()
+    assert reasons(one) == [(0, Reason.SIZE)]
+
+
+async def test_the_log_starts_behind_the_furthest_of_overlapping_segments() -> None:
+    world = RetentionWorld(end=200)
+    await world.add(0, 99, {0: 0}, age_ms=HOUR_MS)
+    await world.add(0, 104, {0: 0}, age_ms=HOUR_MS)
+
+    await world.task(retention_ms=HOUR_MS).run_once()
+
+    assert world.log.log_start_offset == 105
+    assert world.left() == []
+
+
+@pytest.mark.parametrize(
+    ("retention_ms", "retention_bytes", "named"),
+    [(-2, 0, r"retention\.ms: .* got -2"), (0, -3, r"retention\.bytes: .* got -3")],
+)
+def test_a_retention_below_minus_one_is_refused(
+    retention_ms: int, retention_bytes: int, named: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=named):
+        Retention(retention_ms, retention_bytes)
+
+
+# By log start, leader epoch, and what was interrupted.
+
+
+async def test_what_somebody_deleted_from_the_log_goes_from_the_tier() -> None:
+    world = RetentionWorld({0: 0, 1: 150}, end=400)
+    await world.add(0, 99, {0: 0})
+    await world.add(100, 199, {0: 100, 1: 150})
+    await world.add(200, 299, {1: 200})
+    await world.log.raise_log_start_offset(200)
+
+    result = await world.task().run_once()
+
+    # The first has only epoch 0, which the log has forgotten; the second ends in epoch 1.
+    assert reasons(result) == [(100, Reason.LOG_START_OFFSET), (0, Reason.STALE_EPOCH)]
+    assert result.log_start_offset is None
+    assert world.left() == [(200, 299)]
+
+
+async def test_segments_of_epochs_that_the_leader_never_heard_of_are_removed() -> None:
+    world = RetentionWorld({5: 100, 6: 200}, end=400)
+    await world.add(0, 50, {0: 0})
+    await world.add(51, 99, {1: 51, 2: 60})
+    await world.add(60, 150, {2: 60, 5: 100})
+    await world.add(90, 99, {3: 90}, state=STARTED)
+    await world.add(300, 399, {7: 300})
+
+    result = await world.task().run_once()
+
+    assert {start for start, _ in reasons(result)} == {0, 51, 90}
+    assert {reason for _, reason in reasons(result)} == {Reason.STALE_EPOCH}
+    # One reaches into a known epoch; one is of a later epoch than the leader's.
+    assert world.left() == [(60, 150), (300, 399)]
+    assert world.log.log_start_offset == 0
+    world.check_agreement()
+
+
+async def test_an_interrupted_deletion_of_several_epochs_is_finished_once() -> None:
+    world = RetentionWorld(LINEAGE, end=500)
+    await world.add(0, 99, epochs_between(LINEAGE, 0, 99), state=DELETING, custom=b"where")
+    await world.add(100, 199, {4: 100})
+
+    result = await world.task().run_once()
+
+    assert reasons(result) == [(0, Reason.INTERRUPTED)]
+    assert [one.custom_metadata for one in world.storage.deleted] != [None]
+    assert world.left() == [(100, 199)]
+    world.check_agreement()
+
+
+async def test_interrupted_deletions_are_found_wherever_they_are() -> None:
+    world = RetentionWorld({0: 0, 2: 100}, end=300)
+    await world.add(0, 99, {0: 0})  # Ends the walk.
+    await world.add(100, 199, {2: 100}, state=DELETING)
+    await world.add(150, 250, {1: 150}, state=DELETING)  # Of an epoch nobody walks.
+    await world.add(200, 299, {2: 200})
+
+    result = await world.task().run_once()
+
+    assert {start for start, _ in reasons(result)} == {100, 150}
+    assert world.left() == [(0, 99), (200, 299)]
+    world.check_agreement()
+
+
+async def test_a_deletion_that_the_copy_task_works_on_is_left_to_it() -> None:
+    world = RetentionWorld({0: 0}, end=300)
+    await world.add(0, 99, {0: 0})
+    failed_copy = await world.add(100, 199, {0: 100}, state=DELETING)
+    world.being_copied = {failed_copy.remote_log_segment_id}
+
+    assert (await world.task().run_once()).deleted == ()
+
+
+async def test_copies_that_never_finished_count_for_nothing_and_are_deleted_in_turn() -> None:
+    world = RetentionWorld(end=1400)
+    await world.add(0, 99, {0: 0}, state=STARTED)
+    await world.add(100, 199, {0: 100}, state=DELETING)
+    second = await world.add(200, 299, {0: 200}, state=STARTED)
+    for start in range(300, 1400, 100):
+        await world.add(start, start + 99, {0: start})
+    task = world.task(retention_bytes=10 * SIZE)
+
+    first_run = await task.run_once()
+    await world.move(second, FINISHED)
+    second_run = await task.run_once()
+
+    assert sorted(reasons(first_run)) == [(0, Reason.SIZE), (100, Reason.INTERRUPTED)]
+    assert reasons(second_run) == [(200, Reason.SIZE), (300, Reason.SIZE)]
+    assert len(world.left()) == 10
+    world.check_agreement()
+
+
+async def test_nothing_is_deleted_while_the_first_segment_is_being_copied() -> None:
+    world = RetentionWorld(end=200)
+    first = await world.add(0, 99, {0: 0}, state=STARTED)
+    await world.add(100, 199, {0: 100})
+    world.being_copied = {first.remote_log_segment_id}
+    task = world.task(retention_bytes=0)
+
+    during = await task.run_once()
+    await world.move(first, FINISHED)
+    world.being_copied = set()
+    after = await task.run_once()
+
+    assert during.deleted == ()
+    assert reasons(after) == [(0, Reason.SIZE), (100, Reason.SIZE)]

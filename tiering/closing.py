@@ -1,0 +1,22 @@
+"""Asynchronous iterators that may be left early."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def closing(items: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
+    """`items`, ended at the block's end where it can be: a generator lets go of its request."""
+    try:
+        yield items
+    finally:
+        close = getattr(items, "aclose", None)
+        if close is not None:
+            await close()

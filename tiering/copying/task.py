@@ -1,0 +1,365 @@
+"""Copies a led partition's segments to the tier, oldest first (Kafka's RLMCopyTask)."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+
+import structlog
+
+from tierledger.events.errors import (
+    CustomMetadataSizeLimitExceeded,
+    Fenced,
+    InvalidArgument,
+    InvalidStateTransition,
+    NotLeader,
+    OutcomeUnknown,
+    PartitionDeleted,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    RetryableError,
+)
+from tierledger.events.identifiers import RemoteLogSegmentId
+from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
+from tierledger.tiering.copying.dangling_copies import DanglingCopies
+from tierledger.tiering.local.leader_epochs import OffsetAndEpoch
+from tierledger.tiering.local.remote_offsets import (
+    find_highest_remote_offset,
+    find_log_start_offset,
+)
+from tierledger.tiering.local.segment_files import describe_segment
+from tierledger.tiering.metrics.tier_metrics import (
+    COPY_BYTES,
+    COPY_ERRORS,
+    COPY_LAG_BYTES,
+    COPY_LAG_SEGMENTS,
+    COPY_REQUESTS,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tierledger.events.identifiers import Uuid
+    from tierledger.events.metadata import CustomMetadata
+    from tierledger.events.partition.answers import PartitionSummary
+    from tierledger.tiering.copying.quota import CopyQuota
+    from tierledger.tiering.deletion.counted_deletions import CountedDeletions
+    from tierledger.tiering.local.log import LocalLog, LocalSegment
+    from tierledger.tiering.remote_storage_manager import RemoteStorageManager
+
+INT32_MAX: Final = (1 << 31) - 1
+
+_log = structlog.get_logger("tierledger.tiering")
+
+
+@dataclass(frozen=True, slots=True)
+class CopySettings:
+    """How a copy task works.
+
+    Attributes:
+        custom_metadata_max_bytes: `remote.log.metadata.custom.metadata.max.bytes`, 0 to
+            2147483647; equal is allowed, and empty bytes with 0.
+        dangling_copy_grace_ms: How long another broker's unfinished copy is left alone. Ten
+            minutes are a segment of 1 GiB at 2 MiB/s; shorter than a copy may take, its data
+            can be sent again after it was removed, and stay.
+    """
+
+    custom_metadata_max_bytes: int = 128
+    dangling_copy_grace_ms: int = 10 * 60 * 1000
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.custom_metadata_max_bytes <= INT32_MAX:
+            raise InvalidArgument(
+                "remote.log.metadata.custom.metadata.max.bytes: expected 0 to 2147483647, "
+                f"got {self.custom_metadata_max_bytes}"
+            )
+        if self.dangling_copy_grace_ms < 0:
+            raise InvalidArgument(
+                f"expected a grace of 0 ms or more, got {self.dangling_copy_grace_ms}"
+            )
+
+
+class CopyResult(NamedTuple):
+    """What one run did."""
+
+    segments: int = 0
+    size_in_bytes: int = 0
+    is_ready: bool = True
+    """False: the metadata could not answer yet, so nothing was tried."""
+
+
+class _DeletionBegun(Exception):
+    """The partition is marked for deletion."""
+
+
+def candidate_segments(
+    segments: Sequence[LocalSegment], from_offset: int, last_stable_offset: int
+) -> list[LocalSegment]:
+    """The segments that may be copied: from the one that holds `from_offset` on.
+
+    Never the active one; a segment may go once the next begins at or below
+    `last_stable_offset`, so that whatever is in it is decided.
+    """
+    held = [one for one in segments if one.base_offset <= from_offset]
+    first = held[-1].base_offset if held else from_offset
+    wanted = [one for one in segments if one.base_offset >= first]
+    return [one for one, after in pairwise(wanted) if after.base_offset <= last_stable_offset]
+
+
+class CopyTask:
+    """One partition's copies, for as long as this broker leads it: run it every interval.
+
+    A task that has stopped (`is_stopped`) stays so; the next leader makes a new one, after
+    its new announcement. One run at a time.
+
+    No data is sent for a partition that is being deleted: each copy asks behind its
+    announcement, while `being_copied` names it. The partition's remover looks there only once
+    the mark is durable. So it waits for a copy that saw no mark; and one that it does not find
+    there is announced behind the mark, and sees it before the first byte is sent.
+    """
+
+    def __init__(
+        self,
+        log: LocalLog,
+        storage: RemoteStorageManager,
+        deletions: CountedDeletions,
+        new_id: Callable[[], Uuid],
+        settings: CopySettings | None = None,
+        quota: CopyQuota | None = None,
+    ) -> None:
+        """`new_id` gives an id never used before: every attempt has its own.
+
+        Broker, metadata store, clock and metrics are those of `deletions`.
+        """
+        self._log = log
+        self._tip = log.topic_id_partition
+        self._store = deletions.store
+        self._storage = storage
+        self._deletions = deletions
+        self._new_id = new_id
+        self._settings = settings or CopySettings()
+        self._quota = quota
+        self._metrics = deletions.metrics
+        self._dangling = DanglingCopies(deletions, self._settings.dangling_copy_grace_ms)
+        self._folder = log.segments()[0].log_file.parent
+        self._is_start_known = False
+        self._copied: OffsetAndEpoch | None = None
+        self._running: set[RemoteLogSegmentId] = set()
+        self.stop_reason: str | None = None
+        """Why no more is copied; none while the task may run."""
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.stop_reason is not None
+
+    def being_copied(self) -> frozenset[RemoteLogSegmentId]:
+        """The copies under way, which retention must leave alone."""
+        return frozenset(self._running)
+
+    def stop(self, reason: str) -> None:
+        """Begin no further copy; one that is under way ends as usual."""
+        if self.stop_reason is None:
+            self.stop_reason = reason
+            _log.info("copying stops", partition=str(self._tip), reason=reason)
+
+    async def run_once(self) -> CopyResult:
+        """Copy all that may be copied now; what it copied is durable and finished.
+
+        Metadata that cannot answer yet is no failure: nothing is tried, nothing counted. What a
+        failed copy left is removed, and the next run goes on behind the last finished segment,
+        with a new id. Nothing is removed whose last word may have been taken
+        (`OutcomeUnknown`); the next run asks what became of it. A deletion of the partition
+        that has begun stops the task and is no failure, either.
+
+        Raises:
+            CustomMetadataSizeLimitExceeded: The storage manager returned too much (KIP-917).
+                The task has stopped; the message says how to go on.
+            Fenced: Another broker leads; the task has stopped.
+            RemoteStorageError, OSError: A copy failed, and was counted.
+        """
+        if self.is_stopped:
+            return CopyResult()
+        try:
+            await self._prepare()
+        except (PartitionDeleted, _DeletionBegun) as error:
+            self._stop_for_deletion(error)
+            return CopyResult()
+        except (RetryableError, OutcomeUnknown) as error:
+            _log.debug("not ready", partition=str(self._tip), error=str(error))
+            return CopyResult(is_ready=False)
+        except (RemoteStorageError, OSError) as error:
+            self._note_failure(error)
+            raise
+        try:
+            return await self._copy_candidates()
+        except (RemoteStorageError, OSError) as error:
+            self._note_failure(error)
+            raise
+
+    def _note_failure(self, error: Exception) -> None:
+        self._metrics.count(COPY_ERRORS, self._tip)
+        if isinstance(error, Fenced):
+            self.stop(str(error))
+            self._metrics.forget(self._tip)
+
+    def _stop_for_deletion(self, error: PartitionDeleted | _DeletionBegun) -> None:
+        self.stop(str(error))
+        self._metrics.forget(self._tip)  # The remover, too, may be done with it by now.
+
+    async def _summary(self) -> PartitionSummary:
+        summary = await self._store.partition_summary(self._tip)
+        if summary.delete_state is not None:
+            raise _DeletionBegun(f"{self._tip}: its deletion has begun")
+        return summary
+
+    async def _prepare(self) -> None:
+        """Find out from where to go on: whole once per task, one question in later runs."""
+        summary = await self._summary()
+        folder = self._log.segments()[0].log_file.parent
+        if folder != self._folder:  # The replica has moved to another disk.
+            self._folder, self._is_start_known, self._copied = folder, False, None
+        if not self._is_start_known:
+            start = await find_log_start_offset(self._log, self._store)
+            await self._log.raise_log_start_offset(start)
+            self._is_start_known = True
+        if self._copied is None:
+            copied = await find_highest_remote_offset(self._log, self._store)
+            await self._log.raise_highest_offset_in_remote_storage(copied.offset)
+            self._copied = copied
+        await self._dangling.clean(self._tip, summary, self._copied.offset)
+
+    async def _copy_candidates(self) -> CopyResult:
+        done = CopyResult()
+        stable = self._log.last_stable_offset
+        lag = self._lag()
+        self._show_lag(lag)
+        if self._copied is None or not self._copied.offset < stable or stable <= 0:
+            return done
+        from_offset = max(self._copied.offset + 1, self._log.log_start_offset)
+        for segment in candidate_segments(self._log.segments(), from_offset, stable):
+            if self._quota is not None:
+                await self._quota.take(segment.size_in_bytes)
+            if self.is_stopped:
+                break
+            try:
+                await self._copy(segment)
+            except (PartitionDeleted, _DeletionBegun) as error:
+                self._stop_for_deletion(error)
+                break
+            done = CopyResult(done.segments + 1, done.size_in_bytes + segment.size_in_bytes)
+            self._show_lag((lag[0] - done.segments, lag[1] - done.size_in_bytes))
+        return done
+
+    def _lag(self) -> tuple[int, int]:
+        """Segments and bytes that are closed and not remote."""
+        remote = self._log.highest_offset_in_remote_storage
+        sizes = [
+            one.size_in_bytes for one in self._log.segments()[:-1] if one.end_offset > remote
+        ]
+        return len(sizes), sum(sizes)
+
+    def _show_lag(self, lag: tuple[int, int]) -> None:
+        self._metrics.set(COPY_LAG_SEGMENTS, self._tip, lag[0])
+        self._metrics.set(COPY_LAG_BYTES, self._tip, lag[1])
+
+    async def _copy(self, segment: LocalSegment) -> None:
+        self._metrics.count(COPY_REQUESTS, self._tip)
+        segment_id = RemoteLogSegmentId(self._tip, self._new_id())
+        self._running.add(segment_id)
+        try:
+            metadata = await self._copy_as(segment_id, segment)
+        finally:
+            self._running.discard(segment_id)
+        self._metrics.count(COPY_BYTES, self._tip, segment.size_in_bytes)
+        last_epoch = max(metadata.segment_leader_epochs)
+        self._copied = OffsetAndEpoch(metadata.end_offset, last_epoch)
+        await self._log.raise_highest_offset_in_remote_storage(metadata.end_offset)
+
+    async def _copy_as(
+        self, segment_id: RemoteLogSegmentId, segment: LocalSegment
+    ) -> RemoteLogSegmentMetadata:
+        """`segment`'s metadata once it is finished under `segment_id`."""
+        metadata, data = await asyncio.to_thread(
+            describe_segment,
+            segment_id,
+            segment,
+            self._log.leader_epochs,
+            broker_id=self._deletions.broker_id,
+            now_ms=self._deletions.clock.now_ms(),
+        )
+        await self._store.add_remote_log_segment_metadata(metadata)
+        try:
+            await self._summary()  # As of the announcement or later, as all answers are.
+            custom = await self._storage.copy_log_segment_data(metadata, data)
+        except PartitionDeleted:
+            raise  # Its entry went with the partition, and nothing was sent.
+        except (RemoteStorageError, OSError, _DeletionBegun):
+            await self._clean_up(metadata)
+            raise
+        size = 0 if custom is None else len(custom.value)
+        limit = self._settings.custom_metadata_max_bytes
+        if size > limit:
+            why = f"{size} bytes, the limit is {limit}"
+            await self._give_up_on_size(metadata, custom, why)
+        await self._finish(metadata, custom)
+        return metadata
+
+    async def _finish(
+        self, metadata: RemoteLogSegmentMetadata, custom: CustomMetadata | None
+    ) -> None:
+        """Say that the copy has finished; each refusal says what may be removed."""
+        update = RemoteLogSegmentMetadataUpdate(
+            metadata.remote_log_segment_id,
+            self._deletions.clock.now_ms(),
+            RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+            self._deletions.broker_id,
+            custom,
+        )
+        try:
+            await self._store.update_remote_log_segment_metadata(update)
+        except OutcomeUnknown:
+            # It may be served already, or soon: the next run asks from where to go on.
+            self._dangling.unsettled[metadata.remote_log_segment_id] = metadata.end_offset
+            self._copied = None
+            raise
+        except CustomMetadataSizeLimitExceeded as error:
+            await self._give_up_on_size(metadata, custom, f"the leader refused it: {error}")
+        except (Fenced, NotLeader, RemoteResourceNotFound, InvalidStateTransition):
+            # Somebody else leads, or has removed the entry: nobody will ever read this copy,
+            # and what the metadata says is not for this broker to change.
+            await self._remove_data(metadata.create_with_custom_metadata(custom))
+            raise
+        except RemoteStorageError:
+            await self._clean_up(metadata.create_with_custom_metadata(custom))
+            raise
+
+    async def _give_up_on_size(
+        self, metadata: RemoteLogSegmentMetadata, custom: CustomMetadata | None, why: str
+    ) -> NoReturn:
+        """KIP-917: one attempt to remove the copy, and no further copies."""
+        message = (
+            f"{metadata.remote_log_segment_id}: custom metadata of the storage manager is too "
+            f"large: {why}; no more of this partition is copied. Raise "
+            "remote.log.metadata.custom.metadata.max.bytes, or let the manager return less, "
+            "and start the task again"
+        )
+        self.stop(message)  # First: whatever becomes of the clean-up, no more is copied.
+        await self._clean_up(metadata.create_with_custom_metadata(custom))
+        raise CustomMetadataSizeLimitExceeded(message)
+
+    async def _clean_up(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Remove the copy and its entry, if that goes: the error that led here counts more."""
+        with suppress(RemoteStorageError, OSError):
+            await self._deletions.delete(metadata, "failed copy")
+
+    async def _remove_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Remove the copy alone, if that goes; else the leader does, by its entry."""
+        try:
+            await self._storage.delete_log_segment_data(metadata)
+        except (RemoteStorageError, OSError) as error:
+            segment = str(metadata.remote_log_segment_id)
+            _log.warning("a refused copy stays", segment=segment, error=str(error))

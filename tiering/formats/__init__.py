@@ -1,0 +1,1 @@
+"""Kafka's files: indexes, batches of records, snapshots, checkpoints."""

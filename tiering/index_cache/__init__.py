@@ -1,0 +1,1 @@
+"""The indexes of remote segments, kept on a local disk."""

@@ -1,0 +1,128 @@
+"""What a cache gives up when it is full: S3-FIFO, over bytes.
+
+A newcomer waits in a small queue and moves to the main one only if it is asked for again, so
+one pass over a long partition does not push out what others keep using. One that was given up
+not long ago goes to the main queue at once. No clock, no chance: the same calls, the same
+victims.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+SMALL_PART: Final = 10
+"""The small queue holds one part in so many."""
+ASKED_MAX: Final = 3
+"""More hits than this count no further: what was popular once must not stay for ever."""
+ASKED_TO_STAY: Final = 2
+"""Hits that take a newcomer to the main queue. One is not enough: a reader of a segment once
+asks for its indexes twice, for the position and for the aborted transactions."""
+
+
+class _Item:
+    __slots__ = ("asked", "weight")
+
+    def __init__(self, weight: int) -> None:
+        self.weight = weight
+        self.asked = 0
+
+
+class EvictionQueue:
+    """Keys with weights, up to a total weight."""
+
+    def __init__(self, weight_max: int) -> None:
+        """Take up to `weight_max`; see `resize`."""
+        self._weight_max = weight_max
+        self._small: OrderedDict[bytes, _Item] = OrderedDict()
+        self._main: OrderedDict[bytes, _Item] = OrderedDict()
+        self._ghosts: OrderedDict[bytes, None] = OrderedDict()
+        """Keys given up from the small queue lately, about as many as there are keys."""
+        self._small_weight = 0
+        self.weight = 0
+
+    def __len__(self) -> int:
+        return len(self._small) + len(self._main)
+
+    def takes(self, weight: int) -> bool:
+        """Whether a key of that weight can be taken at all."""
+        return weight <= self._weight_max
+
+    def asked(self, key: bytes) -> None:
+        """Take note of a hit."""
+        item = self._main.get(key) or self._small.get(key)
+        if item is not None and item.asked < ASKED_MAX:
+            item.asked += 1
+
+    def add(self, key: bytes, weight: int) -> list[bytes] | None:
+        """The keys that had to go for a new `key`; none if it is too heavy to be taken."""
+        self.remove(key)
+        if not self.takes(weight):
+            return None
+        victims = self._shrink_to(self._weight_max - weight)
+        if key in self._ghosts:
+            del self._ghosts[key]
+            self._main[key] = _Item(weight)
+        else:
+            self._small[key] = _Item(weight)
+            self._small_weight += weight
+        self.weight += weight
+        return victims
+
+    def add_known(self, key: bytes, weight: int) -> None:
+        """Take a key from before a restart; `shrink` sees to the limit after the last one."""
+        self.remove(key)
+        self._main[key] = _Item(weight)
+        self.weight += weight
+
+    def remove(self, key: bytes) -> bool:
+        """Whether `key` was there."""
+        if (item := self._small.pop(key, None)) is not None:
+            self._small_weight -= item.weight
+        else:
+            item = self._main.pop(key, None)
+        if item is None:
+            return False
+        self.weight -= item.weight
+        return True
+
+    def resize(self, weight_max: int) -> list[bytes]:
+        """The keys that have to go under the new limit."""
+        self._weight_max = weight_max
+        return self.shrink()
+
+    def shrink(self) -> list[bytes]:
+        """The keys that have to go under the present limit."""
+        return self._shrink_to(self._weight_max)
+
+    def _shrink_to(self, weight: int) -> list[bytes]:
+        victims = []
+        while self.weight > weight:
+            is_small_full = self._small_weight * SMALL_PART >= self._weight_max
+            from_small = self._small and (is_small_full or not self._main)
+            victim = self._from_small() if from_small else self._from_main()
+            if victim is not None:
+                victims.append(victim)
+        return victims
+
+    def _from_small(self) -> bytes | None:
+        key, item = self._small.popitem(last=False)
+        self._small_weight -= item.weight
+        if item.asked >= ASKED_TO_STAY:
+            item.asked = 0
+            self._main[key] = item
+            return None
+        self.weight -= item.weight
+        self._ghosts[key] = None
+        while len(self._ghosts) > len(self) + 1:
+            self._ghosts.popitem(last=False)
+        return key
+
+    def _from_main(self) -> bytes | None:
+        key, item = self._main.popitem(last=False)
+        if item.asked:
+            item.asked -= 1
+            self._main[key] = item
+            return None
+        self.weight -= item.weight
+        return key

@@ -1,0 +1,1 @@
+"""How a segment lies in the tier."""

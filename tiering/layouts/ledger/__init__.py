@@ -1,0 +1,1 @@
+"""Our own layout: a log in parts, and one object of indexes."""

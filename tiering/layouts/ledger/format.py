@@ -1,0 +1,204 @@
+"""What our own layout writes beside the log: the indexes object, and custom metadata.
+
+    indexes object = head | header | crc32c of both | the indexes, one behind the other
+    head           = "tlix" | version, 1 byte | length of the header, 4 bytes
+
+Numbers are big-endian. The header is msgpack: which segment, the log's size and parts with the
+checksum of each, and where which index lies, with its checksum. Everything is covered by one.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import google_crc32c
+import msgpack
+
+from tierledger.events.errors import CorruptRemoteData, FormatTooNew
+from tierledger.events.metadata import CustomMetadata
+from tierledger.tiering.formats.index_type import IndexType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAGIC: Final = b"tlix"
+VERSION: Final = 1
+
+_HEAD: Final = struct.Struct(">4sBI")
+_CRC: Final = struct.Struct(">I")
+
+
+class StoredIndex(NamedTuple):
+    """Where an index lies in the object, and its checksum."""
+
+    start: int
+    length: int
+    crc: int
+
+
+class SegmentHeader(NamedTuple):
+    """What an indexes object says about its segment."""
+
+    segment_id: bytes
+    log_size: int
+    part_size: int
+    part_crcs: tuple[int, ...]
+    """crc32c of each part of the log."""
+    indexes: Mapping[IndexType, StoredIndex]
+    size: int
+    """Bytes of the whole object."""
+
+
+def crc32c(data: bytes) -> int:
+    """The checksum that everything here has."""
+    return int(google_crc32c.value(data))
+
+
+def extend_crc32c(crc: int, data: bytes) -> int:
+    """The checksum of what had `crc`, with `data` behind it."""
+    return int(google_crc32c.extend(crc, data))
+
+
+def encode_indexes(
+    segment_id: bytes,
+    log_size: int,
+    part_size: int,
+    part_crcs: tuple[int, ...],
+    indexes: Mapping[IndexType, bytes],
+) -> bytes:
+    """The indexes object; the same for the same segment, byte for byte."""
+    places = []
+    at = 0
+    ordered = sorted(indexes.items(), key=lambda item: item[0].value)
+    for index_type, data in ordered:
+        places.append([index_type.value, at, len(data), crc32c(data)])
+        at += len(data)
+    header = {
+        "segment": segment_id,
+        "log_size": log_size,
+        "part_size": part_size,
+        "part_crcs": list(part_crcs),
+        "indexes": places,
+    }
+    packed = msgpack.packb(header)
+    head = _HEAD.pack(MAGIC, VERSION, len(packed)) + packed
+    return b"".join((head, _CRC.pack(crc32c(head)), *(data for _, data in ordered)))
+
+
+def decode_header(data: bytes, name: str) -> SegmentHeader:
+    """The header of an indexes object, which must be whole.
+
+    Raises:
+        CorruptRemoteData: It is not one; names the object, and what was expected and found.
+        FormatTooNew: A newer program wrote it.
+    """
+    if len(data) < _HEAD.size + _CRC.size or data[:4] != MAGIC:
+        raise _corrupt(name, f"an indexes object that begins with {MAGIC!r}", data[:16])
+    _, version, length = _HEAD.unpack_from(data)
+    if version > VERSION:
+        raise FormatTooNew(f"{name}: expected version {VERSION} or older, found {version}")
+    end = _HEAD.size + length
+    if len(data) < end + _CRC.size:
+        raise _corrupt(name, f"at least {end + _CRC.size} bytes", len(data))
+    (stored,) = _CRC.unpack_from(data, end)
+    if crc32c(data[:end]) != stored:
+        raise _corrupt(name, f"crc32c {stored:08x} of the header", f"{crc32c(data[:end]):08x}")
+    header = _parsed(data[_HEAD.size : end], end + _CRC.size, name)
+    if len(data) != header.size:
+        raise _corrupt(name, f"{header.size} bytes", len(data))
+    return header
+
+
+def verified(data: bytes, place: StoredIndex, index_type: IndexType, name: str) -> bytes:
+    """`data`, if it is the index that lies at `place`.
+
+    Raises:
+        CorruptRemoteData: It is something else.
+    """
+    if crc32c(data) != place.crc:
+        expected = f"crc32c {place.crc:08x} of the {index_type.name} index"
+        raise _corrupt(name, expected, f"{crc32c(data):08x}")
+    return data
+
+
+def _parsed(packed: bytes, base: int, name: str) -> SegmentHeader:
+    try:
+        header = msgpack.unpackb(packed)
+        indexes = {
+            IndexType(suffix): StoredIndex(base + start, length, crc)
+            for suffix, start, length, crc in header["indexes"]
+        }
+        return SegmentHeader(
+            header["segment"],
+            header["log_size"],
+            header["part_size"],
+            tuple(header["part_crcs"]),
+            indexes,
+            base + sum(one.length for one in indexes.values()),
+        )
+    except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
+        raise _corrupt(name, "a header of this version", repr(error)) from error
+
+
+def _corrupt(name: str, expected: str, found: object) -> CorruptRemoteData:
+    return CorruptRemoteData(f"{name}: expected {expected}, found {found}")
+
+
+class LedgerCustomMetadata(NamedTuple):
+    """What a copy gives back to be kept with the segment (KIP-917): some 15 bytes and a prefix.
+
+    With it a segment is found where it was written, whatever prefix and part size are in force
+    by then, and a part of it is read without asking for anything else first.
+    """
+
+    part_size: int
+    weight: int
+    """Bytes of all its objects."""
+    prefix: str | None
+    """Below which its objects are; none if they are at the top."""
+
+    def to_custom_metadata(self) -> CustomMetadata:
+        """These, in Kafka's wrapping."""
+        return CustomMetadata(bytes((VERSION,)) + msgpack.packb(list(self)))
+
+    @staticmethod
+    def of(custom: CustomMetadata, segment: object) -> LedgerCustomMetadata:
+        """What `custom` says.
+
+        Raises:
+            CorruptRemoteData: It was not written by this layout.
+            FormatTooNew: A newer program wrote it.
+        """
+        value = custom.value
+        if value[:1] > bytes((VERSION,)) and len(value) > 1:
+            raise FormatTooNew(
+                f"{segment}: expected custom metadata of version {VERSION}, found {value[0]}"
+            )
+        try:
+            part_size, weight, prefix = _plain_list(value)
+        except (ValueError, TypeError, msgpack.UnpackException) as error:
+            raise CorruptRemoteData(
+                f"{segment}: expected custom metadata of tierledger's layout, "
+                f"found {value[:64].hex() or 'nothing'}"
+            ) from error
+        return LedgerCustomMetadata(part_size, weight, prefix)
+
+
+def _plain_list(value: bytes) -> tuple[int, int, str | None]:
+    if value[:1] != bytes((VERSION,)):
+        raise ValueError(value[:1])
+    part_size, weight, prefix = msgpack.unpackb(value[1:])
+    is_plain = type(part_size) is int and type(weight) is int and part_size > 0 <= weight
+    if not is_plain or not isinstance(prefix, str | None):
+        raise ValueError(part_size, weight, prefix)
+    return part_size, weight, prefix
+
+
+def weight_of(custom: CustomMetadata) -> int:
+    """How many bytes the objects take of a segment with this custom metadata.
+
+    Raises:
+        CorruptRemoteData: It was not written by this layout.
+    """
+    return LedgerCustomMetadata.of(custom, "custom metadata").weight

@@ -1,0 +1,362 @@
+"""Whose an object is, by its name alone, and which objects a segment must have.
+
+One class per layout. Rule: a name that does not spell a topic, its id, a partition and a
+segment exactly as the layout writes them is not ours. It is never decoded, trimmed or joined.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from typing_extensions import override
+
+from tierledger.events.identifiers import Uuid
+from tierledger.tiering.formats.index_files import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY
+from tierledger.tiering.formats.index_type import ALL_INDEX_TYPES, IndexType
+from tierledger.tiering.formats.leader_epoch_checkpoint import format_leader_epochs
+from tierledger.tiering.formats.producer_snapshot import SNAPSHOT_ENTRY_SIZE, SNAPSHOT_HEAD_SIZE
+from tierledger.tiering.formats.record_batches import SMALLEST_BATCH
+from tierledger.tiering.layouts import kafka as kafka_layout
+from tierledger.tiering.layouts.ledger import layout as ledger_layout
+from tierledger.tiering.layouts.ledger.format import LedgerCustomMetadata
+from tierledger.tiering.layouts.ledger.parts import part_sizes
+from tierledger.tiering.layouts.manifest import layout as manifest_layout
+from tierledger.tiering.layouts.tier_url import Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from tierledger.events.metadata import RemoteLogSegmentMetadata
+
+LOG: Final = "log"
+"""The role of an object that holds the log; of a part of it, `log.00000` and so on. Others have
+their suffix."""
+
+PARTITION_MAX: Final = (1 << 31) - 1
+
+
+class ListedObject(NamedTuple):
+    """An object that is called as one of a segment."""
+
+    topic_id: Uuid
+    partition: int
+    segment_id: Uuid
+    role: str
+    place: str
+    """What the names of all objects of the segment begin with."""
+    is_below_prefix: bool
+    """Whether it lies where the tier keeps new segments."""
+
+
+class ExpectedObject(NamedTuple):
+    """What an object beside the log must be, as far as a list tells."""
+
+    role: str
+    least: int
+    """Bytes."""
+    step: int
+    """It has `least` bytes, or so many more, or twice as many more, up to `most`."""
+    most: int | None
+    is_required: bool = True
+
+    def fits(self, size: int) -> bool:
+        """Whether it may be so large."""
+        is_within = self.least <= size and (self.most is None or size <= self.most)
+        return is_within and (size - self.least) % self.step == 0
+
+    @override
+    def __str__(self) -> str:
+        if self.most == self.least:
+            return f"{self.least} bytes"
+        until = "more" if self.most is None else f"at most {self.most}"
+        steps = "" if self.step == 1 else f" in steps of {self.step}"
+        return f"{self.least} bytes or {until}{steps}"
+
+
+class ExpectedObjects(NamedTuple):
+    """What a finished segment has in the tier."""
+
+    place: str
+    part_bytes: int | None
+    """Of each object that holds the log but the last; none if only the sum is known."""
+    log_bytes: int
+    others: tuple[ExpectedObject, ...]
+    indexes: str
+    """The one of `others` without which nothing of the segment can be read."""
+    weight: int | None
+    """Bytes of all of them, if the copy said it."""
+    is_below_prefix: bool
+
+
+class LogObject(NamedTuple):
+    """An object that holds a log, or a part of it."""
+
+    name: str
+    start: int
+    """Of its bytes in the log."""
+    end: int
+    """Exclusive."""
+
+
+class LayoutNames(ABC):
+    """How a tier of one layout names its objects. Pickled into tasks."""
+
+    before_role = "."
+    """What stands between a segment's place and an object's role."""
+    has_index_files = False
+    """Whether each index is an object of its own."""
+
+    def __init__(self, prefix: str) -> None:
+        """`prefix` is that of the tier's URL."""
+        self.prefix = prefix
+
+    @property
+    def folder(self) -> str:
+        """Below which everything of the tier lies; empty: it may lie anywhere."""
+        return self.prefix.rpartition("/")[0]
+
+    @abstractmethod
+    def parse(self, path: str) -> ListedObject | None:
+        """What `path`, seen from the top of the store, is called as; none if not as ours."""
+
+    def log_objects(self, must: ExpectedObjects) -> Iterator[LogObject]:
+        """The objects that hold a log, in order; one for all if its parts are not known."""
+        name = f"{must.place}{self.before_role}{LOG}"
+        yield LogObject(name, 0, must.log_bytes)
+
+    def index_object(self, must: ExpectedObjects, index_type: IndexType | None = None) -> str:
+        """Which object holds that index, or all if they lie together."""
+        role = must.indexes
+        if self.has_index_files and index_type is not None:
+            role = index_type.value
+        return f"{must.place}{self.before_role}{role}"
+
+    def object_in(self, must: ExpectedObjects, message: str) -> str | None:
+        """Which of the segment's objects a message names; none if it names none of them."""
+        others = (f"{must.place}{self.before_role}{one.role}" for one in must.others)
+        named = chain(others, (one.name for one in self.log_objects(must)))
+        return next((name for name in named if name in message), None)
+
+    @abstractmethod
+    def expected(self, metadata: RemoteLogSegmentMetadata) -> ExpectedObjects:
+        """What a finished segment must have.
+
+        Raises:
+            CorruptRemoteData: Its custom metadata is not this layout's.
+            FormatTooNew: A newer program wrote that.
+            InvalidArgument: Its topic's name cannot be part of an object's.
+        """
+
+
+_TOPIC = "(?P<topic>[a-zA-Z0-9._-]{1,249})"
+_NO_TOPICS = frozenset({".", ".."})
+_ID = "[A-Za-z0-9_-]{22}"
+_TOPIC_ID = f"(?P<topic_id>{_ID})"
+_PARTITION = "(?P<partition>0|[1-9][0-9]{0,9})"
+_SEGMENT = f"(?P<start>[0-9]{{20}})-(?P<segment_id>{_ID})"
+
+
+def _suffixes(roles: Collection[str]) -> str:
+    return "|".join(re.escape(role) for role in sorted(roles))
+
+
+class LedgerNames(LayoutNames):
+    """Our own layout: `LedgerStorageManager`."""
+
+    before_role = "/"
+
+    _NAME: Final = re.compile(
+        f"(?P<place>(?P<prefix>.*/)?{_TOPIC}/{_TOPIC_ID}/{_PARTITION}/{_SEGMENT})"
+        rf"/(?:(?P<part>log\.[0-9]{{5,}})|{ledger_layout.INDEXES})",
+        re.ASCII | re.DOTALL,
+    )
+
+    def __init__(self, prefix: str) -> None:
+        """`prefix` is a folder."""
+        super().__init__(prefix.strip("/"))
+
+    @property
+    @override
+    def folder(self) -> str:
+        return self.prefix
+
+    @override
+    def parse(self, path: str) -> ListedObject | None:
+        found = self._NAME.fullmatch(path)
+        if found is None or found["topic"] in _NO_TOPICS:
+            return None
+        role = found["part"] or ledger_layout.INDEXES
+        below = f"{self.prefix}/" if self.prefix else ""
+        return _listed(found, role, is_below_prefix=(found["prefix"] or "") == below)
+
+    @override
+    def expected(self, metadata: RemoteLogSegmentMetadata) -> ExpectedObjects:
+        size = max(0, metadata.segment_size_in_bytes)
+        prefix, part_bytes, weight = self.prefix, None, None
+        if metadata.custom_metadata is not None:
+            segment = metadata.remote_log_segment_id
+            custom = LedgerCustomMetadata.of(metadata.custom_metadata, segment)
+            prefix, part_bytes = custom.prefix or "", custom.part_size
+            weight = custom.weight
+        return ExpectedObjects(
+            ledger_layout.place_of(metadata, prefix),
+            part_bytes,
+            size,
+            (ExpectedObject(ledger_layout.INDEXES, 1, 1, None),),
+            ledger_layout.INDEXES,
+            weight,
+            prefix == self.prefix,
+        )
+
+    @override
+    def log_objects(self, must: ExpectedObjects) -> Iterator[LogObject]:
+        if must.part_bytes is None:
+            yield from super().log_objects(must)
+            return
+        at = 0
+        for name, size in part_sizes(must.place, must.log_bytes, must.part_bytes):
+            yield LogObject(name, at, at + size)
+            at += size
+
+
+class KafkaNames(LayoutNames):
+    """Kafka's LocalTieredStorage."""
+
+    has_index_files = True
+
+    _NAME: Final = re.compile(
+        f"(?P<place>{_TOPIC}-{_PARTITION}-{_TOPIC_ID}/{_SEGMENT})"
+        rf"\.(?P<role>{_suffixes([LOG, *(one.value for one in ALL_INDEX_TYPES)])})",
+        re.ASCII,
+    )
+
+    @override
+    def parse(self, path: str) -> ListedObject | None:
+        found = self._NAME.fullmatch(path)
+        if found is None or found["topic"] in _NO_TOPICS:
+            return None
+        return _listed(found, found["role"], is_below_prefix=True)
+
+    @override
+    def expected(self, metadata: RemoteLogSegmentMetadata) -> ExpectedObjects:
+        return ExpectedObjects(
+            kafka_layout.place_of(metadata),
+            max(1, metadata.segment_size_in_bytes),
+            max(0, metadata.segment_size_in_bytes),
+            _kafka_files(metadata),
+            IndexType.OFFSET.value,
+            None,
+            is_below_prefix=True,
+        )
+
+
+class ManifestNames(LayoutNames):
+    """The three-object layout."""
+
+    _NAME: Final = re.compile(
+        f"(?P<place>(?P<head>.+)-{_TOPIC_ID}/{_PARTITION}/{_SEGMENT})"
+        rf"\.(?P<role>{_suffixes([LOG, *manifest_layout.BESIDE])})",
+        re.ASCII | re.DOTALL,
+    )
+    _ONLY_TOPIC: Final = re.compile(_TOPIC, re.ASCII)
+
+    @override
+    def parse(self, path: str) -> ListedObject | None:
+        found = self._NAME.fullmatch(path)
+        if found is None:
+            return None
+        # The prefix stands before the topic with nothing between them.
+        topic = found["head"].removeprefix(self.prefix)
+        is_below = (
+            found["head"].startswith(self.prefix)
+            and self._ONLY_TOPIC.fullmatch(topic) is not None
+            and topic not in _NO_TOPICS
+        )
+        return _listed(found, found["role"], is_below_prefix=is_below)
+
+    @override
+    def expected(self, metadata: RemoteLogSegmentMetadata) -> ExpectedObjects:
+        place = manifest_layout.place_of(metadata, self.prefix)
+        named = self.parse(f"{place}.{LOG}")
+        return ExpectedObjects(
+            place,
+            max(1, metadata.segment_size_in_bytes),
+            max(0, metadata.segment_size_in_bytes),
+            (
+                ExpectedObject(manifest_layout.INDEXES, _least_indexes(metadata), 1, None),
+                ExpectedObject(manifest_layout.MANIFEST, 1, 1, None),
+            ),
+            manifest_layout.INDEXES,
+            None,
+            named is not None and named.is_below_prefix,
+        )
+
+
+def part_number(role: str) -> int | None:
+    """Which part of the log an object of that role holds; none if it holds none."""
+    name, _, number = role.partition(".")
+    return int(number or 0) if name == LOG else None
+
+
+def _kafka_files(metadata: RemoteLogSegmentMetadata) -> tuple[ExpectedObject, ...]:
+    """The files beside a log, and the sizes that Kafka's own formats allow them."""
+    offsets = metadata.end_offset - metadata.start_offset + 1
+    batches = min(offsets, metadata.segment_size_in_bytes // SMALLEST_BATCH)
+    # Kafka enters a time with an entry of the offset index, and another when a segment closes.
+    times = (1, batches + 1)
+    aborted = (0, 0) if metadata.txn_index_empty else (1, batches)
+    return (
+        _entries(IndexType.OFFSET, OFFSET_ENTRY.size, (0, batches)),
+        _entries(IndexType.TIMESTAMP, TIME_ENTRY.size, times),
+        ExpectedObject(
+            IndexType.PRODUCER_SNAPSHOT.value, SNAPSHOT_HEAD_SIZE, SNAPSHOT_ENTRY_SIZE, None
+        ),
+        _entries(IndexType.TRANSACTION, TRANSACTION_ENTRY.size, aborted)._replace(
+            is_required=not metadata.txn_index_empty
+        ),
+        ExpectedObject(IndexType.LEADER_EPOCH.value, _least_checkpoint(metadata), 1, None),
+    )
+
+
+def _entries(kind: IndexType, size: int, counts: tuple[int, int]) -> ExpectedObject:
+    least, most = counts
+    return ExpectedObject(kind.value, least * size, size, most * size)
+
+
+def _least_checkpoint(metadata: RemoteLogSegmentMetadata) -> int:
+    """Bytes of a leader-epoch checkpoint that has the segment's own epochs."""
+    # The first of them may have begun in an earlier segment.
+    return len(format_leader_epochs(dict.fromkeys(metadata.segment_leader_epochs, 0)))
+
+
+def _least_indexes(metadata: RemoteLogSegmentMetadata) -> int:
+    """Bytes of an object that has all indexes, of which two may be empty."""
+    return TIME_ENTRY.size + SNAPSHOT_HEAD_SIZE + _least_checkpoint(metadata)
+
+
+_NAMES: Final[Mapping[Layout, Callable[[str], LayoutNames]]] = {
+    Layout.LEDGER: LedgerNames,
+    Layout.LOCAL_TIERED: KafkaNames,
+    Layout.MANIFEST: ManifestNames,
+}
+
+
+def names_of(layout: Layout, prefix: str) -> LayoutNames:
+    """How a tier of `layout` with that prefix names its objects."""
+    return _NAMES[layout](prefix)
+
+
+def _listed(found: re.Match[str], role: str, *, is_below_prefix: bool) -> ListedObject | None:
+    topic_id, segment_id = Uuid.parse(found["topic_id"]), Uuid.parse(found["segment_id"])
+    partition = int(found["partition"])
+    is_plain = (
+        str(topic_id) == found["topic_id"]  # Of 22 characters, the last has bits to spare.
+        and str(segment_id) == found["segment_id"]
+        and partition <= PARTITION_MAX
+    )
+    if not is_plain:
+        return None
+    return ListedObject(topic_id, partition, segment_id, role, found["place"], is_below_prefix)

@@ -1,0 +1,1 @@
+"""A layout with a manifest for each segment."""

@@ -1,0 +1,175 @@
+"""What the files of a local log say: its segments, its end, and what is not decided yet.
+
+Blocking; `directory` calls it in a thread. Nothing is changed: what a crash left behind the
+last whole batch is not counted as part of the log, and stays where it is.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import structlog
+
+from tierledger.events.errors import CorruptRemoteData
+from tierledger.tiering.formats.index_files import TIME_ENTRY
+from tierledger.tiering.formats.index_type import IndexType
+from tierledger.tiering.formats.producer_snapshot import parse_producer_snapshot
+from tierledger.tiering.formats.record_batches import BatchSplitter, RecordBatch
+from tierledger.tiering.local.log import LocalSegment
+from tierledger.tiering.local.segment_files import (
+    LOG_SUFFIX,
+    index_file,
+    segment_file,
+    snapshot_file,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+PIECE_BYTES: Final = 1 << 20
+"""Of a log file that is read at once."""
+
+_LOG_NAME = re.compile(r"(\d{20})" + re.escape(LOG_SUFFIX), re.ASCII)
+
+_log = structlog.get_logger("tierledger.tiering")
+
+
+class LogFiles(NamedTuple):
+    """A log at one moment."""
+
+    segments: tuple[LocalSegment, ...]
+    log_end_offset: int
+    first_open_offset: int | None
+    """Where the oldest transaction that is still open begins; none if none is open."""
+
+
+def segment_bases(folder: Path) -> list[int]:
+    """Base offsets of the segments in `folder`, ascending."""
+    names = (_LOG_NAME.fullmatch(path.name) for path in folder.iterdir())
+    return sorted(int(name[1]) for name in names if name is not None)
+
+
+def read_log(folder: Path, known: Sequence[LocalSegment] = ()) -> LogFiles:
+    """The log in `folder`; its closed segments are looked at once if they are `known`.
+
+    Raises:
+        CorruptRemoteData: A batch in the middle of the log is damaged.
+        RejectedError: The log has messages from before Kafka 0.11.
+    """
+    bases = segment_bases(folder)
+    start, opened = _newest_snapshot(folder, bases)
+    tail = [_Batches(folder, base) for base in bases if base >= start]
+    for read in tail:
+        for batch in read.all(is_active=read is tail[-1]):
+            if batch.is_transactional:
+                _note(opened, batch)
+    before = {one.base_offset: one for one in known}
+    segments = [
+        _closed_segment(folder, base, following, before.get(base))
+        for base, following in pairwise(bases)
+    ]
+    segments.append(tail[-1].as_segment())
+    return LogFiles(tuple(segments), tail[-1].end_offset, min(opened.values(), default=None))
+
+
+class _Batches:
+    """One segment's batches, and what they add up to."""
+
+    def __init__(self, folder: Path, base_offset: int) -> None:
+        self._base_offset = base_offset
+        self._path = segment_file(folder, base_offset)
+        self.end_offset = base_offset
+        self._size_in_bytes = 0
+        self._latest_ms = -1
+
+    def all(self, *, is_active: bool) -> Iterator[RecordBatch]:
+        """All batches in order; of the active segment those before the first that is not whole.
+
+        Raises:
+            CorruptRemoteData: A closed segment is damaged.
+        """
+        splitter = BatchSplitter(str(self._path), 0, self._path.stat().st_size)
+        with self._path.open("rb") as file:
+            try:
+                while piece := file.read(PIECE_BYTES):
+                    for batch in splitter.feed(piece):
+                        self.end_offset = batch.last_offset + 1
+                        self._size_in_bytes = splitter.position
+                        self._latest_ms = max(self._latest_ms, batch.max_timestamp_ms)
+                        yield batch
+                splitter.finish()
+            except CorruptRemoteData as error:
+                if not is_active:
+                    raise
+                _log.warning("a log ends before its file does", error=str(error))
+
+    def latest_ms(self) -> int:
+        """The largest timestamp; as in Kafka the file's own if no record has one."""
+        if self._latest_ms >= 0:
+            return self._latest_ms
+        return self._path.stat().st_mtime_ns // 1_000_000
+
+    def as_segment(self) -> LocalSegment:
+        """The segment, which ends where its batches do."""
+        return LocalSegment(
+            self._base_offset,
+            self.end_offset,
+            self._size_in_bytes,
+            self.latest_ms(),
+            self._path,
+        )
+
+
+def _closed_segment(
+    folder: Path, base: int, following: int, known: LocalSegment | None
+) -> LocalSegment:
+    path = segment_file(folder, base)
+    size = path.stat().st_size
+    if known is not None and (known.next_base_offset, known.size_in_bytes) == (following, size):
+        return known
+    latest = _latest_by_index(path, base, following)
+    if latest is None:
+        read = _Batches(folder, base)
+        for _ in read.all(is_active=False):
+            pass
+        latest = read.latest_ms()
+    return LocalSegment(base, following, size, latest, path)
+
+
+def _latest_by_index(path: Path, base: int, following: int) -> int | None:
+    """The largest timestamp, which Kafka writes to the time index when it closes a segment."""
+    try:
+        data = index_file(path, IndexType.TIMESTAMP).read_bytes()
+    except FileNotFoundError:
+        return None
+    if not data or len(data) % TIME_ENTRY.size:
+        return None
+    latest, relative = TIME_ENTRY.unpack_from(data, len(data) - TIME_ENTRY.size)
+    is_likely = latest > 0 and 0 <= relative < following - base
+    return int(latest) if is_likely else None
+
+
+def _newest_snapshot(folder: Path, bases: Sequence[int]) -> tuple[int, dict[int, int]]:
+    """From which segment on to read, and by producer the transactions open where it begins."""
+    for base in reversed(bases):
+        path = snapshot_file(folder, base)
+        try:
+            producers = parse_producer_snapshot(path.read_bytes(), str(path))
+        except FileNotFoundError:
+            continue
+        except CorruptRemoteData as error:
+            _log.warning("a producer snapshot is passed over", error=str(error))
+            continue
+        firsts = {one.producer_id: one.current_txn_first_offset for one in producers}
+        return base, {producer: first for producer, first in firsts.items() if first >= 0}
+    return bases[0], {}
+
+
+def _note(opened: dict[int, int], batch: RecordBatch) -> None:
+    if batch.is_control:
+        opened.pop(batch.producer_id, None)
+    else:
+        opened.setdefault(batch.producer_id, batch.base_offset)

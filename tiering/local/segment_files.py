@@ -1,0 +1,94 @@
+"""The files of a segment in a local log, and what is said and copied of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierledger.events.errors import InvalidArgument
+from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.tiering.formats.index_type import IndexType
+from tierledger.tiering.formats.leader_epoch_checkpoint import format_leader_epochs
+from tierledger.tiering.local.leader_epochs import epochs_between, epochs_until
+from tierledger.tiering.remote_storage_manager import LogSegmentData
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tierledger.events.identifiers import RemoteLogSegmentId
+    from tierledger.tiering.local.log import LocalSegment
+
+LOG_SUFFIX = ".log"
+
+
+def segment_file(folder: Path, base_offset: int) -> Path:
+    """The log file of the segment that begins at `base_offset`."""
+    return folder / f"{base_offset:020}{LOG_SUFFIX}"
+
+
+def index_file(log_file: Path, index_type: IndexType) -> Path:
+    """An index beside `log_file`."""
+    return log_file.with_suffix(f".{index_type.value}")
+
+
+def snapshot_file(folder: Path, offset: int) -> Path:
+    """The producer snapshot of all before `offset`."""
+    return folder / f"{offset:020}.{IndexType.PRODUCER_SNAPSHOT.value}"
+
+
+def describe_segment(
+    segment_id: RemoteLogSegmentId,
+    segment: LocalSegment,
+    leader_epochs: Mapping[int, int],
+    *,
+    broker_id: int,
+    now_ms: int,
+) -> tuple[RemoteLogSegmentMetadata, LogSegmentData]:
+    """What to announce of `segment` (COPY_SEGMENT_STARTED), and what to copy. Looks at files.
+
+    The metadata has the segment's own epochs; the checkpoint that goes along has all from the
+    log's beginning to the segment's end.
+
+    Raises:
+        InvalidArgument: A file that every segment has is missing, or no epoch holds it.
+    """
+    data = _segment_data(segment, leader_epochs)
+    metadata = RemoteLogSegmentMetadata(
+        remote_log_segment_id=segment_id,
+        start_offset=segment.base_offset,
+        end_offset=segment.end_offset,
+        max_timestamp_ms=segment.max_timestamp_ms,
+        broker_id=broker_id,
+        event_timestamp_ms=now_ms,
+        segment_size_in_bytes=segment.size_in_bytes,
+        state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
+        segment_leader_epochs=epochs_between(
+            leader_epochs, segment.base_offset, segment.next_base_offset
+        ),
+        txn_index_empty=data.transaction_index is None,
+    )
+    return metadata, data
+
+
+def _segment_data(segment: LocalSegment, leader_epochs: Mapping[int, int]) -> LogSegmentData:
+    log_file = segment.log_file
+    transactions = index_file(log_file, IndexType.TRANSACTION)
+    has_transactions = transactions.is_file() and transactions.stat().st_size > 0
+    until_end = epochs_until(leader_epochs, segment.next_base_offset)
+    return LogSegmentData(
+        log_segment=_existing(log_file),
+        offset_index=_existing(index_file(log_file, IndexType.OFFSET)),
+        time_index=_existing(index_file(log_file, IndexType.TIMESTAMP)),
+        transaction_index=transactions if has_transactions else None,
+        producer_snapshot_index=_existing(
+            snapshot_file(log_file.parent, segment.next_base_offset)
+        ),
+        leader_epoch_index=format_leader_epochs(until_end),
+    )
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise InvalidArgument(f"{path}: expected a file of the segment, there is none")
+    return path

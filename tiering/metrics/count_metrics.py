@@ -1,0 +1,134 @@
+"""What index caches and storage managers count about themselves, as Prometheus metrics.
+
+They are read when somebody scrapes; who counts knows nothing of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+from tierledger.tiering.metrics.tier_metrics import BROKER, TierMetric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from prometheus_client import CollectorRegistry
+
+    from tierledger.tiering.index_cache.counts import IndexCacheCounts
+    from tierledger.tiering.objects.request_counts import RequestCounts
+
+BY_OPERATION = ("operation",)
+BY_REQUEST = ("operation", "request")
+
+
+def _cache(name: str, text: str) -> TierMetric:
+    return TierMetric(f"tierledger_index_cache_{name}", text, BROKER)
+
+
+def _tier(name: str, text: str, labels: tuple[str, ...] = BROKER) -> TierMetric:
+    return TierMetric(f"tierledger_tier_{name}", text, labels)
+
+
+INDEX_CACHE_METRICS: Final = {
+    "hits": _cache("hits_total", "Indexes that were in memory."),
+    "misses": _cache("misses_total", "Indexes that had to be waited for."),
+    "file_hits": _cache("file_hits_total", "Indexes that came from the cache's files."),
+    "loads": _cache("loads_total", "Indexes that came from the tier."),
+    "load_failures": _cache("load_failures_total", "Indexes that could not be had."),
+    "evictions": _cache("evictions_total", "Segments given up for others."),
+    "removals": _cache("removals_total", "Segments given up because they were deleted."),
+    "distrusted": _cache(
+        "distrusted_total", "Segments given up because the log was not where they said."
+    ),
+    "corrupt_files": _cache("corrupt_files_total", "Damaged files of the cache."),
+    "corrupt_downloads": _cache("corrupt_downloads_total", "Damaged indexes from the tier."),
+    "empty_offset_indexes": _cache(
+        "empty_offset_indexes_total", "Offset indexes without entries that should have some."
+    ),
+    "file_errors": _cache("file_errors_total", "Times that the disk refused."),
+    "files_removed_at_start": _cache(
+        "files_removed_at_start_total", "Files left over by a process that ended too early."
+    ),
+    "refusals": _cache("refusals_total", "Times that the cache's directory was not to be had."),
+    "entries": _cache("entries", "Segments that the cache holds."),
+    "bytes": _cache("bytes", "Bytes that the cache holds."),
+}
+"""Of each field of `IndexCacheCounts`; what only grows is a counter."""
+
+REQUEST_METRICS: Final = {
+    "requests": _tier("requests_total", "Requests to the store of the tier.", BY_REQUEST),
+    "failures": _tier("request_failures_total", "Requests that gave nothing.", BY_REQUEST),
+    "corrupt": _tier(
+        "corrupt_total",
+        "Operations that met an object that is not what was copied.",
+        BY_OPERATION,
+    ),
+    "bytes_read": _tier("bytes_read_total", "Bytes that came from the store of the tier."),
+    "bytes_written": _tier("bytes_written_total", "Bytes sent to the store of the tier."),
+}
+"""Of each field of `RequestCounts`; one that counts by something has labels."""
+
+
+class TierCountMetrics(Collector):
+    """The counts of a broker's index caches and of its storage managers, each kind summed up.
+
+    What was never added has no series. Safe for threads, as `TierMetrics` is.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Let `registry` expose them, too: that of `TierMetrics`, as a rule.
+
+        Raises:
+            ValueError: It exposes such counts already.
+        """
+        self._caches: list[IndexCacheCounts] = []
+        self._requests: list[RequestCounts] = []
+        registry.register(self)
+
+    def add_index_cache(self, counts: IndexCacheCounts) -> None:
+        """Expose the counts of one more cache from here on."""
+        self._caches.append(counts)
+
+    def add_storage(self, counts: RequestCounts) -> None:
+        """Expose the counts of one more storage manager; again, if managers share them."""
+        if all(one is not counts for one in self._requests):
+            self._requests.append(counts)
+
+    @override
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        """All metrics as they are now."""
+        yield from _families(INDEX_CACHE_METRICS, tuple(self._caches))
+        yield from _families(REQUEST_METRICS, tuple(self._requests))
+
+    def describe(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        """All metrics, without samples: a registry learns the names from it."""
+        yield from _families(INDEX_CACHE_METRICS, ())
+        yield from _families(REQUEST_METRICS, ())
+
+
+def _families(
+    metrics: Mapping[str, TierMetric], counted: Sequence[IndexCacheCounts | RequestCounts]
+) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+    for field, metric in metrics.items():
+        kind = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
+        family = kind(metric.name, metric.help, labels=metric.labels)
+        sums: dict[tuple[str, ...], int] = {}
+        for counts in counted:
+            for labels, count in _samples(getattr(counts, field)):
+                sums[labels] = sums.get(labels, 0) + count
+        for labels, total in sorted(sums.items()):
+            family.add_metric(labels, total)
+        yield family
+
+
+def _samples(value: int | Mapping[object, int]) -> Iterator[tuple[tuple[str, ...], int]]:
+    if isinstance(value, int):
+        yield (), value
+        return
+    for key, count in dict(value).items():  # A copy: counting goes on meanwhile.
+        parts = key if isinstance(key, tuple) else (key,)
+        yield tuple(str(part) for part in parts), count

@@ -1,0 +1,104 @@
+"""A source or store of metadata that renews `RemoteLogSizeBytes` as it is asked (KIP-852)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import structlog
+
+from tierledger.events.errors import PartitionDeleted, RemoteStorageError
+from tierledger.tiering.metadata_ports import RemoteLogMetadataSource, RemoteLogMetadataStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.events.metadata import (
+        RemoteLogSegmentMetadata,
+        RemoteLogSegmentMetadataUpdate,
+        RemotePartitionDeleteMetadata,
+    )
+    from tierledger.events.partition.answers import PartitionSummary
+    from tierledger.tiering.metrics.tier_metrics import TierMetrics
+
+_log = structlog.get_logger("tierledger.tiering")
+
+AnySource = TypeVar("AnySource", bound=RemoteLogMetadataSource)
+
+
+class MeteredSource(Generic[AnySource]):
+    """Answers as `metadata` does.
+
+    Each `remote_log_size` and each `partition_summary` renews the partition's size in
+    `metrics`: all its segments, each once, whichever epoch was asked about. A partition whose
+    deletion has finished loses its series.
+    """
+
+    def __init__(self, metadata: AnySource, metrics: TierMetrics) -> None:
+        self._metadata = metadata
+        self._metrics = metrics
+
+    async def remote_log_segment_metadata(
+        self, topic_id_partition: TopicIdPartition, epoch_for_offset: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        return await self._metadata.remote_log_segment_metadata(
+            topic_id_partition, epoch_for_offset, offset
+        )
+
+    async def highest_offset_for_epoch(
+        self, topic_id_partition: TopicIdPartition, leader_epoch: int
+    ) -> int | None:
+        return await self._metadata.highest_offset_for_epoch(topic_id_partition, leader_epoch)
+
+    async def remote_log_size(
+        self, topic_id_partition: TopicIdPartition, leader_epoch: int
+    ) -> int:
+        try:
+            size = await self._metadata.remote_log_size(topic_id_partition, leader_epoch)
+        except PartitionDeleted:
+            self._metrics.forget(topic_id_partition)
+            raise
+        try:
+            await self.partition_summary(topic_id_partition)
+        except RemoteStorageError as error:  # The caller has its answer; the gauge can wait.
+            _log.debug("size not renewed", partition=str(topic_id_partition), error=str(error))
+        return size
+
+    async def next_segment_with_txn_index(
+        self, topic_id_partition: TopicIdPartition, epoch: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        return await self._metadata.next_segment_with_txn_index(
+            topic_id_partition, epoch, offset
+        )
+
+    def list_remote_log_segments(
+        self, topic_id_partition: TopicIdPartition, leader_epoch: int | None = None
+    ) -> AsyncIterator[RemoteLogSegmentMetadata]:
+        return self._metadata.list_remote_log_segments(topic_id_partition, leader_epoch)
+
+    async def partition_summary(self, topic_id_partition: TopicIdPartition) -> PartitionSummary:
+        try:
+            summary = await self._metadata.partition_summary(topic_id_partition)
+        except PartitionDeleted:
+            self._metrics.forget(topic_id_partition)
+            raise
+        count, size = sum(summary.count_by_state), sum(summary.bytes_by_state)
+        self._metrics.set_size(topic_id_partition, count, size)
+        return summary
+
+
+class MeteredMetadata(MeteredSource[RemoteLogMetadataStore]):
+    """A `MeteredSource` that takes changes, too."""
+
+    async def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> int:
+        return await self._metadata.add_remote_log_segment_metadata(metadata)
+
+    async def update_remote_log_segment_metadata(
+        self, update: RemoteLogSegmentMetadataUpdate
+    ) -> int:
+        return await self._metadata.update_remote_log_segment_metadata(update)
+
+    async def put_remote_partition_delete_metadata(
+        self, metadata: RemotePartitionDeleteMetadata
+    ) -> int:
+        return await self._metadata.put_remote_partition_delete_metadata(metadata)

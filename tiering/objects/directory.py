@@ -1,0 +1,112 @@
+"""A directory in which files are objects: what the store's client does not do there."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierledger.events.errors import StorageUnavailable
+from tierledger.storage.durable_files import flush
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_UNFINISHED = re.compile(r".*#[0-9]+", re.DOTALL)
+"""What the client calls a file that it has not finished; no list shows it."""
+
+
+class ListedName(NamedTuple):
+    """An object in a list of everything."""
+
+    path: str
+    size: int
+    last_modified: datetime
+    e_tag: str | None
+
+
+def walked(root: Path, below: str) -> Iterator[ListedName]:
+    """All files below `below` that are finished.
+
+    Raises:
+        StorageUnavailable: Something there cannot be listed.
+    """
+    for folder, _, files in os.walk(root / below, onerror=_unless_gone):
+        for name in files:
+            if _UNFINISHED.fullmatch(name) is not None:
+                continue
+            path = Path(folder, name)
+            try:
+                found = path.stat()
+            except FileNotFoundError:
+                continue  # Deleted meanwhile.
+            text = os.fsencode(path.relative_to(root)).decode("utf-8", "backslashreplace")
+            modified = datetime.fromtimestamp(found.st_mtime, UTC)
+            yield ListedName(text, found.st_size, modified, None)
+
+
+def _unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise StorageUnavailable(f"cannot be listed: {error}") from error
+
+
+def sync_folder(root: Path, folder: Path) -> None:
+    """Write through all files below `folder`, then every directory from it up to `root`.
+
+    Raises:
+        StorageUnavailable: It cannot be done.
+    """
+    folders = [folder, *(one for one in folder.parents if one.is_relative_to(root))]
+    try:
+        for path in [*(one for one in sorted(folder.rglob("*")) if one.is_file()), *folders]:
+            flush(path)
+    except OSError as error:
+        raise StorageUnavailable(f"{folder}: cannot be made durable: {error}") from error
+
+
+def sync_removal(root: Path, folder: Path) -> None:
+    """Write through what was removed from `folder`, and that it was if it is gone itself.
+
+    Raises:
+        StorageUnavailable: It cannot be done.
+    """
+    path = folder
+    try:
+        # The lowest directory that is left is the one that lacks the others.
+        while not _is_flushed(path) and path != root:
+            path = path.parent
+    except OSError as error:
+        raise StorageUnavailable(f"{folder}: cannot be made durable: {error}") from error
+
+
+def _is_flushed(folder: Path) -> bool:
+    try:
+        flush(folder)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def remove_unfinished(root: Path, folder: Path) -> None:
+    """Remove what a killed writer left in `folder`, and empty folders from there up to `root`.
+
+    Raises:
+        StorageUnavailable: It cannot be removed.
+    """
+    # Its writer calls a file `<name>#<number>` at first, and leaves it so when it is killed.
+    try:
+        for path in list(folder.glob("*#*")):
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageUnavailable(f"{folder}: cannot be tidied: {error}") from error
+    for one in (folder, *folder.parents):
+        if one == root:
+            return
+        try:
+            one.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError:  # Not empty.
+            return

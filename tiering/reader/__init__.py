@@ -1,0 +1,1 @@
+"""Records, read from the tier."""

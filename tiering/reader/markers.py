@@ -1,0 +1,158 @@
+"""Holds what the indexes say of transactions against the markers in the log itself.
+
+A transaction index that is missing, cut off or empty says nothing of its own accord: an index
+without entries is a good one. But the marker that ends a transaction lies in the log, and says
+how it ended. So a transactional batch is let through once its marker has come.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tierledger.events.errors import CorruptRemoteData
+from tierledger.tiering.formats.records import decoded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tierledger.tiering.formats.record_batches import RecordBatch
+
+HELD_BYTES_MAX: Final = 16 << 20
+"""What may wait for markers. Behind a longer transaction batches are let through as the indexes
+say, and a marker that contradicts comes after them."""
+
+_MARKER = Struct(">hh")
+ABORT: Final = "ABORT"
+COMMIT: Final = "COMMIT"
+_ENDS: Final = {0: ABORT, 1: COMMIT}
+
+
+class SegmentBatch(NamedTuple):
+    """A batch, and what to call the segment that it is in."""
+
+    segment: str
+    batch: RecordBatch
+
+
+class _Transaction:
+    """One whose batches were seen, and its marker not yet."""
+
+    __slots__ = ("first_offset", "is_aborted", "is_open")
+
+    def __init__(self, first_offset: int, *, is_aborted: bool | None) -> None:
+        self.first_offset = first_offset
+        self.is_aborted = is_aborted
+        """As the indexes say; none if they were not asked."""
+        self.is_open = True
+
+
+class DecidedBatches:
+    """Lets the committed batches of a log through, in order."""
+
+    def __init__(self, held_bytes_max: int = HELD_BYTES_MAX) -> None:
+        self.is_contradicted = False
+        """Whether a marker said otherwise than the indexes."""
+        self._held_bytes_max = held_bytes_max
+        self._held: deque[tuple[SegmentBatch, _Transaction | None]] = deque()
+        self._held_bytes = 0
+        self._open: dict[int, _Transaction] = {}
+        """By producer."""
+
+    def take(self, found: SegmentBatch, *, is_aborted: bool) -> Iterator[SegmentBatch]:
+        """The batches that `found` decides, itself among them unless it is to be left out.
+
+        Args:
+            found: The log's next batch, markers included.
+            is_aborted: Whether the indexes say that it belongs to an aborted transaction.
+
+        Raises:
+            CorruptRemoteData: It is a marker, and contradicts the indexes. Nothing from the
+                first batch on that was held back is let through.
+        """
+        batch = found.batch
+        if batch.is_control:
+            self._end(found)
+        elif not batch.is_transactional:
+            self._hold(found, None)
+        else:
+            transaction = self._open.get(batch.producer_id)
+            if transaction is None:
+                transaction = _Transaction(batch.base_offset, is_aborted=is_aborted)
+                self._open[batch.producer_id] = transaction
+            elif transaction.is_aborted != is_aborted:
+                raise self._contradicted(found, transaction, f"data at {batch.base_offset}")
+            if not is_aborted:
+                self._hold(found, transaction)
+        yield from self._let_through()
+
+    def _let_through(self) -> Iterator[SegmentBatch]:
+        while self._held:
+            (first, transaction) = self._held[0]
+            waits = transaction is not None and transaction.is_open
+            if waits and self._held_bytes <= self._held_bytes_max:
+                return
+            self._held.popleft()
+            self._held_bytes -= len(first.batch.data)
+            yield first
+
+    @property
+    def undecided(self) -> Mapping[int, int]:
+        """By producer, where the transactions begin that were seen, and their markers not."""
+        return {producer: one.first_offset for producer, one in self._open.items()}
+
+    def see(self, found: SegmentBatch) -> Iterator[SegmentBatch]:
+        """The batches that `found` decides, which lies behind all that is wanted.
+
+        Raises:
+            CorruptRemoteData: It is a marker, and contradicts the indexes.
+        """
+        batch = found.batch
+        if batch.is_control:
+            self._end(found)
+        elif batch.is_transactional and batch.producer_id not in self._open:
+            self._open[batch.producer_id] = _Transaction(batch.base_offset, is_aborted=None)
+        yield from self._let_through()
+
+    def rest(self) -> Iterator[SegmentBatch]:
+        """All that still waits, for there is no more: as the indexes say."""
+        while self._held:
+            yield self._held.popleft()[0]
+        self._held_bytes = 0
+
+    def _hold(self, found: SegmentBatch, transaction: _Transaction | None) -> None:
+        self._held.append((found, transaction))
+        self._held_bytes += len(found.batch.data)
+
+    def _end(self, found: SegmentBatch) -> None:
+        batch = found.batch
+        transaction = self._open.pop(batch.producer_id, None)
+        if transaction is None:
+            return
+        transaction.is_open = False
+        end = None if transaction.is_aborted is None else end_of(batch, found.segment)
+        if end not in (None, ABORT if transaction.is_aborted else COMMIT):
+            marker = f"its {end} marker at {batch.base_offset}"
+            raise self._contradicted(found, transaction, marker)
+
+    def _contradicted(
+        self, found: SegmentBatch, transaction: _Transaction, by: str
+    ) -> CorruptRemoteData:
+        self.is_contradicted = True
+        self._held.clear()
+        said = "has" if transaction.is_aborted else "lacks"
+        return CorruptRemoteData(
+            f"transaction index of {found.segment}: it {said} an aborted transaction of "
+            f"producer {found.batch.producer_id} from offset {transaction.first_offset} on, "
+            f"the log says otherwise: {by}"
+        )
+
+
+def end_of(marker: RecordBatch, segment: str) -> str | None:
+    """ABORT or COMMIT; none if compaction took the record, or it is another kind."""
+    for record in decoded(marker, segment):
+        if record.key is not None and len(record.key) >= _MARKER.size:
+            _, kind = _MARKER.unpack_from(record.key)
+            return _ENDS.get(kind)
+    return None

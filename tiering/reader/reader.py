@@ -1,0 +1,214 @@
+"""Reads records straight from the tier: metadata, indexes and ranged reads, and no broker."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from tierledger.events.errors import CorruptRemoteData, InvalidArgument
+from tierledger.tiering.closing import closing
+from tierledger.tiering.formats.records import decoded
+from tierledger.tiering.reader.indexes import SegmentIndexes
+from tierledger.tiering.reader.lineage_chain import fetch_chain, newest_segment
+from tierledger.tiering.reader.run import LogRun
+from tierledger.tiering.reader.stretch import StretchBatches
+from tierledger.tiering.reader.tier import Stretch, Tier
+from tierledger.tiering.reader.transactions import AbortedTransactions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.tiering.formats.record_batches import RecordBatch
+    from tierledger.tiering.formats.records import Record
+    from tierledger.tiering.index_cache.cache import RemoteIndexCache
+    from tierledger.tiering.metadata_ports import RemoteLogMetadataSource
+    from tierledger.tiering.reader.indexes import TimePlace
+    from tierledger.tiering.remote_storage_manager import RemoteStorageManager
+
+
+class IsolationLevel(Enum):
+    """Kafka's, by the names of its consumer's setting."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+class RemoteLogReader:
+    """Reads one partition; safe for several readings at once.
+
+    Each reading sees the tier as it was when it began: up to the newest finished segment, in
+    the lineage that this one knows. Offsets that a lost lineage wrote are never given.
+    """
+
+    def __init__(
+        self,
+        source: RemoteLogMetadataSource,
+        storage: RemoteStorageManager,
+        topic_id_partition: TopicIdPartition,
+        index_cache: RemoteIndexCache | None = None,
+    ) -> None:
+        """Read through `index_cache`, or fetch indexes anew for each reading."""
+        self._source = source
+        self._storage = storage
+        self._tip = topic_id_partition
+        self._indexes = SegmentIndexes(storage, index_cache)
+        self._tier: Tier | None = None
+
+    async def batches(
+        self,
+        from_offset: int | None = None,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        to_offset: int | None = None,
+    ) -> AsyncIterator[RecordBatch]:
+        """The batches that hold offsets from `from_offset` to below `to_offset`, in order.
+
+        Byte for byte as the log holds them, each with its checksum verified, and whole: the
+        first may begin before `from_offset`, the last end behind `to_offset`. Uncommitted, they
+        are what a broker sends to a consumer, markers of transactions included. Committed, the
+        batches of aborted transactions and the markers are left out, and nothing is given from
+        the first transaction on whose end is not in the tier.
+
+        Args:
+            from_offset: None is the earliest in the tier.
+            isolation: What of transactions is read.
+            to_offset: None is the tier's end.
+
+        Raises:
+            InvalidArgument: `from_offset` is not in the tier.
+            RemoteResourceNotFound: There is no such partition, or something of its tier is
+                missing; all that lies before has been given.
+            CorruptRemoteData: Something is not what was copied there; likewise.
+            RejectedError: Messages are in a format older than Kafka 0.11's; likewise.
+            RetryableError: Metadata or storage cannot answer now.
+        """
+        run = await self._begun(from_offset, isolation, to_offset)
+        if run is None:
+            return
+        async with closing(run.batches()) as found:
+            async for _, batch in found:
+                yield batch
+
+    async def records(
+        self,
+        from_offset: int | None = None,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        to_offset: int | None = None,
+    ) -> AsyncIterator[Record]:
+        """The records with offsets from `from_offset` to below `to_offset`, in order.
+
+        What a consumer gets: without the markers of transactions. Raises as `batches` does.
+        """
+        run = await self._begun(from_offset, isolation, to_offset)
+        if run is None:
+            return
+        start = run.start
+        async with closing(run.batches()) as found:
+            async for segment, batch in found:
+                if batch.is_control:
+                    continue
+                for record in decoded(batch, segment):
+                    if record.offset < start:
+                        continue
+                    if to_offset is not None and record.offset >= to_offset:
+                        return
+                    yield record
+
+    async def earliest_offset(self) -> int | None:
+        """The first offset in the tier; none if nothing is. Raises as `batches` does."""
+        tier = await self._newest_tier()
+        return None if tier is None else await tier.earliest_offset()
+
+    async def end_offset(
+        self, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    ) -> int | None:
+        """The offset at which reading ends for now; none if nothing is in the tier.
+
+        Committed, it is the tier's own last stable offset.
+        """
+        tier = await self._newest_tier()
+        if tier is None:
+            return None
+        if isolation is IsolationLevel.READ_COMMITTED:
+            return await tier.last_stable_offset()
+        return tier.next_offset
+
+    async def from_timestamp(self, timestamp_ms: int) -> int | None:
+        """The first offset whose record is from `timestamp_ms` or later; else the tier's end.
+
+        As Kafka's ListOffsets finds it, whether or not it was committed; none if nothing is in
+        the tier. Raises as `batches` does.
+        """
+        tier = await self._newest_tier()
+        if tier is None:
+            return None
+        for epoch_range in tier.chain.ranges:
+            async with closing(tier.segments_in(epoch_range)) as segments:
+                async for metadata, held in segments:
+                    if metadata.max_timestamp_ms < timestamp_ms:
+                        continue
+                    stretch = Stretch(metadata, held.first, held.last)
+                    found = await self._first_since(tier, stretch, timestamp_ms)
+                    if found is not None:
+                        return found
+        return tier.next_offset
+
+    async def _first_since(self, tier: Tier, stretch: Stretch, timestamp_ms: int) -> int | None:
+        place = await self._indexes.lookup_timestamp(stretch, timestamp_ms)
+        try:
+            return await self._first_behind(place, tier, stretch, timestamp_ms)
+        except CorruptRemoteData:
+            if not place.position:
+                raise
+        # A wrong position looks like damage of the log.
+        self._indexes.distrust(stretch.metadata)
+        place = await self._indexes.lookup_timestamp(stretch, timestamp_ms)
+        return await self._first_behind(place, tier, stretch, timestamp_ms)
+
+    async def _first_behind(
+        self, place: TimePlace, tier: Tier, stretch: Stretch, timestamp_ms: int
+    ) -> int | None:
+        begins_by = place.offset if place.position else None
+        batches = StretchBatches(tier.chain, stretch, place.position, begins_by)
+        fetched = self._storage.fetch_log_segment(stretch.metadata, place.position)
+        is_borne_out = False
+        async with closing(batches.fed_from(fetched)) as found:
+            async for batch in found:
+                is_borne_out = is_borne_out or place.check(batch, stretch.name)
+                if batch.max_timestamp_ms < timestamp_ms:
+                    continue
+                for record in decoded(batch, stretch.name):
+                    is_wanted = record.offset >= stretch.first
+                    if is_wanted and record.timestamp_ms >= timestamp_ms:
+                        return record.offset
+        return None
+
+    async def _begun(
+        self, from_offset: int | None, isolation: IsolationLevel, to_offset: int | None
+    ) -> LogRun | None:
+        """A reading that is ready to begin; none if there is nothing to read yet."""
+        tier = await self._newest_tier()
+        if tier is None:
+            if from_offset is not None:
+                raise InvalidArgument(f"{self._tip}: nothing of it is in the tier yet")
+            return None
+        start = await tier.earliest_offset() if from_offset is None else from_offset
+        if not tier.chain.first_offset <= start <= tier.next_offset:
+            raise await tier.out_of_range(start)
+        limit, aborted, stable = tier.next_offset, None, None
+        if isolation is IsolationLevel.READ_COMMITTED:
+            limit = stable = await tier.last_stable_offset()
+            aborted = AbortedTransactions(tier, self._indexes)
+        if to_offset is not None:
+            limit = min(limit, to_offset)
+        return LogRun(tier, self._indexes, start, limit, aborted, stable)
+
+    async def _newest_tier(self) -> Tier | None:
+        newest = await newest_segment(self._source, self._tip)
+        if newest is None:
+            return None
+        known = self._tier
+        if known is None or known.newest.remote_log_segment_id != newest.remote_log_segment_id:
+            chain = await fetch_chain(self._storage, newest)
+            known = self._tier = Tier(self._tip, self._source, self._storage, chain, newest)
+        return known

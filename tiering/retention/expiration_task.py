@@ -1,0 +1,329 @@
+"""Retention of one partition's remote log: Kafka's RLMExpirationTask, from counters and pages.
+
+Kafka lists all segments of a partition two or three times at every interval. Here one question
+for the counters decides most runs, and what has to be listed is read page by page and left
+where nothing further can be due.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from tierledger.events.errors import Fenced, InvalidArgument, PartitionDeleted
+from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.lineage import Lineage
+from tierledger.tiering.closing import closing
+from tierledger.tiering.local.remote_offsets import find_highest_remote_offset
+from tierledger.tiering.metrics.tier_metrics import (
+    DELETE_LAG_BYTES,
+    DELETE_LAG_SEGMENTS,
+    SIZE_COMPUTATION_MS,
+)
+from tierledger.tiering.retention.plan import (
+    UNLIMITED,
+    Action,
+    Bounds,
+    LineageSize,
+    Reason,
+    RetentionWalk,
+    expiry,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection
+    from contextlib import AbstractAsyncContextManager
+
+    from tierledger.events.identifiers import RemoteLogSegmentId
+    from tierledger.events.metadata import RemoteLogSegmentMetadata
+    from tierledger.events.partition.answers import PartitionSummary
+    from tierledger.tiering.deletion.counted_deletions import CountedDeletions
+    from tierledger.tiering.local.log import LocalLog
+
+_log = structlog.get_logger("tierledger.tiering")
+
+SEGMENTS_PER_RUN_MAX = 10_000
+"""Segments that one run deletes at most; the next goes on. Each takes 1 KB of memory."""
+
+_OUTSIDE = {Reason.LOG_START_OFFSET, Reason.STALE_EPOCH}
+"""Why segments go that are not of the log's history, as a rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much of a partition is kept; -1 of either: all of it.
+
+    Attributes:
+        retention_ms: Segments whose newest record is this old are deleted.
+        retention_bytes: The oldest segments are deleted until no more than this is left, local
+            and remote together; never one that would leave less.
+    """
+
+    retention_ms: int = UNLIMITED
+    retention_bytes: int = UNLIMITED
+
+    def __post_init__(self) -> None:
+        for name, value in (("ms", self.retention_ms), ("bytes", self.retention_bytes)):
+            if value < UNLIMITED:
+                raise InvalidArgument(f"retention.{name}: expected -1 or more, got {value}")
+
+
+class DueSegment(NamedTuple):
+    """A segment that retention deletes, and why."""
+
+    segment: RemoteLogSegmentMetadata
+    reason: Reason
+
+    @property
+    def size_in_bytes(self) -> int:
+        return max(0, self.segment.segment_size_in_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionResult:
+    """What one run did.
+
+    Attributes:
+        deleted: In the order of their deletion.
+        log_start_offset: What the log's start was raised to; none if it was not.
+        is_complete: Whether nothing else was due; not after `cancel`, or if there was more
+            than one run may delete.
+    """
+
+    deleted: tuple[DueSegment, ...]
+    log_start_offset: int | None
+    is_complete: bool
+
+
+class ExpirationTask:
+    """Deletes what is due of a partition that this broker leads.
+
+    Time is what `CountedDeletions.retention_clock` says. Its owner calls `run_once` again
+    and again, one call at a time. `retention` may be replaced between two runs.
+    """
+
+    def __init__(
+        self,
+        log: LocalLog,
+        deletions: CountedDeletions,
+        retention: Retention,
+        being_copied: Callable[[], Collection[RemoteLogSegmentId]],
+    ) -> None:
+        """`being_copied` names the segments that this broker's copy task works on."""
+        self.retention = retention
+        self._local = log
+        self._tip = log.topic_id_partition
+        self._deletions = deletions
+        self._store = deletions.store
+        self._metrics = deletions.metrics
+        self._being_copied = being_copied
+        self._failed: set[RemoteLogSegmentId] = set()
+        self._outside: tuple[object, int] | None = None
+        """Finished bytes that are not of the log's history, and the lineage they are not of."""
+        self._is_cancelled = False
+
+    def cancel(self) -> None:
+        """Begin no further deletion; one that has begun is carried to its end."""
+        self._is_cancelled = True
+
+    async def run_once(self) -> RetentionResult:
+        """Find what is due by time, size, log start or leader epoch, and delete it.
+
+        The log's start is raised first, so that nobody is told of records that are on their
+        way out. A deletion that was interrupted is finished, also another broker's. Stopped at
+        any point, the next run goes on.
+
+        Raises:
+            RetryableError: The metadata cannot be asked now; nothing was deleted.
+            PartitionDeleted: There is nothing to retain any more.
+            Fenced: Another broker leads, and retains.
+            RemoteStorageError, OSError: One deletion failed, and those behind it were not
+                begun; the next run tries it last.
+        """
+        try:
+            return await self._run()
+        except (PartitionDeleted, Fenced):
+            self._metrics.forget(self._tip)
+            raise
+
+    async def _run(self) -> RetentionResult:
+        summary = await self._store.partition_summary(self._tip)
+        count, size = sum(summary.count_by_state), sum(summary.bytes_by_state)
+        self._metrics.set_size(self._tip, count, size)
+        plan = self._planned(summary)
+        if count:
+            await self._fill(plan)
+        if self._is_cancelled:
+            return RetentionResult((), None, is_complete=False)
+        if any(one.reason in _OUTSIDE for one in plan.due):
+            self._outside = None
+        start = await self._raise_log_start(plan.walk.new_log_start_offset)
+        deleted = await self._delete(plan.due)
+        is_complete = len(deleted) == len(plan.due) and not plan.is_full
+        return RetentionResult(tuple(deleted), start, is_complete)
+
+    def _planned(self, summary: PartitionSummary) -> _Plan:
+        log, retention = self._local, self.retention
+        excess_max = None
+        if retention.retention_bytes > UNLIMITED:
+            # The log hears late of what is remote, so this is a bound and not the excess.
+            local_only = self._local_only_bytes(log.highest_offset_in_remote_storage)
+            excess_max = _finished(summary) + local_only - retention.retention_bytes
+            self._metrics.set(SIZE_COMPUTATION_MS, self._tip, 0)
+        bounds = Bounds(
+            lineage=Lineage(log.leader_epochs),
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            expired_up_to_ms=expiry(
+                self._deletions.retention_clock.now_ms(), retention.retention_ms
+            ),
+            excess_max=excess_max,
+            being_copied=frozenset(self._being_copied()),
+        )
+        return _Plan(summary, bounds)
+
+    def _local_only_bytes(self, remote_up_to: int) -> int:
+        segments = self._local.segments()
+        return sum(one.size_in_bytes for one in segments if one.base_offset > remote_up_to)
+
+    # What is due.
+
+    async def _fill(self, plan: _Plan) -> None:
+        earliest = min(self._local.leader_epochs, default=None)
+        await self._walk_lineage(plan)
+        if earliest is not None:
+            await self._walk_stale(plan, earliest)
+        interrupted = plan.summary.count_by_state[RemoteLogSegmentState.DELETE_SEGMENT_STARTED]
+        if interrupted > plan.walk.interrupted:
+            await self._find_interrupted(plan, interrupted)
+
+    async def _walk_lineage(self, plan: _Plan) -> None:
+        listed = set(plan.summary.leader_epochs)
+        for epoch in plan.bounds.lineage.epochs:
+            if epoch not in listed:
+                continue
+            async with self._listed(epoch) as segments:
+                async for segment in segments:
+                    verdict = plan.walk.offer(segment)
+                    if verdict.action == Action.MEASURE:
+                        plan.walk.measured(await self._excess(plan))
+                        verdict = plan.walk.offer(segment)
+                    if verdict.action == Action.DELETE:
+                        plan.due.append(DueSegment(segment, verdict.reason))
+                    if verdict.action == Action.STOP or self._ends(plan):
+                        return
+
+    async def _walk_stale(self, plan: _Plan, earliest: int) -> None:
+        for epoch in plan.summary.leader_epochs:
+            if epoch >= earliest:
+                return
+            async with self._listed(epoch) as segments:
+                async for segment in segments:
+                    if self._ends(plan):
+                        return
+                    verdict = plan.walk.offer_stale(segment, earliest)
+                    if verdict.action == Action.DELETE:
+                        plan.due.append(DueSegment(segment, verdict.reason))
+
+    async def _find_interrupted(self, plan: _Plan, expected: int) -> None:
+        async with self._listed(None) as segments:
+            async for segment in segments:
+                if plan.walk.interrupted >= expected or self._ends(plan):
+                    return
+                verdict = plan.walk.offer_interrupted(segment)
+                if verdict.action == Action.DELETE:
+                    plan.due.append(DueSegment(segment, verdict.reason))
+
+    async def _excess(self, plan: _Plan) -> int:
+        """Bytes above `retention.bytes`, exactly."""
+        lineage = plan.bounds.lineage
+        # A segment stays in or out of the lineage until this changes, and this broker's own
+        # copies are all in. So what is out need not be summed up for each segment that is due.
+        key = lineage.epochs, lineage.offsets[1:]
+        if self._outside is None or self._outside[0] != key:
+            size = await self._measured(plan)
+            if plan.finished_bytes == _finished(await self._store.partition_summary(self._tip)):
+                self._outside = key, plan.finished_bytes - size
+        else:
+            size = plan.finished_bytes - self._outside[1]
+        # Asked for after what is finished: a copy that ends meanwhile counts once, or not yet.
+        highest = await find_highest_remote_offset(self._local, self._store)
+        local_only = self._local_only_bytes(highest.offset)
+        return size + local_only - self.retention.retention_bytes
+
+    async def _measured(self, plan: _Plan) -> int:
+        """Bytes of the log's finished segments: all lists of its epochs are read once."""
+        monotonic_s = self._deletions.monotonic_s
+        began_s = monotonic_s()
+        size = LineageSize(plan.bounds)
+        for epoch in plan.bounds.lineage.epochs:
+            if epoch in plan.summary.leader_epochs:
+                async with self._listed(epoch) as segments:
+                    async for segment in segments:
+                        size.add(segment)
+                        if self._is_cancelled:  # Nobody will ask for the sum.
+                            return 0
+        took_s = monotonic_s() - began_s
+        self._metrics.set(SIZE_COMPUTATION_MS, self._tip, int(took_s * 1000))
+        return size.size_in_bytes
+
+    def _listed(
+        self, epoch: int | None
+    ) -> AbstractAsyncContextManager[AsyncIterator[RemoteLogSegmentMetadata]]:
+        return closing(self._store.list_remote_log_segments(self._tip, epoch))
+
+    def _ends(self, plan: _Plan) -> bool:
+        plan.is_full = len(plan.due) >= SEGMENTS_PER_RUN_MAX
+        return plan.is_full or self._is_cancelled
+
+    # What is done about it.
+
+    async def _raise_log_start(self, offset: int | None) -> int | None:
+        if offset is None or offset <= self._local.log_start_offset:
+            return None
+        # Before anything goes: a reader must find "out of range", never a hole (KAFKA-15352).
+        await self._local.raise_log_start_offset(offset)
+        _log.info("log start raised", partition=str(self._tip), offset=offset)
+        return offset
+
+    async def _delete(self, due: list[DueSegment]) -> list[DueSegment]:
+        """Those of `due` that were deleted; all of them, unless the task was cancelled."""
+        # Who failed before comes last, so that one lasting failure holds up nobody else.
+        self._failed &= {one.segment.remote_log_segment_id for one in due}
+        due = sorted(due, key=lambda one: one.segment.remote_log_segment_id in self._failed)
+        lag_bytes = sum(one.size_in_bytes for one in due)
+        deleted: list[DueSegment] = []
+        for at, one in enumerate(due):
+            self._set_lag(lag_bytes, len(due) - at)
+            if self._is_cancelled:
+                return deleted
+            segment_id = one.segment.remote_log_segment_id
+            self._failed.add(segment_id)
+            await self._deletions.delete(one.segment, one.reason.value)
+            self._failed.discard(segment_id)
+            lag_bytes -= one.size_in_bytes
+            deleted.append(one)
+        self._set_lag(0, 0)
+        return deleted
+
+    def _set_lag(self, size_in_bytes: int, segments: int) -> None:
+        self._metrics.set(DELETE_LAG_BYTES, self._tip, size_in_bytes)
+        self._metrics.set(DELETE_LAG_SEGMENTS, self._tip, segments)
+
+
+class _Plan:
+    """What one run has found so far."""
+
+    def __init__(self, summary: PartitionSummary, bounds: Bounds) -> None:
+        self.summary = summary
+        self.bounds = bounds
+        self.finished_bytes = _finished(summary)
+        self.walk = RetentionWalk(bounds)
+        self.due: list[DueSegment] = []
+        self.is_full = False
+
+
+def _finished(summary: PartitionSummary) -> int:
+    return summary.bytes_by_state[RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
