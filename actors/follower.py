@@ -48,6 +48,13 @@ class Phase(Enum):
     GONE = "gone"
 
 
+NEVER_HEARD: frozenset[type[msg.Stimulus]] = frozenset(
+    {msg.AppendAnswered, msg.AppendRefused, msg.CheckpointDone, msg.OracleAnswered}
+)
+"""What answers a leader's effects. All else may be heard in each phase: the log is read, and
+read anew where it was forgotten, whatever callers want meanwhile."""
+
+
 class Follower:
     """Replays one partition's log. Talk to it through `handle` only."""
 
@@ -104,9 +111,12 @@ class Follower:
                 return self._slot_read(stimulus)
             case msg.ProbeFailed():
                 return self._look_failed()
-            case msg.AppendAnswered() | msg.AppendRefused():
-                return []
-            case msg.CheckpointDone() | msg.OracleAnswered():
+            case (
+                msg.AppendAnswered()
+                | msg.AppendRefused()
+                | msg.CheckpointDone()
+                | msg.OracleAnswered()
+            ):
                 return []
             case _:
                 assert_never(stimulus)

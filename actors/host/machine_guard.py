@@ -11,24 +11,33 @@ The story of the last steps is kept here, not in the machine: its state is its r
 from __future__ import annotations
 
 from traceback import walk_tb
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tierledger.actors import messages as msg
 from tierledger.actors.story import Story
 from tierledger.events.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from enum import Enum
+
     from tierledger.actors.follower import Follower
     from tierledger.actors.leader.machine import Leader
+
+    Machine: TypeAlias = "Leader | Follower"
 
 CAUSE_CHARACTERS = 300
 """Of an unforeseen error's own words that are told."""
 
 
+CHECKS: list[Callable[[Machine, Enum, msg.Stimulus], None]] = []
+"""Called after each step with the phase that heard the stimulus: for tests."""
+
+
 class MachineGuard:
     """A leader or follower, its last steps, and the callers that wait for it."""
 
-    def __init__(self, machine: Leader | Follower) -> None:
+    def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.failure: str | None = None
         """The last unforeseen one."""
@@ -45,8 +54,11 @@ class MachineGuard:
                     self._waiting[one.reply_to] = one
         else:
             self._wait(stimulus)
+        before = self.machine.phase
         try:
             effects = self.machine.handle(stimulus)
+            for check in CHECKS:
+                check(self.machine, before, stimulus)
         except Exception as error:  # noqa: BLE001 - Rule 1.
             self._note(stimulus, [])
             return self.failed(error)

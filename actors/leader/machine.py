@@ -70,6 +70,26 @@ class Phase(Enum):
     GONE = "gone"
 
 
+_CALLS: frozenset[type[msg.Stimulus]] = frozenset(
+    {
+        msg.Assigned,
+        msg.CommandArrived,
+        msg.CommandsArrived,
+        msg.QueryArrived,
+        msg.QueryExpired,
+        msg.StopArrived,
+    }
+)
+_ALWAYS = _CALLS | {msg.StepFailed, msg.CheckpointDone, msg.OracleAnswered}
+
+HEARS: dict[Phase, frozenset[type[msg.Stimulus]]] = {
+    Phase.LOADING: _ALWAYS | {msg.StateLoaded, msg.LogRead, msg.LoadFailed},
+    Phase.LEADING: _ALWAYS
+    | {msg.AppendAnswered, msg.AppendRefused, msg.SlotRead, msg.ProbeFailed},
+}
+"""What may be heard in each phase. In the last two it is everything: answers come late."""
+
+
 class Leader:
     """Owns one partition's log while it leads. Talk to it through `handle` only."""
 

@@ -224,3 +224,13 @@ def test_an_error_that_cannot_be_shown_is_told_all_the_same(store: SlotStore) ->
     harness.take(harness.guard.failed(Mute()))
 
     assert "Mute" in harness.alarms[0].message
+
+
+def test_a_step_that_breaks_an_invariant_is_told_as_a_failure_of_its_partition() -> None:
+    guard = MachineGuard(Follower(SERDE))
+
+    effects = guard.handle(msg.AppendAnswered(0, msg.AppendOutcome.CREATED))
+
+    assert guard.failure is not None
+    assert "AppendAnswered while loading" in guard.failure
+    assert [type(effect) for effect in effects] == [msg.Alarm]
