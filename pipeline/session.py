@@ -165,9 +165,14 @@ def _started_java(settings: Mapping[str, str], said: IO[str]) -> subprocess.Pope
 
 
 def _end_java(java: subprocess.Popen[bytes]) -> None:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415
     from pyspark import SparkContext  # noqa: PLC0415
 
+    gateway: Any = SparkContext._gateway
     SparkContext._gateway = SparkContext._jvm = None  # The next session starts another.
+    # Else py4j goes on to tell Java of each object that Python drops, and complains.
+    with suppress(Py4JError, OSError):
+        gateway.shutdown()
     with suppress(subprocess.TimeoutExpired, OSError):
         java.communicate(timeout=JAVA_END_S)  # Closes its input, which tells it to end.
     java.kill()
@@ -180,7 +185,7 @@ def plain_errors(said: IO[str] | None = None) -> Iterator[None]:
 
     `said`: the file with what Java wrote on standard error.
     """
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415
+    from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:

@@ -82,20 +82,49 @@ ray._private.worker.print_to_stdstream = _to_log
 
 
 def start_cluster() -> str:
-    """A cluster of one node, owned by this process; its address for others."""
-    context: Any = ray.init(
-        address="local",
-        namespace=NAMESPACE,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        object_store_memory=OBJECT_STORE_BYTES,
+    """A cluster of one node, owned by this process; its address for others.
+
+    Raises:
+        NotReady: Ray's processes did not start in time.
+    """
+    context: Any = tried_twice(
+        lambda: ray.init(
+            address="local",
+            namespace=NAMESPACE,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            object_store_memory=OBJECT_STORE_BYTES,
+        )
     )
     # Ray would ask with SIGTERM first, which none of them hears where this thread does not.
     node: Any = ray._private.worker._global_node
     node.kill_all_processes = lambda **_: end_own_cluster()
     address: str = context.address_info["gcs_address"]
     return address
+
+
+def tried_twice(start: Callable[[], T]) -> T:
+    """What `start` returns, which starts processes of Ray's.
+
+    They have 30 s, which Ray does not let anybody change; on a busy machine a first start can
+    take longer, and a second one finds the programs in memory.
+
+    Raises:
+        NotReady: They did not start in time either time; none of them is left.
+    """
+    for is_last in (False, True):
+        before = descendants((os.getpid(),))
+        try:
+            return start()
+        except RuntimeError as error:
+            for process in descendants((os.getpid(),)):
+                if process not in before:
+                    process.signal(signal.SIGKILL)
+            if is_last:
+                raise NotReady(f"Ray did not start on this machine: {error}") from error
+            _log.warning("Ray did not start in time, and is started again", error=str(error))
+    raise AssertionError("the last try returns or raises")
 
 
 def end_own_cluster() -> None:

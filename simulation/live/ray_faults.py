@@ -97,32 +97,19 @@ class LiveService:
             NotReady: `serve` ended at once; with what it wrote.
         """
         logging.getLogger("ray").setLevel(logging.ERROR)
-        await asyncio.to_thread(self._start_cluster)
+        self._cluster = await asyncio.to_thread(ray_cluster.tried_twice, self._cluster_of_nodes)
         self._serve = await asyncio.to_thread(self._served)
         await self.all_serve()
 
-    def _start_cluster(self) -> None:
+    def _cluster_of_nodes(self) -> Any:
         # Once `actors.ray.cluster` has set what Ray reads when it is imported.
         from ray.cluster_utils import Cluster  # noqa: PLC0415
 
-        before = descendants(os.getpid())
-        self._cluster = Cluster(shutdown_at_exit=False)
-        try:
-            self._add_node(_system_config=HEALTH_CHECKS)
-            for _ in range(self._nodes_wanted - 1):
-                self._add_node()
-        except BaseException:
-            # Of a node that did not come up Ray knows no processes any more.
-            end_all(set(descendants(os.getpid())).difference(before))
-            raise
-
-    def _add_node(self, **options: Any) -> None:
-        self._cluster.add_node(
-            **options,
-            num_cpus=NODE_CPUS,
-            object_store_memory=ray_cluster.OBJECT_STORE_BYTES,
-            include_dashboard=False,
-        )
+        cluster: Any = Cluster(shutdown_at_exit=False)
+        _add_node(cluster, _system_config=HEALTH_CHECKS)
+        for _ in range(self._nodes_wanted - 1):
+            _add_node(cluster)
+        return cluster
 
     def _served(self) -> subprocess.Popen[str]:
         settings = self.settings
@@ -321,7 +308,7 @@ class LiveService:
         end_all(family)  # What was frozen, or does not look after its raylet.
         _end_node(node)
         self._cluster.worker_nodes.remove(node)
-        self._add_node()
+        _add_node(self._cluster)
 
 
 async def _persistent(ask: Callable[[], Awaitable[T]]) -> T:
@@ -360,3 +347,12 @@ def _nodes_of(cluster: Any) -> list[Any]:
 
 def _end_node(node: Any) -> None:
     node.kill_all_processes(check_alive=False, allow_graceful=False, wait=True)
+
+
+def _add_node(cluster: Any, **options: Any) -> None:
+    cluster.add_node(
+        **options,
+        num_cpus=NODE_CPUS,
+        object_store_memory=ray_cluster.OBJECT_STORE_BYTES,
+        include_dashboard=False,
+    )

@@ -1,0 +1,49 @@
+"""A cluster of one's own, on a machine that may be too busy for Ray's own patience."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tierledger.actors.ray.cluster import tried_twice
+from tierledger.events.errors import NotReady
+
+
+class Starter:
+    """Starts a process, and fails so many times."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def __call__(self) -> str:
+        program = "import sys; sys.stdin.read()"
+        self.processes.append(
+            subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
+        )
+        if len(self.processes) <= self.failures:
+            raise RuntimeError("timed out waiting for a file")
+        return "started"
+
+    def end(self) -> list[int]:
+        """End all that still run; what each of them ended with."""
+        for one in self.processes:
+            one.communicate()
+        return [one.returncode for one in self.processes]
+
+
+def test_what_did_not_start_in_time_is_ended_and_started_again() -> None:
+    starter = Starter(1)
+
+    assert tried_twice(starter) == "started"
+
+    assert starter.end() == [-9, 0]
+
+
+def test_what_does_not_start_twice_is_not_ready_and_leaves_nothing() -> None:
+    starter = Starter(2)
+
+    with pytest.raises(NotReady, match="did not start on this machine: timed out"):
+        tried_twice(starter)
+
+    assert starter.end() == [-9, -9]
