@@ -382,6 +382,8 @@ class Host:
         self.heads.gone(shell)
         if shell.role == FOLLOWER:
             self.hints.gone(shell.key)
+        if shell.role == LEADER:
+            self._order.ended(shell.key, shell.assignment)
         if shell.role == LEADER and reason not in {msg.STOPPED, msg.REFUSED}:
             self._refused.pop(shell.key, None)
             self._lost[shell.key] = shell.assignment

@@ -309,20 +309,22 @@ class CoordinatorNode:
 
     def take_report(
         self,
-        host: str,
+        host: HostNode,
         lost: Sequence[tuple[int, int]],
         refused: Sequence[tuple[int, Refusal]],
     ) -> None:
-        """A host's word on leaders that ended there and claims that did not get to lead."""
-        running = self.machine.hosts.running.get(host)
-        node = None if running is None else self.world.host_at(running.address)
-        ping = None if node is None else self._held.pop(node.address, None)
-        if ping is None or node is None:
+        """A process's word on leaders that ended there and claims that did not get to lead.
+
+        It is an answer to a ping, so a process that was replaced is not heard.
+        """
+        ping = self._held.get(host.address)
+        if ping is None or self.world.host_at(host.address) is not host:
             return  # The host says it again.
+        del self._held[host.address]
         keys = self.world.keys_of
         for number, refusal in refused:
-            self.world.refusals.add((host, number, refusal.assignment))
-        said = self._said(node)._replace(
+            self.world.refusals.add((host.name, number, refusal.assignment))
+        said = self._said(host)._replace(
             lost=tuple((keys[number], one) for number, one in lost),
             refused=tuple((keys[number], one) for number, one in refused),
         )

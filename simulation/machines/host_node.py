@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors import messages as msg
-from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.coordinator.refusals import Refusal
 from tierledger.actors.follower import Follower
 from tierledger.actors.follower import Phase as FollowerPhase
@@ -20,7 +20,7 @@ from tierledger.simulation.machines.clockwork import MS
 from tierledger.simulation.machines.shell import Shell
 
 if TYPE_CHECKING:
-    from tierledger.actors.calls import PartitionKey, Placement
+    from tierledger.actors.calls import Placement
     from tierledger.actors.coordinator.rules import HostWork
     from tierledger.simulation.machines.broker_node import BrokerNode
     from tierledger.simulation.machines.clockwork import Life
@@ -230,6 +230,8 @@ class HostNode:
         number = shell.number
         if self.shells.get((number, shell.role)) is shell:
             del self.shells[number, shell.role]
+        if shell.role == LEADER:
+            self._order.ended(PartitionKey.of(self.world.tips[number]), shell.assignment)
         if shell.role == LEADER and reason not in {msg.STOPPED, msg.REFUSED}:
             self._refused.pop(number, None)
             self._lost[number] = shell.assignment
@@ -338,7 +340,7 @@ class HostNode:
         if coordinator is not None:
             self._wires.send(
                 self.life, coordinator.life, coordinator.take_report,
-                self.name, tuple(self._lost.items()), tuple(self._refused.items()),
+                self, tuple(self._lost.items()), tuple(self._refused.items()),
             )  # fmt: skip
         self._clock.after(REPORT, self.life, self._send_report)
 
