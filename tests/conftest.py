@@ -14,8 +14,10 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 import tierledger.actors.door  # noqa: F401 - Before any test imports gRPC.
-from tierledger.actors.coordinator import invariants
-from tierledger.actors.coordinator.machine import CHECKS
+from tierledger.actors.coordinator import invariants as of_coordinators
+from tierledger.actors.coordinator import machine as coordinator
+from tierledger.actors.host import invariants as of_hosts
+from tierledger.actors.host import machine as host
 from tierledger.simulation.campaign.campaign import with_mistake
 from tierledger.simulation.live.postgres_server import PostgresServer, children
 
@@ -36,7 +38,8 @@ settings.register_profile(
     "ci", max_examples=50, deadline=None, derandomize=True, database=None, print_blob=True
 )
 settings.register_profile("nightly", max_examples=10_000, deadline=None, print_blob=True)
-CHECKS.append(invariants.check)
+coordinator.CHECKS.append(of_coordinators.check)
+host.CHECKS.append(of_hosts.check)
 
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 

@@ -29,12 +29,16 @@ class PlacementOrder:
             self._release(placement)
             return known is None or known > placement.until
         number = placement.assignment.number
-        if number <= self._released.get((placement.key, placement.role), -1):
+        if number <= self.released(placement.key, placement.role):
             return True
         if known is None:
             return False
         # A follower is placed for each of its brokers, all under one number.
         return number <= known if placement.role == LEADER else number < known
+
+    def released(self, key: PartitionKey, role: str) -> int:
+        """The last number that was released; -1 if none was."""
+        return self._released.get((key, role), -1)
 
     def _release(self, placement: Placement) -> None:
         seat = (placement.key, placement.role)

@@ -280,8 +280,7 @@ class CoordinatorNode:
             self._feed(msg.PingAnswered(ping.host, ping.watch, self._said(host)))
 
     def _said(self, host: HostNode) -> msg.HostPing:
-        behind = tuple(self.world.keys_of[number] for number in host.behind())
-        return msg.HostPing(process=host.life.name, behind=behind)
+        return msg.HostPing(process=host.life.name, behind=tuple(host.behind()))
 
     def suspect(self, life: Life) -> None:
         """Pings of a process go unanswered: it is replaced, dead or not."""
@@ -310,8 +309,8 @@ class CoordinatorNode:
     def take_report(
         self,
         host: str,
-        lost: Sequence[tuple[int, int]],
-        refused: Sequence[tuple[int, Refusal]],
+        lost: tuple[tuple[PartitionKey, int], ...],
+        refused: tuple[tuple[PartitionKey, Refusal], ...],
     ) -> None:
         """A host's word on leaders that ended there and claims that did not get to lead."""
         running = self.machine.hosts.running.get(host)
@@ -319,13 +318,9 @@ class CoordinatorNode:
         ping = None if node is None else self._held.pop(node.address, None)
         if ping is None or node is None:
             return  # The host says it again.
-        keys = self.world.keys_of
-        for number, refusal in refused:
-            self.world.refusals.add((host, number, refusal.assignment))
-        said = self._said(node)._replace(
-            lost=tuple((keys[number], one) for number, one in lost),
-            refused=tuple((keys[number], one) for number, one in refused),
-        )
+        for key, refusal in refused:
+            self.world.refusals.add((host, key.partition, refusal.assignment))
+        said = self._said(node)._replace(lost=lost, refused=refused)
         self._feed(msg.PingAnswered(ping.host, ping.watch, said))
 
     def _tell(self, tell: msg.Tell) -> None:
