@@ -23,6 +23,7 @@ from tierledger.actors.calls import (
     Call,
     CloseCall,
     CommandCall,
+    HostPing,
     PageCall,
     PartitionKey,
     Placement,
@@ -428,16 +429,22 @@ class Host:
                 shell.feed(msg.HintArrived(shell.machine.position + 1))
                 await slices.breathe()
 
-    async def ping(self) -> dict[str, Any]:
-        """What this host says of itself; also tells that it lives."""
-        machine = self._machine
-        lost, refused = list(machine.lost.items()), list(machine.refused.items())
-        behind = machine.behind(
-            lambda number: self._lives[number].machine.phase is Phase.LOADING
+    async def ping(self) -> HostPing:
+        """What the coordinator has to know; also tells that this host lives."""
+        return HostPing(
+            process=self.process,
+            door=self.report.door,
+            lost=tuple(self._machine.lost.items()),
+            refused=tuple(self._machine.refused.items()),
+            behind=tuple(self._machine.behind(self._is_loading)),
         )
-        said = {"lost": lost, "refused": refused, "behind": behind}
-        said["feeds"] = await self.feeds.counts()
-        return {**self.report.counts(), **said}
+
+    def _is_loading(self, number: int) -> bool:
+        return self._lives[number].machine.phase is Phase.LOADING
+
+    async def counts(self) -> dict[str, Any]:
+        """Who this is, and what it has done since its process began."""
+        return {**self.report.counts(), "feeds": await self.feeds.counts()}
 
     async def store(
         self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]

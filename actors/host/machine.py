@@ -20,8 +20,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, assert_never
 
 from tierledger.actors import messages as partition
-from tierledger.actors.calls import FOLLOWER, LEADER, STORAGE, PartitionKey
-from tierledger.actors.coordinator.refusals import Refusal
+from tierledger.actors.calls import FOLLOWER, LEADER, STORAGE, PartitionKey, Refusal
 from tierledger.actors.host import messages as msg
 from tierledger.actors.host.placement_order import PlacementOrder
 from tierledger.actors.story import Story

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from typing_extensions import override
 
-from tierledger.actors.calls import PartitionKey
+from tierledger.actors.calls import HostPing, PartitionKey
 from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator import messages as msg
 from tierledger.actors.coordinator.fold import Fold
@@ -37,8 +37,8 @@ from tierledger.storage.partition.event_log import StoredBatch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tierledger.actors.calls import Refusal
     from tierledger.actors.coordinator.events import Announcement, CoordinatorBody
-    from tierledger.actors.coordinator.refusals import Refusal
     from tierledger.actors.coordinator.rules import HostWork
     from tierledger.actors.coordinator.state import CoordinatorState
     from tierledger.events.log_events import Event
@@ -279,8 +279,8 @@ class CoordinatorNode:
             self._pinged.add(ping.watch)
             self._feed(msg.PingAnswered(ping.host, ping.watch, self._said(host)))
 
-    def _said(self, host: HostNode) -> msg.HostPing:
-        return msg.HostPing(process=host.life.name, behind=tuple(host.behind()))
+    def _said(self, host: HostNode) -> HostPing:
+        return HostPing(process=host.life.name, behind=tuple(host.behind()))
 
     def suspect(self, life: Life) -> None:
         """Pings of a process go unanswered: it is replaced, dead or not."""
