@@ -145,7 +145,7 @@ class Refusal(NamedTuple):
         imports = session.import_cluster is not None
         return cls(
             assignment=refused.assignment,
-            holder=Claim(session.broker_id, *session.pair),
+            holder=session.claim,
             leader_epoch=session.leader_epoch,
             import_cluster=session.import_cluster,
             recorded_time_ms=refused.log_time_ms if imports else None,

@@ -252,8 +252,7 @@ class PartitionShell:
         loaded: LoadedPartition | None = None
         while loaded is None:
             try:
-                await loading.look()
-                loaded = await loading.attempt()
+                loaded = await loading.state()
             except DataError as error:
                 self.feed(msg.LoadFailed(error))
                 return
