@@ -449,7 +449,7 @@ def _is_fenced(state: PartitionState, claim: Claim) -> bool:
     session, pair = state.session, (claim.incarnation, claim.announcement)
     if session is None or state.last_heard(claim.broker_id) < pair:
         return False
-    return (session.broker_id, *session.pair) != claim
+    return session.claim != claim
 
 
 def _slices(

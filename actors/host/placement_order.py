@@ -30,7 +30,7 @@ class PlacementOrder:
             self._pass((placement.key, placement.role), placement.until)
             return known is None or known > placement.until
         number = placement.assignment.number
-        if number <= self._passed.get((placement.key, placement.role), -1):
+        if number <= self.passed(placement.key, placement.role):
             return True
         if known is None:
             return False
@@ -44,6 +44,10 @@ class PlacementOrder:
         of the newer claim, and nobody would hear that this one is lost.
         """
         self._pass((key, LEADER), assignment - 1)
+
+    def passed(self, key: PartitionKey, role: str) -> int:
+        """The last number that counts no more; -1 if each does."""
+        return self._passed.get((key, role), -1)
 
     def _pass(self, seat: tuple[PartitionKey, str], until: int) -> None:
         # The newest last: the oldest are forgotten.

@@ -346,8 +346,7 @@ class Leader:
         assert self.state is not None, "a leader has loaded its log"
         session = self.state.session
         if self._stop.is_released and session is not None and session.is_open:
-            claim = cmd.Claim(session.broker_id, *session.pair)
-            close = cmd.CloseSession(claim, "no broker hosts the partition")
+            close = cmd.CloseSession(session.claim, "no broker hosts the partition")
             self._inbox.append(msg.CommandArrived(None, close, self._stop.now_ms))
             return self._pump()
         effects = self._checkpoints.due(1, self.next_batch)

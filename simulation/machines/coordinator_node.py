@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from typing_extensions import override
 
-from tierledger.actors.calls import PartitionKey
+from tierledger.actors.calls import HostPing, PartitionKey
 from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator import messages as msg
 from tierledger.actors.coordinator.fold import Fold
@@ -37,8 +37,8 @@ from tierledger.storage.partition.event_log import StoredBatch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tierledger.actors.calls import Refusal
     from tierledger.actors.coordinator.events import Announcement, CoordinatorBody
-    from tierledger.actors.coordinator.refusals import Refusal
     from tierledger.actors.coordinator.rules import HostWork
     from tierledger.actors.coordinator.state import CoordinatorState
     from tierledger.events.log_events import Event
@@ -279,9 +279,8 @@ class CoordinatorNode:
             self._pinged.add(ping.watch)
             self._feed(msg.PingAnswered(ping.host, ping.watch, self._said(host)))
 
-    def _said(self, host: HostNode) -> msg.HostPing:
-        behind = tuple(self.world.keys_of[number] for number in host.behind())
-        return msg.HostPing(process=host.life.name, behind=behind)
+    def _said(self, host: HostNode) -> HostPing:
+        return HostPing(process=host.life.name, behind=tuple(host.behind()))
 
     def suspect(self, life: Life) -> None:
         """Pings of a process go unanswered: it is replaced, dead or not."""
@@ -310,8 +309,8 @@ class CoordinatorNode:
     def take_report(
         self,
         host: HostNode,
-        lost: Sequence[tuple[int, int]],
-        refused: Sequence[tuple[int, Refusal]],
+        lost: tuple[tuple[PartitionKey, int], ...],
+        refused: tuple[tuple[PartitionKey, Refusal], ...],
     ) -> None:
         """A process's word on leaders that ended there and claims that did not get to lead.
 
@@ -321,13 +320,9 @@ class CoordinatorNode:
         if ping is None or self.world.host_at(host.address) is not host:
             return  # The host says it again.
         del self._held[host.address]
-        keys = self.world.keys_of
-        for number, refusal in refused:
-            self.world.refusals.add((host.name, number, refusal.assignment))
-        said = self._said(host)._replace(
-            lost=tuple((keys[number], one) for number, one in lost),
-            refused=tuple((keys[number], one) for number, one in refused),
-        )
+        for key, refusal in refused:
+            self.world.refusals.add((host.name, key.partition, refusal.assignment))
+        said = self._said(host)._replace(lost=lost, refused=refused)
         self._feed(msg.PingAnswered(ping.host, ping.watch, said))
 
     def _tell(self, tell: msg.Tell) -> None:

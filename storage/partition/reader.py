@@ -255,9 +255,7 @@ class PartitionReader:
 
     async def _loaded(self) -> LoadedPartition:
         loading = Loading(self)
-        await loading.look()
-        while (loaded := await loading.attempt()) is None:
-            await loading.look()
+        loaded = await loading.state()
         if loading.trouble is not None:
             self.notes.append(f"read from the log alone: {loading.trouble}")
         return loaded

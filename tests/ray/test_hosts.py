@@ -63,7 +63,7 @@ async def said(service: RayService) -> dict[str, dict[str, Any]]:
     for name, address in (await coordinator.hosts()).items():
         with contextlib.suppress(RemoteStorageError, TimeoutError):
             async with asyncio.timeout(SILENT_S):
-                found[name] = await NamedHost(address, namespace_of(service.settings)).ping()
+                found[name] = await NamedHost(address, namespace_of(service.settings)).counts()
     return found
 
 
