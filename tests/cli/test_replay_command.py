@@ -53,7 +53,7 @@ def trace_of(summary: dict[str, Any]) -> Path:
         "custom-metadata-over-limit",
         "tier",
         "topic-deletion",
-        "large",
+        pytest.param("large", marks=pytest.mark.long),
     ],
 )
 def test_a_trace_is_answered_as_kafka_did_whoever_is_asked(name: str) -> None:

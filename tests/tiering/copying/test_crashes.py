@@ -27,6 +27,8 @@ from tierledger.tiering.layouts.tier_url import open_tier
 from tierledger.tiering.reader.reader import RemoteLogReader
 from tierledger.tiering.stored_metadata import StoredMetadata
 
+pytestmark = pytest.mark.chaos
+
 TIP = next(tip for tip in tier_trace.topics() if tip.topic == "codec-lz4")
 SEGMENTS = tier_trace.segments_of(TIP.topic, TIP.partition)
 STARTS = [one.metadata.start_offset for one in SEGMENTS]
