@@ -55,8 +55,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fuzz-seconds",
         type=float,
-        default=8,
-        help="how long each fuzz test draws (default 8 s; `make fuzz` gives more)",
+        default=4,
+        help="how long each fuzz test draws (default 4 s; `make fuzz` gives more)",
     )
     parser.addoption(
         "--fuzz-seed", type=int, default=0, help="the first seed of each fuzz test (default 0)"

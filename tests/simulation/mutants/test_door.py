@@ -15,8 +15,10 @@ from tierledger.simulation.mutants.door import DOOR_MUTANTS
 
 @pytest.fixture(scope="module")
 def found(request: pytest.FixtureRequest) -> Iterator[Hunts]:
-    """Of those mutants that are asked for in this run."""
-    asked = {item.name.partition("[")[2].removesuffix("]") for item in request.session.items}
+    """Of those mutants whose hunt is asked for in this run."""
+    caught = test_a_mutant_of_the_door_is_caught_by_its_checker.__name__
+    names = [item.name.partition("[") for item in request.session.items]
+    asked = {name.removesuffix("]") for test, _, name in names if test == caught}
     with hunts([one for one in DOOR_MUTANTS if one.name in asked], SERVICE) as found:
         yield found
 
