@@ -55,12 +55,15 @@ _COORDINATOR = frozenset({msg.Placed, msg.BrokerLeft})
 _READS = frozenset({msg.ReadArrived, msg.ReadGivenUp})
 
 HEARS: dict[Phase, frozenset[type[Any]]] = {
-    Phase.QUEUED: _COORDINATOR | _READS | {msg.Ended},
-    Phase.LOADING: _COORDINATOR | _READS | {msg.Ended, msg.Loaded},
+    Phase.QUEUED: _COORDINATOR | _READS,
+    Phase.LOADING: _COORDINATOR | _READS | {msg.Loaded},
     Phase.RUNNING: _COORDINATOR | {msg.Ended, msg.Refused},
     Phase.LEAVING: _COORDINATOR | {msg.Ended, msg.Refused},
 }
-"""What may be heard of a life in each phase; of one that is gone whatever comes is late."""
+"""What may be heard of a life in each phase; of one that is gone whatever comes is late.
+
+Until it has loaded a life ends only because it is let go, and is gone then.
+"""
 
 
 class Life:

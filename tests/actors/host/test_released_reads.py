@@ -34,8 +34,10 @@ class GatedStore(MemoryBackend):
         if key.endswith("/partition"):
             self.loads.append(key)
             self.reading += 1
-            await self.gate.wait()
-            self.reading -= 1
+            try:
+                await self.gate.wait()
+            finally:
+                self.reading -= 1
         if key in self.failing:
             raise self.failing[key]
         return await super().get(key)
@@ -113,6 +115,7 @@ async def test_a_store_that_is_away_keeps_no_place_for_reads_that_are_over(
 ) -> None:
     over = await answers(asked(host, reads(*range(LOADS_AT_ONCE), timeout_ms=30)))
     assert {type(one) for one in over} == {NotReady}
+    await eventually(lambda: store.reading == 0)
 
     late = asked(host, reads(50))
     await eventually(lambda: len(store.loads) == LOADS_AT_ONCE + 1)
