@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tierledger.actors import follower
 from tierledger.actors.coordinator import events as coordinator_events
 from tierledger.actors.feed import source
+from tierledger.actors.host import machine as host
 from tierledger.actors.host import partition_shell
 from tierledger.actors.leader import batch as leader_batch
 from tierledger.actors.leader import claim as leader_claim
@@ -35,6 +36,7 @@ KNOBS: dict[str, tuple[int, ...]] = {
     "WALK_STEPS": (1, 200),
     "BREATH_ROWS": (1, 1000),
     "WAITING_MAX": (1, 1024),
+    "LOADS_AT_ONCE": (1, 2, 8),
 }
 """A constant's name, and what a world may set it to."""
 
@@ -56,6 +58,7 @@ _MODULES: dict[str, tuple[Any, ...]] = {
     "WALK_STEPS": (answers,),
     "BREATH_ROWS": (answers,),
     "WAITING_MAX": (follower,),
+    "LOADS_AT_ONCE": (host,),
     "SHARD_ROWS": (segment_rows,),  # These two by questions alone.
     "ITEMS_MAX": (coordinator_events,),
     "FRAME_ROWS": (source,),  # These two by `feeding`, with numbers of its own.

@@ -16,6 +16,7 @@ from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.actors.feed.replica import Replica
 from tierledger.actors.feed.source import FeedSource
 from tierledger.actors.follower import Follower
+from tierledger.actors.host.machine import HostMachine
 from tierledger.actors.host.placement_order import PlacementOrder
 from tierledger.actors.leader import batch as leader_batch
 from tierledger.actors.leader.checkpoints import Checkpoints
@@ -779,9 +780,65 @@ _HELD_BACK = (
 )
 """A third of those, drawn by chance: looked for once what the others show is built."""
 
+_HOSTS = (
+    (
+        "an older placement takes the place of a leader that ended",
+        HostMachine._ended,
+        "self.order.ended(life.key, life.assignment)",
+        "pass",
+    ),
+    (
+        "the end of a leader is told to nobody",
+        HostMachine._ended,
+        "self.lost[life.key] = life.assignment",
+        "pass",
+    ),
+    (
+        "a leader that is here again is still told as lost",
+        HostMachine._placed,
+        "self.lost.pop(placement.key, None)",
+        "pass",
+    ),
+    (
+        "a claim is told as refused though a newer one was placed",
+        HostMachine._placed,
+        "self.refused.pop(placement.key, None)",
+        "pass",
+    ),
+    (
+        "a load that is over keeps its room",
+        HostMachine._loaded,
+        "self.loading.discard(life.number)",
+        "pass",
+    ),
+    (
+        "a load that was given up keeps its room",
+        HostMachine._forget,
+        "self.loading.discard(life.number)",
+        "pass",
+    ),
+    (
+        "loads that wait do not begin when another is over",
+        HostMachine._loaded,
+        "return self._load_next()",
+        "return []",
+    ),
+    (
+        "a newer claim is not noted of what runs",
+        HostMachine._placed,
+        "            life.assignment = assignment.number\n            if",
+        "            if",
+    ),
+)
+"""Of the host's own machine, since there is one."""
+
 SLIPS = tuple(
     _slip(number, *given)
     for number, given in enumerate(
-        (*_NOTICED_BY_NOBODY, *_EVENTS, *_ACTORS, *_STORAGE, *_LATER, *_FRESH, *_HELD_BACK), 1
+        (
+            *(*_NOTICED_BY_NOBODY, *_EVENTS, *_ACTORS, *_STORAGE),
+            *(*_LATER, *_FRESH, *_HELD_BACK, *_HOSTS),
+        ),
+        1,
     )
 )
