@@ -40,11 +40,6 @@ def store() -> SlotStore:
     return store
 
 
-def follower(harness: Harness) -> Follower:
-    assert isinstance(harness.machine, Follower)
-    return harness.machine
-
-
 def grow(store: SlotStore, number: int) -> None:
     """One more event, by whoever leads now."""
     leading(store, number, CLAIM._replace(announcement=number))
@@ -56,8 +51,8 @@ def grow(store: SlotStore, number: int) -> None:
 def test_a_follower_reads_the_log_to_its_end(store: SlotStore) -> None:
     harness = following(store)
 
-    assert follower(harness).phase is Phase.FOLLOWING
-    assert follower(harness).position == 4
+    assert harness.follower.phase is Phase.FOLLOWING
+    assert harness.follower.position == 4
     assert harness.answered_at[harness.ask()] == 4
 
 
@@ -78,7 +73,7 @@ def test_a_log_that_grows_all_the_time_is_followed_all_the_same(store: SlotStore
     everything = tuple(batch for number in (0, 3) for batch in store.read_from(number))
     harness.feed(msg.LogRead(0, everything, is_end=True))
 
-    assert follower(harness).phase is Phase.FOLLOWING
+    assert harness.follower.phase is Phase.FOLLOWING
 
 
 def test_a_hint_makes_a_follower_read_on_and_an_old_one_does_not(store: SlotStore) -> None:
@@ -89,7 +84,7 @@ def test_a_hint_makes_a_follower_read_on_and_an_old_one_does_not(store: SlotStor
 
     harness.feed(msg.HintArrived(5))
     harness.settle()
-    assert follower(harness).position == 5
+    assert harness.follower.position == 5
 
 
 def test_hints_during_a_read_do_not_start_another(store: SlotStore) -> None:
@@ -106,14 +101,14 @@ def test_what_is_told_of_during_a_read_that_misses_it_is_read_behind_that(
 ) -> None:
     harness = following(store)
     harness.feed(msg.HintArrived(5))
-    number = follower(harness).next_batch
+    number = harness.follower.next_batch
     grow(store, 2)
     harness.feed(msg.HintArrived(5))
     harness.asked.clear()
     harness.feed(msg.LogRead(number, (), is_end=True))
     harness.settle()
 
-    assert follower(harness).position == 5
+    assert harness.follower.position == 5
 
 
 def test_what_is_told_and_is_not_so_costs_two_reads(store: SlotStore) -> None:
@@ -121,16 +116,16 @@ def test_what_is_told_and_is_not_so_costs_two_reads(store: SlotStore) -> None:
     harness.feed(msg.HintArrived(1 << 40))
     harness.settle()
 
-    assert follower(harness).position == 4
+    assert harness.follower.position == 4
     assert not harness.asked
-    assert follower(harness).phase is Phase.FOLLOWING
+    assert harness.follower.phase is Phase.FOLLOWING
 
 
 def test_a_late_read_changes_nothing(store: SlotStore) -> None:
     harness = following(store)
     harness.feed(msg.LogRead(0, store.read_from(0)))
 
-    assert follower(harness).position == 4
+    assert harness.follower.position == 4
 
 
 # Answers.
@@ -200,10 +195,10 @@ def test_a_follower_is_ready_after_a_read_that_began_after_the_announcement(
     grow(store, 2)
 
     harness.step()
-    assert not follower(harness).is_ready_for(FOLLOWS)
+    assert not harness.follower.is_ready_for(FOLLOWS)
     harness.settle()
-    assert follower(harness).is_ready_for(FOLLOWS)
-    assert follower(harness).position == 5
+    assert harness.follower.is_ready_for(FOLLOWS)
+    assert harness.follower.position == 5
 
 
 def test_a_list_that_is_behind_makes_nobody_ready() -> None:
@@ -250,7 +245,7 @@ def test_a_repeated_announcement_is_ready_once_the_first_is(store: SlotStore) ->
     harness.feed(assigned(0, FOLLOWS))
 
     harness.settle()
-    assert follower(harness).is_ready_for(FOLLOWS)
+    assert harness.follower.is_ready_for(FOLLOWS)
 
 
 def test_a_newer_announcement_is_ready_on_its_own_account(store: SlotStore) -> None:
@@ -260,10 +255,10 @@ def test_a_newer_announcement_is_ready_on_its_own_account(store: SlotStore) -> N
     harness.settle()
     harness.feed(assigned(0, newer))
 
-    assert not follower(harness).is_ready_for(newer)
+    assert not harness.follower.is_ready_for(newer)
     harness.settle()
-    assert follower(harness).is_ready_for(newer)
-    assert not follower(harness).is_ready_for(FOLLOWS)
+    assert harness.follower.is_ready_for(newer)
+    assert not harness.follower.is_ready_for(FOLLOWS)
 
 
 def test_an_announcement_that_was_overtaken_changes_nothing(store: SlotStore) -> None:
@@ -274,18 +269,18 @@ def test_an_announcement_that_was_overtaken_changes_nothing(store: SlotStore) ->
     harness.feed(assigned(0, FOLLOWS))
     harness.settle()
 
-    assert follower(harness).is_ready_for(newer)
-    assert not follower(harness).is_ready_for(FOLLOWS)
+    assert harness.follower.is_ready_for(newer)
+    assert not harness.follower.is_ready_for(FOLLOWS)
 
 
 def test_an_announcement_that_comes_while_loading_waits_for_the_end(store: SlotStore) -> None:
     harness = Harness(Follower(SERDE), store)
     harness.feed(assigned(0, FOLLOWS))
     harness.load()
-    assert not follower(harness).is_ready_for(FOLLOWS)
+    assert not harness.follower.is_ready_for(FOLLOWS)
 
     harness.settle()
-    assert follower(harness).is_ready_for(FOLLOWS)
+    assert harness.follower.is_ready_for(FOLLOWS)
 
 
 # Quarantine and end.
@@ -311,7 +306,7 @@ def test_a_quarantine_answers_whoever_waited(store: SlotStore) -> None:
     harness.feed(msg.LoadFailed(CorruptLog("a batch is missing")))
 
     assert isinstance(harness.error_for(waiting), Quarantined)
-    assert not follower(harness).is_ready_for(FOLLOWS)
+    assert not harness.follower.is_ready_for(FOLLOWS)
 
 
 def test_a_stopped_follower_answers_whoever_waited_and_is_gone(store: SlotStore) -> None:

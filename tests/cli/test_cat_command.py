@@ -29,20 +29,16 @@ TIER = f"local-tiered:{tier_trace.TREE}"
 TRANSACTIONS = "payments-tx"
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("store") / "store.sqlite"
-
-    async def imported(backend: SqliteBackend) -> None:
-        await import_trace(backend, tier_trace.TRACE)
-
-    write(path, imported)
-    return path
-
-
 @pytest.fixture
-def arguments(store: Path, tmp_path: Path) -> list[str]:
-    return ["--store", f"sqlite:{store}", "--tier", TIER, "--cache", str(tmp_path / "cache")]
+def arguments(tier_store: Path, tmp_path: Path) -> list[str]:
+    return [
+        "--store",
+        f"sqlite:{tier_store}",
+        "--tier",
+        TIER,
+        "--cache",
+        str(tmp_path / "cache"),
+    ]
 
 
 def cat(arguments: list[str], topic: str, partition: int, *more: object) -> Result:

@@ -9,23 +9,12 @@ from typer.testing import CliRunner, Result
 
 from tests.models import tier_trace
 from tests.models.command_line import HOSTILE, write
-from tests.models.stored_partitions import StoredPartition, finished, import_trace
+from tests.models.stored_partitions import StoredPartition, finished
 from tierledger.cli.main import app
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 SEGMENTS = len(tier_trace.segments())
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("store") / "store.sqlite"
-
-    async def imported(backend: SqliteBackend) -> None:
-        await import_trace(backend, tier_trace.TRACE)
-
-    write(path, imported)
-    return path
 
 
 @pytest.fixture
@@ -38,8 +27,8 @@ def scrub(store: Path, tree: Path, *more: object) -> Result:
     return CliRunner().invoke(app, ["scrub", *words, *(str(one) for one in more)])
 
 
-def test_a_tier_without_damage_is_read_to_its_end(store: Path, tree: Path) -> None:
-    result = scrub(store, tree, "--json")
+def test_a_tier_without_damage_is_read_to_its_end(tier_store: Path, tree: Path) -> None:
+    result = scrub(tier_store, tree, "--json")
 
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
@@ -50,7 +39,9 @@ def test_a_tier_without_damage_is_read_to_its_end(store: Path, tree: Path) -> No
     assert told["mib_per_second"] > 0
 
 
-def test_damage_is_named_with_what_it_serves(store: Path, tree: Path, tmp_path: Path) -> None:
+def test_damage_is_named_with_what_it_serves(
+    tier_store: Path, tree: Path, tmp_path: Path
+) -> None:
     log = next(tree.glob("codec-none-0-*/*.log"))
     content = bytearray(log.read_bytes())
     content[-1] ^= 1
@@ -59,7 +50,7 @@ def test_damage_is_named_with_what_it_serves(store: Path, tree: Path, tmp_path: 
     index.unlink()
     out = tmp_path / "findings"
 
-    result = scrub(store, tree, "--out", out)
+    result = scrub(tier_store, tree, "--out", out)
 
     assert result.exit_code == 1, result.output
     first, second = sorted(line for line in result.stdout.splitlines() if "DAMAGED" in line)
@@ -72,15 +63,15 @@ def test_damage_is_named_with_what_it_serves(store: Path, tree: Path, tmp_path: 
     assert f"segments        {SEGMENTS}\n" in result.stdout
 
 
-def test_it_goes_on_where_it_ended(store: Path, tree: Path, tmp_path: Path) -> None:
+def test_it_goes_on_where_it_ended(tier_store: Path, tree: Path, tmp_path: Path) -> None:
     file = tmp_path / "progress"
-    first = scrub(store, tree, "--resume", file, "--json")
+    first = scrub(tier_store, tree, "--resume", file, "--json")
     for one in tree.rglob("*.log"):
         one.write_bytes(b"")  # Nothing of it is read again.
 
-    again = scrub(store, tree, "--resume", file, "--json")
-    other = scrub(store, tmp_path, "--resume", file)
-    part = scrub(store, tree, "codec-none", "--resume", file)
+    again = scrub(tier_store, tree, "--resume", file, "--json")
+    other = scrub(tier_store, tmp_path, "--resume", file)
+    part = scrub(tier_store, tree, "codec-none", "--resume", file)
 
     assert (first.exit_code, again.exit_code) == (0, 0)
     assert json.loads(again.stdout) == json.loads(first.stdout)
@@ -90,9 +81,9 @@ def test_it_goes_on_where_it_ended(store: Path, tree: Path, tmp_path: Path) -> N
         assert "expected the progress of" in refused.stderr
 
 
-def test_one_topic_or_partition_alone(store: Path, tree: Path) -> None:
-    topic = json.loads(scrub(store, tree, "payments-tx", "--json").stdout)
-    partition = json.loads(scrub(store, tree, "payments-tx", "1", "--json").stdout)
+def test_one_topic_or_partition_alone(tier_store: Path, tree: Path) -> None:
+    topic = json.loads(scrub(tier_store, tree, "payments-tx", "--json").stdout)
+    partition = json.loads(scrub(tier_store, tree, "payments-tx", "1", "--json").stdout)
 
     assert (topic["segments"], partition["segments"]) == (8, 3)
 
@@ -108,9 +99,9 @@ def test_one_topic_or_partition_alone(store: Path, tree: Path) -> None:
     ],
 )
 def test_a_wrong_question_is_one_line(
-    store: Path, tree: Path, words: list[str], expected: str
+    tier_store: Path, tree: Path, words: list[str], expected: str
 ) -> None:
-    result = scrub(store, tree, *words)
+    result = scrub(tier_store, tree, *words)
 
     assert result.exit_code == 2
     assert expected in result.stderr

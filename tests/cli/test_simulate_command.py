@@ -1,31 +1,18 @@
 """`simulate run`, run as a user runs it."""
 
-import json
 import shlex
 import subprocess
 import sys
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
+from tests.models.simulate_command import MISTAKE, document, simulate
 from tierledger.cli.commands.simulate.options import seeds_of
 from tierledger.cli.main import app
 from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.campaign.campaign import mutant_named
 from tierledger.simulation.mutants.catalogue import planted
-
-MISTAKE = "M08"
-"""A mutant that nearly every seed catches."""
-
-
-def simulate(*words: str) -> Result:
-    return CliRunner().invoke(app, ["simulate", *words])
-
-
-def document(result: Result) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
 
 
 def test_seeds_that_are_well_are_counted_and_measured() -> None:

@@ -3,20 +3,15 @@
 import json
 
 import pytest
-from typer.testing import CliRunner, Result
 
+from tests.models.simulate_command import simulate
 from tierledger.actors.coordinator import machine
 from tierledger.cli.commands.simulate.mutants import BAR, bar
-from tierledger.cli.main import app
 from tierledger.simulation.machines.counts import GREATEST, SUMMED
 from tierledger.simulation.machines.marks import MARKS
 
 QUICK, SLOW = "M08", "M22"
 """A mutant that nearly every seed catches, and one that hardly any does."""
-
-
-def simulate(*words: str) -> Result:
-    return CliRunner().invoke(app, ["simulate", *words])
 
 
 def test_each_mutant_has_a_line_that_begins_with_its_name() -> None:

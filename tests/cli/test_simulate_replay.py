@@ -1,25 +1,13 @@
 """`simulate replay` and `simulate explain`, run as a user runs them."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
+from tests.models.simulate_command import MISTAKE, document, simulate
 from tierledger.cli.main import app
-
-MISTAKE = "M08"
-"""A mutant that nearly every seed catches."""
-
-
-def simulate(*words: str) -> Result:
-    return CliRunner().invoke(app, ["simulate", *words])
-
-
-def document(result: Result) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
 
 
 def replayed(*words: str) -> dict[str, Any]:

@@ -24,6 +24,9 @@ CREATED = msg.AppendOutcome.CREATED
 EXISTS = msg.AppendOutcome.EXISTS
 UNKNOWN = msg.AppendOutcome.UNKNOWN
 
+OTHER = cmd.Claim(broker_id=2, incarnation=1, announcement=1)
+"""Another broker's; `CLAIM` is that of the first."""
+
 
 class SlotStore:
     """Dense slots, each created once; what the log of one partition stands in."""
@@ -75,6 +78,16 @@ class Harness:
         """What the leader oracle was asked and has not answered."""
         self.refused: list[msg.ClaimRefused] = []
         self._callers = count(1)
+
+    @property
+    def leader(self) -> Leader:
+        assert isinstance(self.machine, Leader)
+        return self.machine
+
+    @property
+    def follower(self) -> Follower:
+        assert isinstance(self.machine, Follower)
+        return self.machine
 
     def feed(self, stimulus: msg.Stimulus) -> None:
         for effect in self.machine.handle(stimulus):

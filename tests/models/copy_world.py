@@ -1,5 +1,6 @@
 """A leader's copy task between a log of small files, a ledger and a storage in memory."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import count, pairwise
 from pathlib import Path
@@ -58,6 +59,14 @@ class CopyWorld:
         self.clock = FixedClock()
         self.metrics = TierMetrics()
         self._ids = count(1)
+
+    async def held_copy(self, task: CopyTask) -> tuple[asyncio.Task[CopyResult], asyncio.Event]:
+        """A run whose first copy is announced, and the gate that its data waits at."""
+        gate = self.storage.copy_gate = asyncio.Event()
+        run = asyncio.create_task(task.run_once())
+        while not self.segments():  # noqa: ASYNC110 - The announcement has no event.
+            await asyncio.sleep(0)
+        return run, gate
 
     def new_id(self) -> Uuid:
         return Uuid(next(self._ids).to_bytes(16, "big"))

@@ -1,10 +1,10 @@
 """Tables folded in this process, without Spark: what its tasks do, called directly."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from tests.models.command_line import Write, write
 from tests.models.stored_partitions import TRACES, StoredPartition, import_trace
 from tierledger.pipeline.fold import NOW, AsOf
 from tierledger.pipeline.folding.store import JobStore
@@ -28,18 +28,9 @@ REAL_TRACES = (
 )
 
 
-def written(path: Path, *steps: Callable[[SqliteBackend], Awaitable[object]]) -> JobStore:
+def written(path: Path, *steps: Write) -> JobStore:
     """A SQLite store that `steps` filled."""
-
-    async def run() -> None:
-        backend = await SqliteBackend.open(path)
-        try:
-            for step in steps:
-                await step(backend)
-        finally:
-            await backend.close()
-
-    asyncio.run(run())
+    write(path, *steps)
     return JobStore.of(f"sqlite:{path}")
 
 

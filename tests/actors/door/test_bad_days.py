@@ -5,14 +5,14 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import grpc.aio
 import pytest
 
-from tests.actors.door.clients import RawClient, door_of, raw, served, until
+from tests.actors.door.clients import RawClient, door_of, raw, until
 from tests.models.local_world import (
     CLUSTER,
     TOPIC_ID,
@@ -48,12 +48,6 @@ from tierledger.events.log_events import Origin
 TIP = partition()
 CLAIM = cmd.Claim(1, 1, 1)
 PARTITION = pb.Partition(topic_id=TOPIC_ID, partition=0, topic="orders")
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[LocalWorld]:
-    async with served(tmp_path) as world:
-        yield world
 
 
 def question(number: int = 0, kind: pb.QuestionKind = pb.HIGHEST_OFFSET) -> pb.Call:

@@ -49,12 +49,6 @@ TIP = partition()
 PARTITION = pb.Partition(topic_id=TOPIC_ID, partition=0, topic="orders")
 
 
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[LocalWorld]:
-    async with served(tmp_path) as world:
-        yield world
-
-
 @asynccontextmanager
 async def replicas_at(*doors: str) -> AsyncIterator[Replicas]:
     async with Replicas("tierledger://" + ",".join(doors), CLUSTER) as made:

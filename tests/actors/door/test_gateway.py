@@ -39,12 +39,6 @@ PARTITION = pb.Partition(topic_id=TOPIC_ID, partition=0, topic="orders")
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[LocalWorld]:
-    async with served(tmp_path) as world:
-        yield world
-
-
-@pytest.fixture
 async def client(world: LocalWorld) -> AsyncIterator[RawClient]:
     """Inside, and greeted."""
     async with raw(await door_of(world)) as client:

@@ -4,6 +4,7 @@ import pytest
 
 from tests.models.actor_harness import (
     NOW_MS,
+    OTHER,
     SERDE,
     Harness,
     SlotStore,
@@ -30,19 +31,8 @@ from tierledger.events.log_events import SessionDisputed, SessionOpened
 from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.state import PartitionState
 
-OTHER = cmd.Claim(broker_id=2, incarnation=1, announcement=1)
 THIRD = cmd.Claim(broker_id=3, incarnation=1, announcement=1)
 KNOWS = LeaderVerdict
-
-
-@pytest.fixture
-def store() -> SlotStore:
-    return SlotStore()
-
-
-def machine(harness: Harness) -> Leader:
-    assert isinstance(harness.machine, Leader)
-    return harness.machine
 
 
 def waiting_in_office(store: SlotStore) -> tuple[Harness, int]:
@@ -77,8 +67,8 @@ def test_who_leads_serves_on_while_another_brokers_claim_waits(store: SlotStore)
     assert harness.position_for(write) == 1
     assert harness.answered_at[read] == 1
     assert isinstance(harness.error_for(early), Fenced)
-    assert machine(harness).holds(CLAIM)
-    assert not machine(harness).holds(OTHER)
+    assert harness.leader.holds(CLAIM)
+    assert not harness.leader.holds(OTHER)
 
 
 def test_a_claim_that_the_oracle_confirms_opens_behind_what_was_written_meanwhile(
@@ -90,7 +80,7 @@ def test_a_claim_that_the_oracle_confirms_opens_behind_what_was_written_meanwhil
     harness.oracle_says(KNOWS(2, 6))
     harness.settle()
 
-    assert machine(harness).holds(OTHER)
+    assert harness.leader.holds(OTHER)
     assert harness.position_for(caller) == 2
     assert harness.refused == []
     assert harness.alarms == []
@@ -109,10 +99,10 @@ def test_a_claim_that_the_oracle_contradicts_is_refused_with_an_alarm_and_report
 
     assert isinstance(harness.error_for(caller), Fenced)
     assert [alarm.kind for alarm in harness.alarms] == ["Fenced"]
-    state = machine(harness).state
+    state = harness.leader.state
     assert state is not None
     assert harness.refused == [msg.ClaimRefused(2, state.session, True, NOW_MS)]
-    assert machine(harness).holds(CLAIM)
+    assert harness.leader.holds(CLAIM)
     assert kinds(store.events()) == ["SessionOpened"]
 
 
@@ -122,7 +112,7 @@ def test_without_an_answer_it_opens_and_the_next_dispute_is_held_back(
     harness, _ = waiting_in_office(store)
     harness.oracle_says(None)
     harness.settle()
-    assert machine(harness).holds(OTHER)
+    assert harness.leader.holds(OTHER)
     assert kinds(store.events()) == ["SessionOpened", "SessionOpened", "SessionDisputed"]
 
     back = harness.assign(3, CLAIM._replace(announcement=2))
@@ -153,7 +143,7 @@ def test_what_the_oracle_said_of_one_session_says_nothing_of_the_next(
     harness.oracle_says(KNOWS(2, 5))
     harness.settle()
 
-    assert machine(harness).holds(THIRD)
+    assert harness.leader.holds(THIRD)
     assert harness.heard(caller) is None
     assert [one.claim for one in harness.questions] == [OTHER]  # Once more.
 
@@ -168,7 +158,7 @@ def test_an_older_announcement_behind_the_newer_one_of_its_batch_is_refused(
     caller = harness.assign(3, OTHER)
     harness.settle()
 
-    assert machine(harness).holds(newer)
+    assert harness.leader.holds(newer)
     assert isinstance(harness.error_for(caller), Fenced)
 
 
@@ -201,7 +191,7 @@ def test_of_one_broker_the_newest_claim_waits_and_a_late_answer_finds_nobody(
     assert harness.heard(newer) is None
     harness.oracle_says(KNOWS(2))
     harness.settle()
-    assert machine(harness).holds(newer_claim)
+    assert harness.leader.holds(newer_claim)
     assert len(kinds(store.events())) == 2
 
 
@@ -211,7 +201,7 @@ def test_a_third_brokers_claim_is_decided_on_its_own(store: SlotStore) -> None:
     harness.settle()
 
     assert harness.position_for(third) == 1
-    assert machine(harness).holds(THIRD)
+    assert harness.leader.holds(THIRD)
     # The assignment that waits is older than the one in force now: it cannot open any more.
     assert isinstance(harness.error_for(caller), Fenced)
 
@@ -235,12 +225,12 @@ def test_a_leader_that_resigns_makes_way_for_the_claim_that_waits(store: SlotSto
     harness.command(cmd.CloseSession(CLAIM, "the broker leads no more"))
     harness.settle()
 
-    assert machine(harness).holds(OTHER)
+    assert harness.leader.holds(OTHER)
     assert harness.position_for(caller) == 2
     assert kinds(store.events()) == ["SessionOpened", "SessionClosed", "SessionOpened"]
     harness.oracle_says(KNOWS(1))  # Too late to matter.
     harness.settle()
-    assert machine(harness).holds(OTHER)
+    assert harness.leader.holds(OTHER)
 
 
 @pytest.mark.parametrize("is_waiting", [True, False])
@@ -259,7 +249,7 @@ def test_a_claim_that_its_broker_gives_up_opens_no_more(
     harness.oracle_says(None)
     harness.settle()
     assert harness.answered_at[read] == 0
-    assert machine(harness).holds(CLAIM)
+    assert harness.leader.holds(CLAIM)
     assert kinds(store.events()) == ["SessionOpened"]
 
 
@@ -279,7 +269,7 @@ def test_a_leader_that_moves_between_hosts_asks_nobody(store: SlotStore) -> None
     moved.load()
     moved.settle()
 
-    assert machine(moved).holds(CLAIM)
+    assert moved.leader.holds(CLAIM)
     assert moved.questions == []
 
 
@@ -294,8 +284,8 @@ def test_a_leader_serves_nothing_while_its_own_claim_waits(store: SlotStore) -> 
     for caller in (write, read, close):
         assert isinstance(harness.error_for(caller), NotReady)
     assert not harness.asked
-    assert machine(harness).phase is Phase.LEADING  # It is not gone.
-    assert not machine(harness).holds(OTHER)
+    assert harness.leader.phase is Phase.LEADING  # It is not gone.
+    assert not harness.leader.holds(OTHER)
     still = holder.write(added(2))
     holder.settle()
     assert holder.position_for(still) == 1
@@ -326,9 +316,9 @@ def test_it_claims_behind_what_the_other_wrote_while_it_waited(store: SlotStore)
     harness.oracle_says(KNOWS(2))
     harness.settle()
 
-    assert machine(harness).holds(OTHER)
+    assert harness.leader.holds(OTHER)
     assert harness.questions == []
-    assert machine(harness).position == 6
+    assert harness.leader.position == 6
     late = holder.write(added(9))
     holder.settle()
     assert isinstance(holder.error_for(late), NotLeader)
@@ -359,7 +349,7 @@ def test_it_stays_as_long_as_another_claim_waits(store: SlotStore) -> None:
     harness.oracle_says(KNOWS(3))
     harness.settle()
     assert harness.position_for(third) == 1
-    assert machine(harness).holds(THIRD)
+    assert harness.leader.holds(THIRD)
 
 
 def test_a_refusal_that_the_store_let_nobody_check_still_ends_it(store: SlotStore) -> None:
@@ -453,6 +443,6 @@ def test_of_two_hosts_that_are_told_the_same_one_leads(
     second.feed(msg.AppendAnswered(append.number, msg.AppendOutcome.UNKNOWN))
     second.settle()
 
-    assert machine(first).phase is Phase.LEADING
-    assert (machine(second).phase is Phase.LEADING) is leads
+    assert first.leader.phase is Phase.LEADING
+    assert (second.leader.phase is Phase.LEADING) is leads
     assert kinds(store.events()) == ["SessionOpened"]

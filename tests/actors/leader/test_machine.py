@@ -3,7 +3,7 @@
 import pytest
 
 from tests.models.actor_harness import (
-    Harness,
+    OTHER,
     SlotStore,
     added,
     finished,
@@ -15,8 +15,7 @@ from tests.models.driven_partition import CLAIM
 from tests.models.slow_model import DELETE_STARTED, Update
 from tierledger.actors import messages as msg
 from tierledger.actors.leader.batch import EVENTS_PER_BATCH
-from tierledger.actors.leader.machine import INBOX_MAX, Leader
-from tierledger.events import commands as cmd
+from tierledger.actors.leader.machine import INBOX_MAX
 from tierledger.events.errors import (
     CustomMetadataSizeLimitExceeded,
     Fenced,
@@ -25,19 +24,6 @@ from tierledger.events.errors import (
     NotReady,
     StorageUnavailable,
 )
-
-OTHER = cmd.Claim(broker_id=2, incarnation=1, announcement=1)
-
-
-@pytest.fixture
-def store() -> SlotStore:
-    return SlotStore()
-
-
-def leader(harness: Harness) -> Leader:
-    assert isinstance(harness.machine, Leader)
-    return harness.machine
-
 
 # Claiming.
 
@@ -52,11 +38,11 @@ def test_nothing_is_served_before_the_session_is_durable(store: SlotStore) -> No
     assert isinstance(harness.error_for(early_read), NotReady)
     assert isinstance(harness.error_for(read), NotReady)
     assert harness.heard(early_write) is None
-    assert not leader(harness).holds(CLAIM)
+    assert not harness.leader.holds(CLAIM)
 
     harness.settle()
 
-    assert leader(harness).holds(CLAIM)
+    assert harness.leader.holds(CLAIM)
     assert harness.position_for(early_write) == 1
     assert kinds(store.events()) == ["SessionOpened", "SegmentAdded"]
 
@@ -69,8 +55,8 @@ def test_a_leader_replays_the_whole_log_before_it_claims(store: SlotStore) -> No
 
     second = leading(store, 2, OTHER)
 
-    assert leader(second).position == 11
-    assert leader(second).state is not None
+    assert second.leader.position == 11
+    assert second.leader.state is not None
     second_read = second.ask()
     second.settle()
     assert second.answered_at[second_read] == 11
@@ -90,7 +76,7 @@ def test_a_claim_that_meets_a_former_leader_reads_on_and_claims_behind_it(
 
     harness.settle()
 
-    assert leader(harness).holds(OTHER)
+    assert harness.leader.holds(OTHER)
     assert former.position_for(write) == 1
     assert [harness.position_for(caller) for caller in waiting] == [3, 4]
     assert kinds(store.events())[:3] == ["SessionOpened", "SegmentAdded", "SessionOpened"]
@@ -135,7 +121,7 @@ def test_a_newer_claim_reaches_a_leader_in_office_however_long_its_queue_is(
     harness.assign(2, OTHER)
     harness.settle()
 
-    assert leader(harness).holds(OTHER)
+    assert harness.leader.holds(OTHER)
     late = harness.write(added(251))
     harness.settle()
     assert isinstance(harness.error_for(late), Fenced)
@@ -207,7 +193,7 @@ def test_a_batch_is_bounded_and_the_rest_follows(store: SlotStore) -> None:
     harness.settle()
 
     assert len(store.slots) == 3
-    assert leader(harness).position == EVENTS_PER_BATCH + 10
+    assert harness.leader.position == EVENTS_PER_BATCH + 10
 
 
 def test_large_custom_metadata_ends_a_batch_early(store: SlotStore) -> None:

@@ -9,6 +9,7 @@ from tests.models.actor_harness import (
     CREATED,
     EXISTS,
     NOW_MS,
+    OTHER,
     SERDE,
     UNKNOWN,
     Harness,
@@ -23,7 +24,6 @@ from tests.models.slow_model import PartitionDelete
 from tierledger.actors import messages as msg
 from tierledger.actors.leader import machine as leader_rules
 from tierledger.actors.leader.machine import CHECKPOINT_EVENTS, INBOX_MAX, Leader, Phase
-from tierledger.events import commands as cmd
 from tierledger.events.errors import (
     Fenced,
     NotLeader,
@@ -38,19 +38,6 @@ from tierledger.events.partition.state import PartitionState
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.keys import DefaultMetadataKeyFactory
 from tierledger.storage.partition.checkpoint import CheckpointStore
-
-OTHER = cmd.Claim(broker_id=2, incarnation=1, announcement=1)
-
-
-@pytest.fixture
-def store() -> SlotStore:
-    return SlotStore()
-
-
-def leader(harness: Harness) -> Leader:
-    assert isinstance(harness.machine, Leader)
-    return harness.machine
-
 
 # Outcomes that are not what one hopes for.
 
@@ -103,7 +90,7 @@ def test_a_refused_append_leaves_nothing_and_the_next_may_succeed(store: SlotSto
 
     assert isinstance(harness.error_for(first), StorageUnavailable)
     assert harness.position_for(second) == 1
-    assert leader(harness).state is not None
+    assert harness.leader.state is not None
 
 
 def test_a_claim_that_the_store_refused_is_tried_again(store: SlotStore) -> None:
@@ -116,10 +103,10 @@ def test_a_claim_that_the_store_refused_is_tried_again(store: SlotStore) -> None
 
     look = harness.expect_probe()
     assert look.delay_ms > 0
-    assert not leader(harness).holds(OTHER)
+    assert not harness.leader.holds(OTHER)
     harness.feed(msg.SlotRead(look.number, store.read(look.number)))
     harness.settle()
-    assert leader(harness).holds(OTHER)
+    assert harness.leader.holds(OTHER)
     assert isinstance(harness.error_for(write), Fenced)
 
 
@@ -133,7 +120,7 @@ def test_claims_of_one_batch_that_the_store_refused_keep_their_order(store: Slot
     harness.feed(msg.AppendRefused(append.number, StorageUnavailable("full")))
     harness.settle()
 
-    assert leader(harness).holds(OTHER._replace(announcement=2))
+    assert harness.leader.holds(OTHER._replace(announcement=2))
     assert harness.refused == []
 
 
@@ -172,7 +159,7 @@ def test_a_failed_probe_answers_nobody_with_a_guess(store: SlotStore) -> None:
     harness.feed(msg.ProbeFailed(1, StorageUnavailable("away")))
 
     assert isinstance(harness.error_for(read), StorageUnavailable)
-    assert leader(harness).phase is Phase.LEADING
+    assert harness.leader.phase is Phase.LEADING
 
 
 @pytest.mark.parametrize(
@@ -297,7 +284,7 @@ def test_a_leader_that_slept_through_forgetting_answers_no_read(store: SlotStore
 
 def test_a_leader_whose_next_slot_holds_a_boundary_is_overtaken(store: SlotStore) -> None:
     harness = leading(store)
-    state, next_batch = leader(harness).state, leader(harness).next_batch
+    state, next_batch = harness.leader.state, harness.leader.next_batch
     assert state is not None
     checkpoints = CheckpointStore(MemoryBackend(), DefaultMetadataKeyFactory("c"), SERDE, TIP)
     store.slots.append(checkpoints.plan(state, next_batch + 1, None).partition_value)
@@ -338,7 +325,7 @@ def test_a_finished_deletion_is_served_without_a_session(store: SlotStore) -> No
 
     assert not harness.gone
     assert isinstance(harness.heard(read), msg.Answer)  # From which a host says "deleted".
-    assert leader(harness).state is not None
+    assert harness.leader.state is not None
     assert isinstance(harness.error_for(write), PartitionDeleted | Fenced)
     assert len(store.slots) == before
 
@@ -431,7 +418,7 @@ def test_a_long_log_is_read_no_further_than_one_checkpoint_ahead(
 
     assert len(written) > 3
     assert max(after - before for before, after in pairwise(written)) <= events_max
-    assert leader(loading).next_batch - written[-1] <= 2 * events_max
+    assert loading.leader.next_batch - written[-1] <= 2 * events_max
 
 
 # Stopping.
@@ -460,7 +447,7 @@ def test_a_host_that_closes_leaves_the_session_open_for_the_next_host(
     assert kinds(store.events()) == ["SessionOpened"]
     assert harness.gone == [msg.Gone("stopped", waiting)]
     again = leading(store, 2)
-    assert leader(again).holds(CLAIM)
+    assert again.leader.holds(CLAIM)
 
 
 def test_a_new_claim_calls_a_partition_back_that_is_being_released(store: SlotStore) -> None:
@@ -471,7 +458,7 @@ def test_a_new_claim_calls_a_partition_back_that_is_being_released(store: SlotSt
     harness.settle()
 
     assert not harness.gone
-    assert leader(harness).holds(newer)
+    assert harness.leader.holds(newer)
 
 
 def test_a_release_whose_last_event_the_store_refuses_ends_all_the_same(

@@ -1,5 +1,6 @@
 """What nobody sent is asked of rules and tables, and mistakes in them are found."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +15,6 @@ from tierledger.actors.leader.claim import WaitingClaims
 from tierledger.events.partition import decide, imports, overlay, sessions
 from tierledger.events.tables.paged_map import PAGE_ENTRIES_MAX, PagedMap
 from tierledger.events.tables.segment_rows import SegmentRows
-from tierledger.simulation.checkers.all import Asking
 from tierledger.simulation.checkers.fold import folded
 from tierledger.simulation.checkers.slow_decisions import Facts
 from tierledger.simulation.checkers.violation import Violation
@@ -35,8 +35,9 @@ SEEDS = 8
 LOG = small_run().log()
 
 
-def of_decisions(asks: Asking) -> list[Violation]:
+def of_decisions() -> list[Violation]:
     """What is found behind each beginning of a log."""
+    asks = asking(60)
     found: list[Violation] = []
     for end in range(len(LOG.events) + 1):
         log = FinalLog(LOG.topic_id_partition, LOG.genesis, LOG.events[:end])
@@ -66,7 +67,7 @@ def of_words() -> list[Violation]:
 
 
 def test_nothing_is_found_where_nothing_is_wrong() -> None:
-    assert of_decisions(asking(60)) == []
+    assert of_decisions() == []
     assert of_coordination() == []
     assert of_tables() == []
     assert of_words() == []
@@ -76,86 +77,69 @@ def mistaken(function: Any, old: str, new: str) -> Mutant:  # noqa: ANN401
     return Mutant("", "", frozenset(), lambda: rewritten(function, old, new))
 
 
+DECISIONS = (
+    (decide._update, "if not is_valid_segment_transition(source, target):", "if False:"),
+    (decide._within_limit, "size > limits", "size >= limits"),
+    (decide._add, "if row == pack_row(started_fields(body)):", "if False:"),
+    (decide._import, "item.offset <= view", "item.offset < view"),
+    (imports._updated, "if known is None:", "if False:"),
+    (sessions._against, "ours > theirs", "ours >= theirs"),
+    (sessions._verdict, "said.leader_epoch < max", "said.leader_epoch <= max"),
+    (sessions._in_a_row, "run.session != session.number", "False"),
+    (overlay.Overlay.note, "self._heard[body.broker_id] =", "_ ="),
+    (overlay.Overlay._note_update, "self._buried[event.position] = event.log_time_ms", "pass"),
+)
+"""In what leaders decide."""
+
+COORDINATION = (
+    (rules._announced, "work += _release(state, key, entry)", "pass"),
+    (placement._Placing.follow, "self.count += 1", "pass"),
+    (rules.hear, "max(last,", "min(last,"),
+    (rules._followers_placed, "entry.follower_number = position", "pass"),
+    (formers._last_standing, "if is_alive and is_open", "if is_open"),
+    (refusals.give_back, "entry.formers.pop(body.holder[0], None)", "pass"),
+    (placement._Room.least, "load >= self._bound", "load > self._bound"),
+    (
+        placement.hosts_wanted,
+        "max(0, state.load(host)",
+        "max(1, state.load(host)",
+    ),
+)
+"""In what a coordinator makes of its log."""
+
+TABLES = (
+    (PagedMap.floor, "page._unpack()", "pass"),
+    (PagedMap.delete, "page.first = self._firsts[at] = keys[0]", "pass"),
+    (PagedMap.above, "at : at + 2", "at : at + 1"),
+    (SegmentRows.snapshot, "self._owned = set()", "pass"),
+    (SegmentRows.drop, "self._count += len(shard) - before", "pass"),
+)
+"""In a table."""
+
+MEMORY = (
+    (PlacementOrder.is_late, "number < known", "number <= known"),
+    (PlacementOrder._pass, "max(self._passed", "min(self._passed"),
+    (WaitingClaims.hold, "command.waited_ms + delay_ms", "delay_ms"),
+    (WaitingClaims.withdraw, "and waiting.command.claim == claim", ""),
+    (Checkpoints.done, "self._events += self._held", "pass"),
+)
+"""In what is kept in mind."""
+
+
 @pytest.mark.parametrize(
-    ("function", "old", "new"),
+    ("asked", "checker", "mistake"),
     [
-        (decide._update, "if not is_valid_segment_transition(source, target):", "if False:"),
-        (decide._within_limit, "size > limits", "size >= limits"),
-        (decide._add, "if row == pack_row(started_fields(body)):", "if False:"),
-        (decide._import, "item.offset <= view", "item.offset < view"),
-        (imports._updated, "if known is None:", "if False:"),
-        (sessions._against, "ours > theirs", "ours >= theirs"),
-        (sessions._verdict, "said.leader_epoch < max", "said.leader_epoch <= max"),
-        (sessions._in_a_row, "run.session != session.number", "False"),
-        (overlay.Overlay.note, "self._heard[body.broker_id] =", "_ ="),
-        (overlay.Overlay._note_update, "self._buried[event.position] = event.log_time_ms", ""),
+        *((of_decisions, "misdecided", one) for one in DECISIONS),
+        *((of_coordination, "miscoordinated", one) for one in COORDINATION),
+        *((of_tables, "wrong_table", one) for one in TABLES),
+        *((of_words, "wrong_memory", one) for one in MEMORY),
     ],
 )
-def test_a_mistake_in_what_leaders_decide(function: Any, old: str, new: str) -> None:  # noqa: ANN401
-    with planted(mistaken(function, old, new or "pass")):
-        found = of_decisions(asking(60))
-
-    assert {one.checker for one in found} == {"misdecided"}
-
-
-@pytest.mark.parametrize(
-    ("function", "old", "new"),
-    [
-        (rules._announced, "work += _release(state, key, entry)", "pass"),
-        (placement._Placing.follow, "self.count += 1", "pass"),
-        (rules.hear, "max(last,", "min(last,"),
-        (rules._followers_placed, "entry.follower_number = position", "pass"),
-        (formers._last_standing, "if is_alive and is_open", "if is_open"),
-        (refusals.give_back, "entry.formers.pop(body.holder[0], None)", "pass"),
-        (placement._Room.least, "load >= self._bound", "load > self._bound"),
-        (
-            placement.hosts_wanted,
-            "max(0, state.load(host)",
-            "max(1, state.load(host)",
-        ),
-    ],
-)
-def test_a_mistake_in_what_a_coordinator_makes_of_its_log(
-    function: Any,  # noqa: ANN401
-    old: str,
-    new: str,
+def test_a_mistake_is_found_by_its_checker(
+    asked: Callable[[], list[Violation]], checker: str, mistake: tuple[Any, str, str]
 ) -> None:
-    with planted(mistaken(function, old, new)):
-        found = of_coordination()
+    with planted(mistaken(*mistake)):
+        found = asked()
 
-    assert {one.checker for one in found} == {"miscoordinated"}
-
-
-@pytest.mark.parametrize(
-    ("function", "old", "new"),
-    [
-        (PagedMap.floor, "page._unpack()", "pass"),
-        (PagedMap.delete, "page.first = self._firsts[at] = keys[0]", "pass"),
-        (PagedMap.above, "at : at + 2", "at : at + 1"),
-        (SegmentRows.snapshot, "self._owned = set()", "pass"),
-        (SegmentRows.drop, "self._count += len(shard) - before", "pass"),
-    ],
-)
-def test_a_mistake_in_a_table(function: Any, old: str, new: str) -> None:  # noqa: ANN401
-    with planted(mistaken(function, old, new)):
-        found = of_tables()
-
-    assert {one.checker for one in found} == {"wrong_table"}
+    assert {one.checker for one in found} == {checker}
     assert PAGE_ENTRIES_MAX == 512
-
-
-@pytest.mark.parametrize(
-    ("function", "old", "new"),
-    [
-        (PlacementOrder.is_late, "number < known", "number <= known"),
-        (PlacementOrder._pass, "max(self._passed", "min(self._passed"),
-        (WaitingClaims.hold, "command.waited_ms + delay_ms", "delay_ms"),
-        (WaitingClaims.withdraw, "and waiting.command.claim == claim", ""),
-        (Checkpoints.done, "self._events += self._held", "pass"),
-    ],
-)
-def test_a_mistake_in_what_is_kept_in_mind(function: Any, old: str, new: str) -> None:  # noqa: ANN401
-    with planted(mistaken(function, old, new)):
-        found = of_words()
-
-    assert {one.checker for one in found} == {"wrong_memory"}

@@ -163,12 +163,9 @@ async def test_a_last_word_that_was_refused_for_now_is_taken_back_at_once(
 async def test_a_local_file_that_goes_away_during_the_copy_is_a_failed_copy(
     world: CopyWorld,
 ) -> None:
-    world.storage.copy_gate = asyncio.Event()
-    run = asyncio.create_task(world.task().run_once())
-    while not world.segments():  # noqa: ASYNC110 - The announcement has no event.
-        await asyncio.sleep(0)
+    run, gate = await world.held_copy(world.task())
     world.log.local[0].log_file.unlink()
-    world.storage.copy_gate.set()
+    gate.set()
 
     with pytest.raises(FileNotFoundError):
         await run
@@ -275,13 +272,10 @@ async def test_who_leads_no_more_removes_the_data_only(
 async def test_a_copy_that_ends_after_another_broker_leads_is_left_to_that_one(
     world: CopyWorld,
 ) -> None:
-    world.storage.copy_gate = asyncio.Event()
     old = world.task()
-    run = asyncio.create_task(old.run_once())
-    while not world.segments():  # noqa: ASYNC110 - The announcement has no event.
-        await asyncio.sleep(0)
+    run, gate = await world.held_copy(old)
     new = world.task(CopySettings(dangling_copy_grace_ms=0), broker_id=2)
-    world.storage.copy_gate.set()
+    gate.set()
 
     with pytest.raises(Fenced):
         await run
@@ -296,11 +290,8 @@ async def test_a_copy_that_ends_after_another_broker_leads_is_left_to_that_one(
 async def test_a_copy_whose_entry_was_removed_meanwhile_removes_its_data(
     world: CopyWorld, is_gone: bool
 ) -> None:
-    world.storage.copy_gate = asyncio.Event()
     task = world.task()
-    run = asyncio.create_task(task.run_once())
-    while not world.segments():  # noqa: ASYNC110 - The announcement has no event.
-        await asyncio.sleep(0)
+    run, gate = await world.held_copy(task)
     (segment,) = world.segments()
     if is_gone:
         await delete_segment(world.store, world.storage, segment, 1, world.clock)
@@ -308,7 +299,7 @@ async def test_a_copy_whose_entry_was_removed_meanwhile_removes_its_data(
         update = RemoteLogSegmentMetadataUpdate(segment.remote_log_segment_id, 0, DELETING, 1)
         await world.store.update_remote_log_segment_metadata(update)
     written = list(world.store.written)
-    world.storage.copy_gate.set()
+    gate.set()
 
     with pytest.raises(RemoteStorageError) as caught:
         await run
@@ -333,14 +324,11 @@ async def test_a_new_leader_that_is_fenced_at_its_first_word_stops(world: CopyWo
 async def test_a_run_that_is_cancelled_leaves_what_the_next_process_removes(
     world: CopyWorld,
 ) -> None:
-    world.storage.copy_gate = asyncio.Event()
     task = world.task()
-    run = asyncio.create_task(task.run_once())
-    while not world.segments():  # noqa: ASYNC110 - The announcement has no event.
-        await asyncio.sleep(0)
+    run, gate = await world.held_copy(task)
     run.cancel()
     await asyncio.gather(run, return_exceptions=True)
-    world.storage.copy_gate.set()
+    gate.set()
 
     assert task.being_copied() == frozenset()
     await until_done(world, world.restart())

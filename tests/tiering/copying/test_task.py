@@ -237,16 +237,13 @@ async def test_a_log_that_moved_to_another_disk_is_looked_at_anew(world: CopyWor
 
 async def test_a_copy_under_way_can_be_told_from_one_that_is_not(world: CopyWorld) -> None:
     task = world.task()
-    world.storage.copy_gate = asyncio.Event()
-    run = asyncio.create_task(task.run_once())
-    while not world.segments():  # noqa: ASYNC110 - The announcement has no event.
-        await asyncio.sleep(0)
+    run, gate = await world.held_copy(task)
 
     (announced,) = world.segments()
     assert task.being_copied() == {announced.remote_log_segment_id}
 
     task.stop("not the leader any more")
-    world.storage.copy_gate.set()
+    gate.set()
     assert (await run).segments == 1
     assert task.being_copied() == frozenset()
     assert world.finished() == [(0, 149)]

@@ -103,8 +103,9 @@ async def test_a_damaged_file_that_was_replaced_while_it_was_read_takes_nothing_
         assert cache.counts.entries == 1
 
 
-async def test_one_loaded_again_before_its_file_lost_its_name_keeps_the_new_file(
-    tmp_path: Path,
+@pytest.mark.parametrize("gets_name", [True, False])
+async def test_one_loaded_again_before_its_file_lost_its_name_keeps_the_new_file_alone(
+    tmp_path: Path, gets_name: bool
 ) -> None:
     files = GatedFiles(tmp_path)
     async with RemoteIndexCache(tmp_path, IndexStorage(FIRST, SECOND), files=files) as cache:
@@ -114,30 +115,16 @@ async def test_one_loaded_again_before_its_file_lost_its_name_keeps_the_new_file
         cache.remove([SECOND.metadata.remote_log_segment_id])
         await eventually(gate.is_reached)  # The cleaner does nothing else now.
         cache.remove([FIRST.metadata.remote_log_segment_id])
+        if not gets_name:
+            files.keeps_names_for = 1
         await cache.get(FIRST.metadata)
+        assert (cache.counts.file_errors, cache.counts.entries) == (not gets_name, 1)
         gate.open()
-    assert names(tmp_path) == {name_of(FIRST)}
+    assert names(tmp_path) == ({name_of(FIRST)} if gets_name else set())
 
-    async with RemoteIndexCache(tmp_path, IndexStorage()) as cache:
-        assert len((await cache.get(FIRST.metadata)).offset_index) == 5
-
-
-async def test_one_loaded_again_whose_new_file_gets_no_name_loses_the_old_one_too(
-    tmp_path: Path,
-) -> None:
-    files = GatedFiles(tmp_path)
-    async with RemoteIndexCache(tmp_path, IndexStorage(FIRST, SECOND), files=files) as cache:
-        await cache.get(FIRST.metadata)
-        await cache.get(SECOND.metadata)
-        gate = files.hold("remove")
-        cache.remove([SECOND.metadata.remote_log_segment_id])
-        await eventually(gate.is_reached)
-        cache.remove([FIRST.metadata.remote_log_segment_id])
-        files.keeps_names_for = 1
-        await cache.get(FIRST.metadata)
-        assert (cache.counts.file_errors, cache.counts.entries) == (1, 1)
-        gate.open()
-    assert names(tmp_path) == set()
+    if gets_name:
+        async with RemoteIndexCache(tmp_path, IndexStorage()) as cache:
+            assert len((await cache.get(FIRST.metadata)).offset_index) == 5
 
 
 class CountingFiles(GatedFiles):

@@ -2,6 +2,8 @@
 
 import asyncio
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from tierledger.events.errors import (
     RejectedError,
     RemoteResourceNotFound,
 )
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.tiering.formats.index_files import OFFSET_ENTRY
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.formats.leader_epoch_checkpoint import format_leader_epochs
@@ -21,6 +24,15 @@ from tierledger.tiering.index_cache.cache import RemoteIndexCache
 from tierledger.tiering.reader.reader import IsolationLevel, RemoteLogReader
 
 COMMITTED = IsolationLevel.READ_COMMITTED
+
+
+@contextmanager
+def changed(tier: WrittenTier, segment: RemoteLogSegmentMetadata) -> Iterator[bytearray]:
+    """The segment's log, for the tier to hold it as the block leaves it."""
+    segment_id = segment.remote_log_segment_id.id
+    log = bytearray(tier.storage.logs[segment_id])
+    yield log
+    tier.storage.logs[segment_id] = bytes(log)
 
 
 async def test_a_hole_is_an_error_after_all_that_lies_before_it() -> None:
@@ -125,10 +137,8 @@ async def test_a_segment_that_is_replaced_while_it_is_read_is_read_on_in_the_oth
 @pytest.mark.parametrize("at", [8, 12, 17, 60, 150])
 async def test_damage_is_told_with_the_segment_after_all_that_lies_before_it(at: int) -> None:
     tier, segments = await three_segments()
-    segment_id = segments[1].remote_log_segment_id.id
-    log = bytearray(tier.storage.logs[segment_id])
-    log[at] ^= 0x10
-    tier.storage.logs[segment_id] = bytes(log)
+    with changed(tier, segments[1]) as log:
+        log[at] ^= 0x10
 
     found, error = await read(tier)
 
@@ -142,11 +152,9 @@ async def test_damage_is_told_with_the_segment_after_all_that_lies_before_it(at:
 @pytest.mark.parametrize("bit", [0, 1, 2, 3, 8, 40, 62, 63])
 async def test_a_damaged_offset_gives_no_record_another_offset(number: int, bit: int) -> None:
     tier, segments = await three_segments()
-    segment_id = segments[1].remote_log_segment_id.id
-    log = bytearray(tier.storage.logs[segment_id])
-    at = sum(len(one.data) for one in tier.copied[1][1].batches[5 : 5 + number])
-    log[at + 7 - bit // 8] ^= 1 << bit % 8  # No checksum covers it.
-    tier.storage.logs[segment_id] = bytes(log)
+    with changed(tier, segments[1]) as log:
+        at = sum(len(one.data) for one in tier.copied[1][1].batches[5 : 5 + number])
+        log[at + 7 - bit // 8] ^= 1 << bit % 8  # No checksum covers it.
 
     for start in range(20):
         error = None
@@ -231,9 +239,8 @@ async def test_a_kept_index_that_leads_astray_is_fetched_anew(tmp_path: Path) ->
 async def test_a_log_that_is_damaged_behind_a_position_is_tried_once_more() -> None:
     tier, segments = await three_segments()
     segment_id = segments[1].remote_log_segment_id.id
-    log = bytearray(tier.storage.logs[segment_id])
-    log[-1] ^= 1
-    tier.storage.logs[segment_id] = bytes(log)
+    with changed(tier, segments[1]) as log:
+        log[-1] ^= 1
 
     found, error = await read(tier, 14)
 
@@ -245,10 +252,8 @@ async def test_a_log_that_is_damaged_behind_a_position_is_tried_once_more() -> N
 
 async def test_a_batch_of_another_epoch_is_told() -> None:
     tier, segments = await three_segments()
-    segment_id = segments[1].remote_log_segment_id.id
-    log = bytearray(tier.storage.logs[segment_id])
-    struct.pack_into(">i", log, 12, 3)  # Its checksum does not cover the epoch.
-    tier.storage.logs[segment_id] = bytes(log)
+    with changed(tier, segments[1]) as log:
+        struct.pack_into(">i", log, 12, 3)  # Its checksum does not cover the epoch.
 
     found, error = await read(tier)
 
@@ -259,21 +264,17 @@ async def test_a_batch_of_another_epoch_is_told() -> None:
 
 async def test_a_batch_that_nobody_stamped_is_read() -> None:
     tier, segments = await three_segments()
-    segment_id = segments[1].remote_log_segment_id.id
-    log = bytearray(tier.storage.logs[segment_id])
-    struct.pack_into(">i", log, 12, -1)
-    tier.storage.logs[segment_id] = bytes(log)
+    with changed(tier, segments[1]) as log:
+        struct.pack_into(">i", log, 12, -1)
 
     assert await read(tier) == (list(range(30)), None)
 
 
 async def test_old_messages_are_refused_after_all_that_lies_before_them() -> None:
     tier, segments = await three_segments()
-    segment_id = segments[2].remote_log_segment_id.id
-    log = bytearray(tier.storage.logs[segment_id])
-    log[16] = 1
-    log[17] ^= 1  # An older format has other fields there.
-    tier.storage.logs[segment_id] = bytes(log)
+    with changed(tier, segments[2]) as log:
+        log[16] = 1
+        log[17] ^= 1  # An older format has other fields there.
 
     found, error = await read(tier)
 
@@ -284,10 +285,8 @@ async def test_old_messages_are_refused_after_all_that_lies_before_them() -> Non
 
 async def test_a_format_that_was_flipped_is_damage_and_not_an_older_one() -> None:
     tier, segments = await three_segments()
-    segment_id = segments[2].remote_log_segment_id.id
-    log = bytearray(tier.storage.logs[segment_id])
-    log[16] ^= 2
-    tier.storage.logs[segment_id] = bytes(log)
+    with changed(tier, segments[2]) as log:
+        log[16] ^= 2
 
     found, error = await read(tier)
 
