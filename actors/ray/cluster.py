@@ -40,6 +40,7 @@ import ray._private.worker
 import ray.exceptions
 import ray.util
 import structlog
+from ray._private.authentication import authentication_token_setup
 from ray._raylet import GcsClient  # type: ignore[attr-defined] # It is compiled.
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -102,6 +103,11 @@ def start_cluster() -> str:
     node.kill_all_processes = lambda **_: end_own_cluster()
     address: str = context.address_info["gcs_address"]
     return address
+
+
+def ensure_token() -> None:
+    """Make the user's Ray token if there is none: `ray.init` does, Ray's `Cluster` does not."""
+    authentication_token_setup.ensure_token_if_auth_enabled()
 
 
 def tried_twice(start: Callable[[], T]) -> T:

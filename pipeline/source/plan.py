@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from tierledger.events.identifiers import TopicIdPartition
     from tierledger.pipeline.plan import Piece
-    from tierledger.pipeline.source.filters import SourceFilters
     from tierledger.pipeline.source.options import SourceOptions
 
 READS_AT_A_TIME = 8
@@ -60,8 +59,8 @@ async def opened(options: SourceOptions) -> AsyncIterator[Catalog | None]:
         await backend.close()
 
 
-async def plan_batch(options: SourceOptions, filters: SourceFilters) -> list[ReadTask]:
-    """All that the store holds now and passes `filters`, as far as that can be told ahead.
+async def plan_batch(options: SourceOptions) -> list[ReadTask]:
+    """All that the store holds now.
 
     Raises as `opened` does, and:
         RemoteResourceNotFound: There is no such topic, or no such partition of it.
@@ -76,15 +75,14 @@ async def plan_batch(options: SourceOptions, filters: SourceFilters) -> list[Rea
             raise RemoteResourceNotFound(
                 f"cluster {catalog.cluster_id!r} does not have {topic} with partition {number}"
             )
-        wanted = [tip for tip in known if filters.wants(tip)]
         limit = asyncio.Semaphore(READS_AT_A_TIME)
 
         async def planned(tip: TopicIdPartition) -> list[Piece]:
             async with limit:
                 return await whole_log(LogPlanner(catalog.reader(tip)), tip, options)
 
-        each = await asyncio.gather(*map(planned, wanted))
-        pieces = [piece for one in each for piece in one if filters.wants_some_of(piece)]
+        each = await asyncio.gather(*map(planned, known))
+        pieces = [piece for one in each for piece in one]
         tasks = packed(pieces, options.rows_per_task)
         return [ReadTask(catalog.cluster_id, one) for one in tasks]
 

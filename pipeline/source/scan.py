@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from tierledger.events.identifiers import TopicIdPartition
     from tierledger.pipeline.plan import LogRange, Piece
     from tierledger.pipeline.source.columns import EventColumns
-    from tierledger.pipeline.source.filters import SourceFilters
     from tierledger.pipeline.source.options import SourceOptions
     from tierledger.storage.partition.event_log import StoredBatch
     from tierledger.storage.partition.reader import PartitionReader
@@ -181,17 +180,10 @@ def _joined(runs: list[Run]) -> list[Run]:
 class Scanner:
     """Reads tasks of a plan; one task at a time."""
 
-    def __init__(
-        self,
-        options: SourceOptions,
-        cluster: str,
-        columns: EventColumns,
-        filters: SourceFilters,
-    ) -> None:
+    def __init__(self, options: SourceOptions, cluster: str, columns: EventColumns) -> None:
         self._options = options
         self._cluster = cluster
         self._columns = columns
-        self._filters = filters
         self._collected = _Collected(keeps_stored=columns.needs_stored)
         self._failed: set[TopicIdPartition] = set()
 
@@ -243,9 +235,8 @@ class Scanner:
                 except DataError as error:
                     self._add_notice(corrupt(tip, place, error))
                     return
-                if self._is_beyond(content.columns):
-                    return
-                self._add(tip, content)
+                run = Run(tip, len(content.stored))
+                self._collected.add(run, content.columns, content.stored)
                 place = content.end
                 if self._is_full():
                     yield from self._flushed()
@@ -264,20 +255,6 @@ class Scanner:
         columns, chain_hash = verified(stored, first, place.chain_hash)
         end = LogPlace(batch.number + 1, first + len(stored), chain_hash, columns[4][-1])
         return _Content(columns, stored, end)
-
-    def _is_beyond(self, columns: Columns) -> bool:
-        """Whether nothing from these events on can pass."""
-        filters = self._filters
-        return bool(
-            columns[0][0] > filters.positions.highest or columns[4][0] > filters.times.highest
-        )
-
-    def _add(self, tip: TopicIdPartition, content: _Content) -> None:
-        columns, filters = content.columns, self._filters
-        if columns[0][-1] < filters.positions.lowest or columns[4][-1] < filters.times.lowest:
-            return
-        run = Run(tip, len(content.stored))
-        self._collected.add(run, columns, content.stored)
 
     def _add_notice(self, notice: Notice) -> None:
         fields = (notice.message,) if notice.number == CORRUPT_NUMBER else ()

@@ -26,19 +26,16 @@ from tierledger.pipeline.source.columns import (
     EVENT_SCHEMA,
     EventColumns,
 )
-from tierledger.pipeline.source.filters import SourceFilters
 from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.source.plan import ReadTask, plan_batch
 from tierledger.pipeline.source.scan import Scanner
 from tierledger.pipeline.source.stream import TierledgerStreamReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.datasource import Filter
-
 
 FORMAT = "tierledger"
 
@@ -108,19 +105,19 @@ class TierledgerSource(DataSource):
 
 
 class TierledgerReader(DataSourceReader):
-    """Reads once what a store holds."""
+    """Reads once what a store holds.
+
+    It takes no filters: Spark 4.2 keeps what was handed down with the table, and a frame that
+    is used again, with other filters or none, is then given the rows of the first.
+    """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._filters = SourceFilters()
-        # Spark refuses a reader that has this method in a session that has not switched it on,
-        # as none has by itself. Ours works in both.
-        self.pushFilters = _FilterTaker(self._filters)  # type: ignore[method-assign]
 
     @override
     def partitions(self) -> list[ReadTask]:
-        return asyncio.run(plan_batch(self._options, self._filters))
+        return asyncio.run(plan_batch(self._options))
 
     @override
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -128,19 +125,8 @@ class TierledgerReader(DataSourceReader):
             return  # Spark makes one of its own where there is nothing to read.
         schema = to_arrow_schema(self._schema, timezone="UTC")
         columns = EventColumns(schema, partition.cluster)
-        scanner = Scanner(self._options, partition.cluster, columns, self._filters)
+        scanner = Scanner(self._options, partition.cluster, columns)
         yield from scanner.batches(partition.pieces)
-
-
-class _FilterTaker:
-    """Stands for the method `pushFilters`."""
-
-    def __init__(self, filters: SourceFilters) -> None:
-        self._filters = filters
-        self.__func__ = DataSourceReader.pushFilters  # The mark: as if it were not ours.
-
-    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        return list(self._filters.push(filters))
 
 
 def _schema_of(options: SourceOptions) -> StructType:

@@ -22,7 +22,6 @@ from typing_extensions import override
 from tierledger.events.errors import DataError
 from tierledger.pipeline.plan import LogPlace, LogPlanner, corrupt, packed
 from tierledger.pipeline.source.columns import EventColumns
-from tierledger.pipeline.source.filters import SourceFilters
 from tierledger.pipeline.source.plan import (
     READS_AT_A_TIME,
     ReadTask,
@@ -83,7 +82,7 @@ class TierledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         assert isinstance(partition, ReadTask)
         schema = to_arrow_schema(self._schema, timezone="UTC")
         columns = EventColumns(schema, partition.cluster)
-        scanner = Scanner(self._options, partition.cluster, columns, SourceFilters())
+        scanner = Scanner(self._options, partition.cluster, columns)
         yield from scanner.batches(partition.pieces)
 
     async def _latest(self, start: Offset, limit: ReadLimit) -> Offset:

@@ -103,11 +103,9 @@ class LiveService:
 
     def _cluster_of_nodes(self) -> Any:
         # Once `actors.ray.cluster` has set what Ray reads when it is imported.
-        from ray._private.authentication import authentication_token_setup  # noqa: PLC0415
         from ray.cluster_utils import Cluster  # noqa: PLC0415
 
-        # `ray.init` makes the user's token if there is none yet; `Cluster` does not.
-        authentication_token_setup.ensure_token_if_auth_enabled()
+        ray_cluster.ensure_token()
         cluster: Any = Cluster(shutdown_at_exit=False)
         _add_node(cluster, _system_config=HEALTH_CHECKS)
         for _ in range(self._nodes_wanted - 1):

@@ -27,6 +27,7 @@ MEMORY_BYTES = 100 * 1024 * 1024
 def cluster() -> Iterator[Cluster]:
     """Three nodes on loopback."""
     head = {"num_cpus": 1, "object_store_memory": MEMORY_BYTES, "include_dashboard": False}
+    ray_cluster.ensure_token()
     cluster = Cluster(initialize_head=True, head_node_args=head)
     for _ in range(NODES - 1):
         cluster.add_node(num_cpus=1, object_store_memory=MEMORY_BYTES)
