@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Each worker starts servers of its own, so that more than four gain little.
 PARALLEL := --numprocesses logical --maxprocesses 4 --dist loadfile
 
-.PHONY: help setup postgresql servers demo test test-core test-ray test-long fuzz check format bench bench-tiering bench-spark chaos lock clean
+.PHONY: help setup postgresql servers plugin demo test test-core test-ray test-long fuzz check format bench bench-tiering bench-spark chaos lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,7 +25,10 @@ postgresql:
 	@scripts/setup.sh --with-postgresql
 
 servers:
-	@scripts/setup.sh --with-postgresql --with-java --with-browser
+	@scripts/setup.sh --with-postgresql --with-java --with-browser --with-plugin
+
+plugin: ## build and test the plugin of Kafka brokers
+	@scripts/setup.sh --with-plugin
 
 test: servers ## every test except the long ones
 	@$(PYTEST) $(PARALLEL) -m "not long" --durations=10

@@ -2,6 +2,7 @@
 # Makes .venv what requirements.lock and pyproject.toml say it is; does nothing if it is already.
 # With --with-postgresql it also sees to a PostgreSQL server, which the tests start; with
 # --with-java to Java, Maven and the servers that run on it (tests/*/pom.xml): S3 and Kafka; with
+# --with-plugin to the plugin of Kafka brokers (kafka-plugin/), for which it needs both, too; with
 # --with-browser to Chromium, in which the tests open pages.
 #
 # No Python package is fetched that the lock does not name with its hash: packages come as wheels,
@@ -65,7 +66,20 @@ fetch_server() {
     cksum <"$pom" >"$jars/.key"
 }
 
+# The plugin is built, and its own tests run, when anything that it is made of has changed.
+build_plugin() {
+    local made=kafka-plugin/target/.key sources
+    sources=$(cat actors/door/door.proto kafka-plugin/pom.xml $(find kafka-plugin/src -type f | sort) | cksum)
+    if is "$made" "$sources"; then return; fi
+    say "building the plugin of Kafka brokers: kafka-plugin/target/tierledger-kafka-plugin.jar"
+    rm -rf kafka-plugin/target
+    mvn --quiet --batch-mode -Dstyle.color=never --strict-checksums --file kafka-plugin/pom.xml \
+        package >&2
+    printf '%s\n' "$sources" >"$made"
+}
+
 with_java=
+with_plugin=
 for option in "$@"; do
     case $option in
         --with-postgresql)
@@ -73,8 +87,8 @@ for option in "$@"; do
  server programs (initdb, postgres): install the package postgresql (Debian, Ubuntu: 'sudo apt-get\
  install postgresql'; Fedora: postgresql-server; Homebrew: postgresql), then repeat"
             ;;
-        --with-java)
-            with_java=1
+        --with-java | --with-plugin)
+            if [ "$option" = --with-plugin ]; then with_plugin=1; else with_java=1; fi
             needs_java="the tests' S3 server and Kafka broker need Java 17 or newer and Maven: install them\
  (Debian, Ubuntu: 'sudo apt-get install default-jre-headless maven'), then repeat"
             has_java || install_system_package "default-jre-headless maven" "$needs_java"
@@ -87,7 +101,7 @@ for option in "$@"; do
             has_browser || install_system_package "chromium chromium-driver" "$needs_browser" || true
             has_browser || die "$needs_browser"
             ;;
-        *) die "expected --with-postgresql, --with-java or --with-browser, got $option" ;;
+        *) die "expected --with-postgresql, --with-java, --with-plugin or --with-browser, got $option" ;;
     esac
 done
 
@@ -162,3 +176,4 @@ if [ "$with_java" ]; then
     fetch_server tests/s3_server/pom.xml .venv/s3proxy
     fetch_server tests/kafka_broker/pom.xml .venv/kafka
 fi
+if [ "$with_plugin" ]; then build_plugin; fi

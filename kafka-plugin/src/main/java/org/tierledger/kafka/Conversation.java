@@ -1,0 +1,124 @@
+package org.tierledger.kafka;
+
+import java.util.ArrayDeque;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.HashSet;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import org.tierledger.door.v1.Answer;
+import org.tierledger.door.v1.Call;
+import org.tierledger.door.v1.ClientFrame;
+import org.tierledger.door.v1.HostFrame;
+import org.tierledger.door.v1.StatusQuestion;
+
+/** Calls out, answers in, whatever is ready at a time in one frame. */
+final class Conversation extends DoorStream {
+    private static final int FRAME_CALLS = 1_000;
+    private static final int FRAME_BYTES = 512 * 1024;
+    private static final long WORD_PAUSE_MS = 1_000;
+    private static final long SILENT_MS = 3_000;
+
+    private long lastId;
+    private final ArrayDeque<Call> waiting = new ArrayDeque<>();
+    private final Map<Long, CompletableFuture<Answer>> owed = new LinkedHashMap<>();
+
+    Conversation(String door, Loop loop, Settings settings) {
+        super(door, "Converse", loop, settings);
+    }
+
+    /**
+     * The answer to a call; a failure is a {@link CallFailed}. Whose answer is waited for no more
+     * costs nothing further.
+     */
+    CompletableFuture<Answer> ask(Call.Builder call) {
+        CompletableFuture<Answer> answer = new CompletableFuture<>();
+        if (!isOpen()) {
+            answer.completeExceptionally(CallFailed.notReady(door + " is not open"));
+            return answer;
+        }
+        Call made = call.setId(++lastId).build();
+        if (made.getSerializedSize() > greeting().getFrameBytesMax() - 16) {
+            answer.completeExceptionally(new CallFailed(
+                org.tierledger.door.v1.Kind.INVALID_ARGUMENT,
+                org.tierledger.door.v1.Fate.REJECTED,
+                "expected a call of at most " + (greeting().getFrameBytesMax() - 16)
+                    + " bytes, got one of " + made.getSerializedSize()));
+            return answer;
+        }
+        owed.put(made.getId(), answer);
+        waiting.add(made);
+        flush();
+        return answer;
+    }
+
+    @Override
+    void onOpen() {
+        watch(heard());
+    }
+
+    /** End the stream when its host owes answers and says nothing, asked for a word. */
+    private void watch(long before) {
+        loop.after(WORD_PAUSE_MS, () -> {
+            if (!isOpen()) {
+                return;
+            }
+            long now = heard();
+            boolean isDue = !owed.isEmpty() && owed.size() < greeting().getCallsMax();
+            if (now > before || !isDue) {
+                watch(now);
+                return;
+            }
+            ask(Call.newBuilder().setDeadlineMs((int) SILENT_MS).setHost(greeting().getHost())
+                .setStatus(StatusQuestion.newBuilder().setOf(StatusQuestion.Of.HOST)));
+            loop.after(SILENT_MS, () -> {
+                if (heard() == now) {
+                    end(CallFailed.notReady(
+                        "the host has said nothing for " + SILENT_MS + " ms"));
+                }
+                watch(heard());
+            });
+        });
+    }
+
+    @Override
+    ClientFrame nextFrame() {
+        if (waiting.isEmpty()) {
+            return null;
+        }
+        ClientFrame.Builder frame = ClientFrame.newBuilder();
+        int size = 0;
+        while (!waiting.isEmpty() && frame.getCallsCount() < FRAME_CALLS
+            && (size == 0 || size + waiting.peek().getSerializedSize() <= FRAME_BYTES)) {
+            size += waiting.peek().getSerializedSize();
+            frame.addCalls(waiting.poll());
+        }
+        return frame.build();
+    }
+
+    @Override
+    void given(HostFrame frame) {
+        for (Answer answer : frame.getAnswersList()) {
+            CompletableFuture<Answer> asked = owed.remove(answer.getId());
+            if (asked == null) {
+                continue;
+            }
+            if (answer.hasFailure()) {
+                asked.completeExceptionally(CallFailed.of(answer.getFailure()));
+            } else {
+                asked.complete(answer);
+            }
+        }
+    }
+
+    @Override
+    void onEnd(CallFailed why) {
+        Set<Long> unsent = new HashSet<>();
+        waiting.forEach(call -> unsent.add(call.getId()));
+        waiting.clear();
+        Map<Long, CompletableFuture<Answer>> left = new LinkedHashMap<>(owed);
+        owed.clear();
+        left.forEach((id, asked) -> asked.completeExceptionally(unsent.contains(id)
+            ? CallFailed.notReady(why.getMessage()) : CallFailed.unknown(why.getMessage())));
+    }
+}

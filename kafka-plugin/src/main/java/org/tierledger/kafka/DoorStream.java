@@ -1,0 +1,217 @@
+package org.tierledger.kafka;
+
+import io.grpc.CallOptions;
+import io.grpc.ClientCall;
+import io.grpc.InsecureChannelCredentials;
+import io.grpc.ManagedChannel;
+import io.grpc.Metadata;
+import io.grpc.MethodDescriptor;
+import io.grpc.Status;
+import io.grpc.okhttp.OkHttpChannelBuilder;
+import io.grpc.protobuf.lite.ProtoLiteUtils;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import org.tierledger.door.v1.ClientFrame;
+import org.tierledger.door.v1.ClientGreeting;
+import org.tierledger.door.v1.HostFrame;
+import org.tierledger.door.v1.HostGreeting;
+
+/** One stream to a host, with its own connection. All of it happens on the loop. */
+abstract class DoorStream extends ClientCall.Listener<HostFrame> {
+    private static final String SERVICE = "tierledger.door.v1.Door";
+    private static final int VERSION = 1;
+    private static final long OPEN_MS = 3_000;
+
+    final String door;
+    final Loop loop;
+    /** Done when both sides have greeted; fails when the stream ends before. */
+    final CompletableFuture<DoorStream> opened = new CompletableFuture<>();
+
+    /** Done when it has ended, however it did. */
+    final CompletableFuture<CallFailed> over = new CompletableFuture<>();
+
+    private final Settings settings;
+    private final String method;
+    private ManagedChannel channel;
+    private ClientCall<ClientFrame, HostFrame> call;
+    private HostGreeting greeting;
+    private boolean isFlushing;
+    private CallFailed ended;
+    /** Frames that came. */
+    private long heard;
+
+    DoorStream(String door, String method, Loop loop, Settings settings) {
+        this.door = door;
+        this.method = method;
+        this.loop = loop;
+        this.settings = settings;
+    }
+
+    /** The channel has no thread or socket left; for when the stream has ended. */
+    final void awaitClosed(long ms) throws InterruptedException {
+        if (channel != null) {
+            channel.awaitTermination(ms, TimeUnit.MILLISECONDS);
+        }
+    }
+
+    final DoorStream open() {
+        Metadata headers = new Metadata();
+        try {
+            if (settings.tokenFile != null) {
+                headers.put(
+                    Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER),
+                    "Bearer " + token());
+            }
+        } catch (IOException error) {
+            end(CallFailed.notReady("the token cannot be read: " + error));
+            return this;
+        }
+        channel = OkHttpChannelBuilder
+            .forTarget("dns:///" + door, InsecureChannelCredentials.create())
+            .executor(loop.timer())
+            .offloadExecutor(loop.transports())
+            .transportExecutor(loop.transports())
+            .scheduledExecutorService(loop.timer())
+            .keepAliveTime(10, TimeUnit.SECONDS)
+            .keepAliveTimeout(5, TimeUnit.SECONDS)
+            .maxInboundMessageSize(Integer.MAX_VALUE)
+            .proxyDetector(address -> null)
+            .disableRetry()
+            .build();
+        call = channel.newCall(
+            MethodDescriptor.<ClientFrame, HostFrame>newBuilder()
+                .setType(MethodDescriptor.MethodType.BIDI_STREAMING)
+                .setFullMethodName(MethodDescriptor.generateFullMethodName(SERVICE, method))
+                .setRequestMarshaller(
+                    ProtoLiteUtils.marshaller(ClientFrame.getDefaultInstance()))
+                .setResponseMarshaller(
+                    ProtoLiteUtils.marshaller(HostFrame.getDefaultInstance()))
+                .build(),
+            CallOptions.DEFAULT);
+        call.start(this, headers);
+        call.request(1);
+        call.sendMessage(ClientFrame.newBuilder().setGreeting(ClientGreeting.newBuilder()
+            .setVersionMin(VERSION)
+            .setVersionMax(VERSION)
+            .setClusterId(settings.clusterId)
+            .setBrokerId(settings.brokerId)
+            .setSoftware("tierledger kafka-plugin")).build());
+        loop.after(OPEN_MS, () -> {
+            if (greeting == null) {
+                end(CallFailed.notReady("no greeting within " + OPEN_MS + " ms"));
+            }
+        });
+        return this;
+    }
+
+    /** The token, for a host on this machine only: nothing is encrypted. */
+    private String token() throws IOException {
+        String host = door.substring(0, door.lastIndexOf(':')).replaceAll("[\\[\\]]", "");
+        if (!InetAddress.getByName(host).isLoopbackAddress()) {
+            throw new IOException("it is not sent to another machine without TLS");
+        }
+        return Files.readString(Path.of(settings.tokenFile)).trim();
+    }
+
+    final boolean isOpen() {
+        return greeting != null && ended == null;
+    }
+
+    /** Why it is open no more; null while it is. */
+    final CallFailed ended() {
+        return ended;
+    }
+
+    final HostGreeting greeting() {
+        return greeting;
+    }
+
+    final long heard() {
+        return heard;
+    }
+
+    /** Send what waits, once what is being done now is done. */
+    final void flush() {
+        if (!isFlushing && isOpen()) {
+            isFlushing = true;
+            loop.run(this::send);
+        }
+    }
+
+    private void send() {
+        isFlushing = false;
+        while (isOpen() && call.isReady()) {
+            ClientFrame frame = nextFrame();
+            if (frame == null) {
+                return;
+            }
+            call.sendMessage(frame);
+        }
+    }
+
+    /** All that waits, as far as one frame takes it; null: nothing does. */
+    abstract ClientFrame nextFrame();
+
+    abstract void given(HostFrame frame);
+
+    /** It is open no more. */
+    abstract void onEnd(CallFailed why);
+
+    void onOpen() {}
+
+    @Override
+    public final void onReady() {
+        flush();
+    }
+
+    @Override
+    public final void onMessage(HostFrame frame) {
+        if (ended != null) {
+            return;
+        }
+        heard++;
+        if (greeting == null && frame.hasGreeting()) {
+            greeting = frame.getGreeting();
+            onOpen();
+            opened.complete(this);
+            flush();
+        } else if (greeting == null && !frame.hasFarewell()) {
+            end(CallFailed.notReady("what answers there does not greet as a host does"));
+            return;
+        }
+        try {
+            given(frame);
+        } catch (RuntimeException error) {
+            end(CallFailed.notReady("what the host said cannot be understood: " + error));
+        }
+        if (frame.hasFarewell()) {
+            end(CallFailed.of(frame.getFarewell()));
+        }
+        if (ended == null) {
+            call.request(1);
+        }
+    }
+
+    @Override
+    public final void onClose(Status status, Metadata trailers) {
+        end(CallFailed.notReady(status.getCode() + ": " + status.getDescription()));
+    }
+
+    /** End it; a repeat does nothing. */
+    final void end(CallFailed why) {
+        if (ended != null) {
+            return;
+        }
+        ended = new CallFailed(why.kind, why.fate, door + ": " + why.getMessage());
+        if (channel != null) {
+            channel.shutdownNow();
+        }
+        onEnd(ended);
+        opened.completeExceptionally(ended);
+        over.complete(ended);
+    }
+}

@@ -1,0 +1,87 @@
+package org.tierledger.kafka;
+
+import java.util.HashMap;
+import java.util.Map;
+import org.tierledger.door.v1.Claim;
+import org.tierledger.door.v1.ClientFrame;
+import org.tierledger.door.v1.Expect;
+import org.tierledger.door.v1.Fed;
+import org.tierledger.door.v1.HostFrame;
+import org.tierledger.door.v1.Subscribe;
+
+/** Subscriptions out, items in. */
+final class FeedStream extends DoorStream {
+    /** Whose subscription it is. */
+    interface Taker {
+        /** Take the next item. */
+        void given(Fed item);
+
+        /** The stream has ended. */
+        void lost(CallFailed why);
+    }
+
+    private long lastId;
+    private final Map<Long, Taker> takers = new HashMap<>();
+    private ClientFrame.Builder said = ClientFrame.newBuilder();
+    private boolean hasSaid;
+
+    FeedStream(String door, Loop loop, Settings settings) {
+        super(door, "Feed", loop, settings);
+    }
+
+    /** The id of a new subscription. */
+    long subscribe(Subscribe.Builder asked, Taker taker) {
+        long id = ++lastId;
+        takers.put(id, taker);
+        said.addSubscribed(asked.setId(id));
+        say();
+        return id;
+    }
+
+    /** The subscription's broker has announced itself anew. */
+    void expect(long id, Claim claim) {
+        said.addExpected(Expect.newBuilder().setId(id).setClaim(claim));
+        say();
+    }
+
+    /** Be given no more of a subscription; one that has ended is ignored. */
+    void drop(long id) {
+        if (takers.remove(id) != null) {
+            said.addUnsubscribed(id);
+            say();
+        }
+    }
+
+    private void say() {
+        hasSaid = true;
+        flush();
+    }
+
+    @Override
+    ClientFrame nextFrame() {
+        if (!hasSaid) {
+            return null;
+        }
+        ClientFrame frame = said.build();
+        said = ClientFrame.newBuilder();
+        hasSaid = false;
+        return frame;
+    }
+
+    @Override
+    void given(HostFrame frame) {
+        for (Fed item : frame.getFedList()) {
+            Taker taker = item.hasEnded() ? takers.remove(item.getId()) : takers.get(item.getId());
+            if (taker != null) {
+                taker.given(item);
+            }
+        }
+    }
+
+    @Override
+    void onEnd(CallFailed why) {
+        Map<Long, Taker> left = new HashMap<>(takers);
+        takers.clear();
+        left.values().forEach(taker -> taker.lost(why));
+    }
+}

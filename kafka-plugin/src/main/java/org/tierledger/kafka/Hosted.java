@@ -1,0 +1,31 @@
+package org.tierledger.kafka;
+
+import org.apache.kafka.common.TopicIdPartition;
+import org.tierledger.door.v1.Claim;
+import org.tierledger.door.v1.Role;
+
+/** A partition that this broker hosts, or is about to host no more. */
+final class Hosted {
+    final TopicIdPartition tip;
+    final Replica replica = new Replica();
+    final FedReplica feed;
+    final Writes writes;
+
+    /** As Kafka said last; unspecified: this broker hosts it no more. Set by {@link Roles}. */
+    volatile Role role = Role.ROLE_UNSPECIFIED;
+    /** The number of the newest word about it, and of the one that was announced last. */
+    volatile int word;
+    int announced;
+
+    // On the loop alone:
+    /** Under which it reads and writes now; null: announced anew, or not yet. */
+    Claim claim;
+    /** How often in a row it was fenced. */
+    int fencings;
+
+    Hosted(TopicIdPartition tip, Doors doors, Loop loop, Roles roles, Metrics metrics) {
+        this.tip = tip;
+        this.feed = new FedReplica(this, doors, loop, roles, metrics);
+        this.writes = new Writes(this, doors, loop, roles);
+    }
+}

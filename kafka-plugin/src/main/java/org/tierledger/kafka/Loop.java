@@ -1,0 +1,71 @@
+package org.tierledger.kafka;
+
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
+import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** The thread on which all of the protocol's state lives, and those that read from sockets. */
+final class Loop {
+    private final Logger log = LoggerFactory.getLogger(Loop.class);
+    private final ScheduledThreadPoolExecutor timer;
+    private final ExecutorService transports;
+
+    Loop(String name) {
+        timer = new ScheduledThreadPoolExecutor(
+            1, daemons(name), new ThreadPoolExecutor.DiscardPolicy());
+        timer.setRemoveOnCancelPolicy(true);
+        timer.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
+        transports = Executors.newCachedThreadPool(daemons(name + "-transport"));
+    }
+
+    ScheduledThreadPoolExecutor timer() {
+        return timer;
+    }
+
+    ExecutorService transports() {
+        return transports;
+    }
+
+    void run(Runnable work) {
+        timer.execute(guarded(work));
+    }
+
+    Future<?> after(long ms, Runnable work) {
+        return timer.schedule(guarded(work), ms, TimeUnit.MILLISECONDS);
+    }
+
+    /** End its threads; what was still to run does not. */
+    void close() throws InterruptedException {
+        timer.shutdown();
+        transports.shutdown();
+        if (!timer.awaitTermination(2, TimeUnit.SECONDS)
+            | !transports.awaitTermination(2, TimeUnit.SECONDS)) {
+            timer.shutdownNow();
+            transports.shutdownNow();
+        }
+    }
+
+    private Runnable guarded(Runnable work) {
+        return () -> {
+            try {
+                work.run();
+            } catch (RuntimeException error) {
+                log.error("The tierledger plugin failed; the rest of it goes on", error);
+            }
+        };
+    }
+
+    private static ThreadFactory daemons(String name) {
+        return work -> {
+            Thread thread = new Thread(work, name);
+            thread.setDaemon(true);
+            return thread;
+        };
+    }
+}

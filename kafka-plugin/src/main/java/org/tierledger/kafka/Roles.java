@@ -1,0 +1,274 @@
+package org.tierledger.kafka;
+
+import com.google.protobuf.ByteString;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.Stream;
+import org.apache.kafka.common.TopicIdPartition;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import org.tierledger.door.v1.Announce;
+import org.tierledger.door.v1.Answer;
+import org.tierledger.door.v1.Call;
+import org.tierledger.door.v1.Claim;
+import org.tierledger.door.v1.Fate;
+import org.tierledger.door.v1.LedPartition;
+import org.tierledger.door.v1.Register;
+import org.tierledger.door.v1.Role;
+
+/**
+ * What this broker is to which partition: as Kafka said last, and as the service has taken it.
+ * Words may come from any thread; they are announced on the loop, the newest of each partition
+ * again and again until it is taken.
+ */
+final class Roles {
+    private static final int ITEMS_MAX = 500;
+    private static final int DEADLINE_MS = 10_000;
+    private static final long PAUSE_MS = 100;
+    private static final long PAUSE_MAX_MS = 10_000;
+
+    /** A word that is on its way. */
+    private static final class Said {
+        final Hosted hosted;
+        final Role role;
+        final int word;
+
+        Said(Hosted hosted) {
+            this.hosted = hosted;
+            this.word = hosted.word; // Before the role: a newer role is said again.
+            this.role = hosted.role;
+        }
+    }
+
+    final Metrics metrics = new Metrics(this);
+
+    private final Logger log = LoggerFactory.getLogger(Roles.class);
+    private final Settings settings;
+    private final Loop loop;
+    private final Doors doors;
+    /** By partition, whatever its topic is called. */
+    private final Map<TopicIdPartition, Hosted> all = new ConcurrentHashMap<>();
+    private boolean isClosed;
+
+    // On the loop alone:
+    private ByteString request = requestId();
+    private long incarnation;
+    private long newestIncarnation;
+    private long announcements;
+    private boolean isSaying;
+    private int failures;
+
+    Roles(Settings settings, Loop loop) {
+        this.settings = settings;
+        this.loop = loop;
+        this.doors = new Doors(loop, settings, metrics, this::say);
+    }
+
+    Doors doors() {
+        return doors;
+    }
+
+    boolean isAway() {
+        return doors.isAway();
+    }
+
+    /** The partition as this broker hosts it; null if it does not. Safe for threads. */
+    Hosted of(TopicIdPartition tip) {
+        Hosted found = all.get(tip);
+        return found == null || found.role == Role.ROLE_UNSPECIFIED ? null : found;
+    }
+
+    /** All partitions that this broker hosts. Safe for threads. */
+    Stream<Hosted> hosted() {
+        return all.values().stream().filter(one -> one.role != Role.ROLE_UNSPECIFIED);
+    }
+
+    /** From now on this broker has that role in those partitions. Safe for threads. */
+    synchronized void become(Role role, Collection<TopicIdPartition> partitions) {
+        boolean isNew = false;
+        for (TopicIdPartition tip : partitions) {
+            Hosted one = role == Role.ROLE_UNSPECIFIED ? all.get(tip) : all.computeIfAbsent(
+                tip, key -> new Hosted(key, doors, loop, this, metrics));
+            if (one != null && one.role != role && !isClosed) {
+                one.role = role;
+                one.replica.expect(null);
+                one.word++;
+                isNew = true;
+            }
+        }
+        if (isNew) {
+            loop.run(this::say);
+        }
+    }
+
+    /** That claim leads no more: it is announced again, later each time. On the loop. */
+    void fenced(Hosted hosted, Claim claim) {
+        if (hosted.claim == null || !hosted.claim.equals(claim)) {
+            return;
+        }
+        metrics.fenced.increment();
+        hosted.claim = null;
+        hosted.replica.expect(null);
+        int word = hosted.word;
+        log.info("{}: a newer announcement than this broker's leads", hosted.tip);
+        loop.after(pause(hosted.fencings++), () -> {
+            if (hosted.word == word) {
+                repeat(hosted);
+                say();
+            }
+        });
+    }
+
+    /** End. What waits fails. On the loop. */
+    void close(String why) {
+        synchronized (this) {
+            isClosed = true;
+        }
+        for (Hosted one : all.values()) {
+            one.writes.close(why);
+            one.feed.close();
+        }
+    }
+
+    private synchronized void repeat(Hosted hosted) {
+        hosted.word++;
+    }
+
+    /** Say the next of what has to be said. */
+    private void say() {
+        Conversation home = doors.at(null);
+        if (isSaying || home == null) {
+            return;
+        }
+        if (incarnation == 0) {
+            send(home, Call.newBuilder().setRegister(Register.newBuilder()
+                .setBrokerId(settings.brokerId)
+                .setRequest(request)
+                .setAfter(newestIncarnation)), this::registered);
+            return;
+        }
+        List<Said> words = new ArrayList<>();
+        for (Hosted one : all.values()) {
+            if (one.word != one.announced && words.size() < ITEMS_MAX) {
+                words.add(new Said(one));
+            }
+        }
+        if (!words.isEmpty()) {
+            send(home, Call.newBuilder().setAnnounce(announcement(words)),
+                answer -> announced(words, answer));
+        }
+    }
+
+    private Announce.Builder announcement(List<Said> words) {
+        Announce.Builder announce = Announce.newBuilder()
+            .setBrokerId(settings.brokerId)
+            .setIncarnation(incarnation)
+            .setNumber(++announcements);
+        for (Said one : words) {
+            switch (one.role) {
+                case LEADER:
+                    announce.addLeaders(LedPartition.newBuilder()
+                        .setPartition(Segments.partition(one.hosted.tip)));
+                    break;
+                case FOLLOWER:
+                    announce.addFollowers(Segments.partition(one.hosted.tip));
+                    break;
+                default:
+                    announce.addStopped(Segments.partition(one.hosted.tip));
+            }
+        }
+        return announce;
+    }
+
+    private interface Taken {
+        void by(Answer answer);
+    }
+
+    private void send(Conversation home, Call.Builder call, Taken taken) {
+        isSaying = true;
+        home.ask(call.setDeadlineMs(DEADLINE_MS)).whenComplete((answer, error) -> {
+            isSaying = false;
+            if (error == null) {
+                failures = 0;
+                taken.by(answer);
+                say();
+                return;
+            }
+            failed((CallFailed) error);
+            loop.after(pause(failures++), this::say);
+        });
+    }
+
+    private void failed(CallFailed error) {
+        if (error.fate == Fate.FENCED_OFF) {
+            metrics.fenced.increment();
+            log.warn("Another plugin speaks for broker {}: {}",
+                settings.brokerId, error.getMessage());
+            incarnation = 0;
+            announcements = 0;
+            request = requestId();
+            all.values().forEach(this::repeat);
+        } else if (error.fate != Fate.RETRYABLE && error.fate != Fate.UNKNOWN) {
+            log.error("The service does not take what this broker announces: {}",
+                error.getMessage());
+        }
+    }
+
+    private void registered(Answer answer) {
+        newestIncarnation = answer.getRegistered().getIncarnation();
+        if (answer.getRegistered().getIsGiven()) {
+            incarnation = newestIncarnation;
+            log.info("Broker {} is registered as incarnation {}", settings.brokerId, incarnation);
+        }
+    }
+
+    private void announced(List<Said> words, Answer answer) {
+        List<Claim> claims = answer.getAnnounced().getClaimsList();
+        int next = 0;
+        for (Role role : new Role[] {Role.LEADER, Role.FOLLOWER}) {
+            for (Said one : words) {
+                if (one.role == role) {
+                    taken(one, claims.get(next++));
+                }
+            }
+        }
+        for (Said one : words) {
+            if (one.role == Role.ROLE_UNSPECIFIED) {
+                stopped(one);
+            }
+        }
+    }
+
+    private void taken(Said said, Claim claim) {
+        Hosted hosted = said.hosted;
+        hosted.announced = said.word;
+        if (hosted.word == said.word) {
+            hosted.claim = claim;
+            hosted.feed.announced();
+        }
+    }
+
+    private synchronized void stopped(Said said) {
+        said.hosted.announced = said.word;
+        if (said.hosted.word == said.word) {
+            all.remove(said.hosted.tip);
+            said.hosted.writes.close("this broker hosts the partition no more");
+            said.hosted.feed.close();
+        }
+    }
+
+    private static long pause(int times) {
+        return Math.min(PAUSE_MS << Math.min(times, 10), PAUSE_MAX_MS);
+    }
+
+    private static ByteString requestId() {
+        UUID id = UUID.randomUUID();
+        return ByteString.copyFrom(ByteBuffer.allocate(16)
+            .putLong(id.getMostSignificantBits()).putLong(id.getLeastSignificantBits()).array());
+    }
+}

@@ -1,0 +1,78 @@
+package org.tierledger.kafka;
+
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.common.config.AbstractConfig;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.ConfigDef.Importance;
+import org.apache.kafka.common.config.ConfigDef.Range;
+import org.apache.kafka.common.config.ConfigDef.Type;
+import org.apache.kafka.common.config.ConfigException;
+
+/** What the broker's configuration says; a wrong value is a ConfigException that names it. */
+final class Settings {
+    static final String BROKER = "broker.id";
+    static final String CLUSTER = "cluster.id";
+    static final String BOOTSTRAP = "tierledger.bootstrap";
+    static final String TOKEN = "tierledger.token.location";
+    static final String WRITE_TIMEOUT = "tierledger.write.timeout.ms";
+    static final String FINISH_TIMEOUT = "tierledger.finish.timeout.ms";
+
+    final int brokerId;
+    final String clusterId;
+    /** HOST:PORT, each. */
+    final List<String> bootstrap;
+    /** A file with the broker's token, read for each stream; null without tokens. */
+    final String tokenFile;
+    final long writeTimeoutMs;
+    final long finishTimeoutMs;
+
+    Settings(Map<String, ?> config) {
+        AbstractConfig read = new AbstractConfig(definition(), config, false);
+        brokerId = read.getInt(BROKER);
+        clusterId = read.getString(CLUSTER);
+        bootstrap = List.copyOf(read.getList(BOOTSTRAP));
+        tokenFile = read.getString(TOKEN);
+        writeTimeoutMs = read.getLong(WRITE_TIMEOUT);
+        finishTimeoutMs = read.getLong(FINISH_TIMEOUT);
+    }
+
+    static ConfigDef definition() {
+        return new ConfigDef()
+            .define(BROKER, Type.INT, ConfigDef.NO_DEFAULT_VALUE, Range.atLeast(0),
+                Importance.HIGH, "The broker's id; the broker gives it.")
+            .define(CLUSTER, Type.STRING, ConfigDef.NO_DEFAULT_VALUE,
+                new ConfigDef.NonEmptyString(), Importance.HIGH,
+                "The Kafka cluster's id; the broker gives it.")
+            .define(BOOTSTRAP, Type.LIST, ConfigDef.NO_DEFAULT_VALUE,
+                ConfigDef.LambdaValidator.with(
+                    Settings::checkDoors, () -> "HOST:PORT,HOST:PORT,..."),
+                Importance.HIGH, "Hosts of the service; one that answers is enough.")
+            .define(TOKEN, Type.STRING, null, Importance.MEDIUM,
+                "A file with the broker's token, read for each new stream.")
+            .define(WRITE_TIMEOUT, Type.LONG, 30_000, Range.between(1_000, 3_600_000),
+                Importance.LOW, "Time after which a write fails, in milliseconds.")
+            .define(FINISH_TIMEOUT, Type.LONG, 120_000, Range.between(1_000, 3_600_000),
+                Importance.LOW,
+                "The same for COPY_SEGMENT_FINISHED, whose failure costs an upload.");
+    }
+
+    private static void checkDoors(String name, Object value) {
+        List<?> doors = (List<?>) value;
+        if (doors == null || doors.isEmpty()) {
+            throw new ConfigException(name, value, "expected HOST:PORT,HOST:PORT,...");
+        }
+        for (Object door : doors) {
+            if (!isDoor((String) door)) {
+                throw new ConfigException(name, value, "expected HOST:PORT, got " + door);
+            }
+        }
+    }
+
+    private static boolean isDoor(String door) {
+        int colon = door.lastIndexOf(':');
+        String port = door.substring(colon + 1);
+        return colon > 0 && port.matches("[0-9]{1,5}") && Integer.parseInt(port) <= 65535
+            && Integer.parseInt(port) > 0;
+    }
+}

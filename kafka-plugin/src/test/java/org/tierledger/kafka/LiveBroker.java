@@ -1,0 +1,160 @@
+package org.tierledger.kafka;
+
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import org.apache.kafka.common.TopicIdPartition;
+import org.apache.kafka.common.Uuid;
+import org.apache.kafka.server.log.remote.storage.RemoteLogMetadataManager;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentId;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadataUpdate;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState;
+
+/**
+ * Brokers of a test, as plugins in this process: a command per line of the input, an answer per
+ * line of the output. `BROKER open CLUSTER DOORS` makes one; the rest is what a broker asks.
+ */
+public final class LiveBroker {
+    private static final long WAIT_S = 60;
+
+    private final Map<Integer, TierledgerRemoteLogMetadataManager> managers = new HashMap<>();
+    private final Uuid topic;
+
+    private LiveBroker(Uuid topic) {
+        this.topic = topic;
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        LiveBroker brokers = new LiveBroker(Uuid.fromString(arguments[0]));
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = input.readLine(); line != null; line = input.readLine()) {
+            String[] words = line.split(" ");
+            String answer;
+            try {
+                answer = brokers.answer(Integer.parseInt(words[0]), words);
+            } catch (ExecutionException error) {
+                answer = error.getCause().getClass().getSimpleName();
+            } catch (Exception error) {
+                answer = error.getClass().getSimpleName();
+            }
+            System.out.println(answer);
+        }
+    }
+
+    private String answer(int broker, String[] words) throws Exception {
+        TierledgerRemoteLogMetadataManager manager = managers.get(broker);
+        switch (words[1]) {
+            case "open":
+                manager = new TierledgerRemoteLogMetadataManager();
+                manager.configure(Map.of(
+                    "broker.id", broker, "cluster.id", words[2], "tierledger.bootstrap", words[3]));
+                managers.put(broker, manager);
+                return "done";
+            case "close":
+                manager.close();
+                return "done";
+            case "lead":
+                manager.onPartitionLeadershipChanges(Set.of(tip(words[2])), Set.of());
+                return "done";
+            case "follow":
+                manager.onPartitionLeadershipChanges(Set.of(), Set.of(tip(words[2])));
+                return "done";
+            case "stop":
+                manager.onStopPartitions(Set.of(tip(words[2])));
+                return "done";
+            case "ready": return ready(manager, words[2]);
+            case "is-ready": return String.valueOf(manager.isReady(tip(words[2])));
+            case "copy": return copy(manager, tip(words[2]), Integer.parseInt(words[3]));
+            case "add": return done(manager.addRemoteLogSegmentMetadata(
+                segment(tip(words[2]), Integer.parseInt(words[3]))));
+            case "move": return done(manager.updateRemoteLogSegmentMetadata(update(
+                tip(words[2]), Integer.parseInt(words[3]),
+                RemoteLogSegmentState.valueOf(words[4]))));
+            case "lookup":
+                Optional<RemoteLogSegmentMetadata> found = manager.remoteLogSegmentMetadata(
+                    tip(words[2]), 0, Long.parseLong(words[3]));
+                return found.map(one -> one.startOffset() + ":" + one.state()).orElse("none");
+            case "list": return starts(manager.listRemoteLogSegments(tip(words[2]), 0));
+            case "highest":
+                return String.valueOf(manager.highestOffsetForEpoch(tip(words[2]), 0).orElse(null));
+            case "threads": return threads();
+            default: throw new IllegalArgumentException(words[1]);
+        }
+    }
+
+    private TopicIdPartition tip(String partition) {
+        return new TopicIdPartition(topic, Integer.parseInt(partition), "orders");
+    }
+
+    private String ready(TierledgerRemoteLogMetadataManager manager, String partition)
+        throws InterruptedException {
+        long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_S);
+        while (!manager.isReady(tip(partition))) {
+            if (System.nanoTime() > until) {
+                return "never";
+            }
+            Thread.sleep(5);
+        }
+        return "ready";
+    }
+
+    /** Add and finish that many segments behind those that are there; how long each took. */
+    private String copy(RemoteLogMetadataManager manager, TopicIdPartition tip, int count)
+        throws Exception {
+        int from = manager.highestOffsetForEpoch(tip, 0).map(end -> (int) (end / 10) + 1).orElse(0);
+        long begun = System.nanoTime();
+        for (int number = from; number < from + count; number++) {
+            done(manager.addRemoteLogSegmentMetadata(segment(tip, number)));
+            done(manager.updateRemoteLogSegmentMetadata(
+                update(tip, number, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)));
+        }
+        return "done " + (System.nanoTime() - begun) / 1000 / count;
+    }
+
+    private static String done(CompletableFuture<Void> write) throws Exception {
+        write.get(WAIT_S, TimeUnit.SECONDS);
+        return "done";
+    }
+
+    private static RemoteLogSegmentId id(TopicIdPartition tip, int number) {
+        return new RemoteLogSegmentId(tip, new Uuid(0x4000, number + 2));
+    }
+
+    private static RemoteLogSegmentMetadata segment(TopicIdPartition tip, int number) {
+        return new RemoteLogSegmentMetadata(
+            id(tip, number), 10L * number, 10L * number + 9, 5, 1, 6, 100, Map.of(0, 10L * number));
+    }
+
+    private static RemoteLogSegmentMetadataUpdate update(
+        TopicIdPartition tip, int number, RemoteLogSegmentState state) {
+        return new RemoteLogSegmentMetadataUpdate(id(tip, number), 7, Optional.empty(), state, 1);
+    }
+
+    private static String starts(Iterator<RemoteLogSegmentMetadata> segments) {
+        List<String> starts = new ArrayList<>();
+        segments.forEachRemaining(one -> starts.add(String.valueOf(one.startOffset())));
+        return String.join(",", starts);
+    }
+
+    /** Names of threads that the plugins have. */
+    private static String threads() {
+        Set<String> names = new TreeSet<>();
+        for (Thread thread : Thread.getAllStackTraces().keySet()) {
+            if (thread.getName().matches("(tierledger|grpc|ok).*")) {
+                names.add(thread.getName());
+            }
+        }
+        return names.isEmpty() ? "none" : String.join(",", names);
+    }
+}

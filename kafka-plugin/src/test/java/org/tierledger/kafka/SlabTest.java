@@ -1,0 +1,81 @@
+package org.tierledger.kafka;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.google.protobuf.ByteString;
+import java.nio.ByteBuffer;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Random;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.stream.IntStream;
+import org.apache.kafka.common.Uuid;
+import org.junit.jupiter.api.Test;
+import org.tierledger.door.v1.Contents;
+
+/** Rows stay what they are while others come and go, and what went takes no room. */
+class SlabTest {
+    /** A finished row of one epoch, with as much custom metadata. */
+    static byte[] row(Uuid id, long start, long end, int custom) {
+        ByteBuffer row = ByteBuffer.allocate(100 + custom);
+        row.put((byte) 0x9c).put((byte) 0xc4).put((byte) 16);
+        row.putLong(id.getMostSignificantBits()).putLong(id.getLeastSignificantBits());
+        row.put((byte) 1).put((byte) 0xcf).putLong(start).put((byte) 0xcf).putLong(end);
+        row.put((byte) 0x93).put((byte) 0).put((byte) 0xcf).putLong(start).put((byte) 0);
+        row.put((byte) 0xcd).putShort((short) 1000).put((byte) 0xd3).putLong(-1);
+        row.put((byte) 1).put((byte) 0xcf).putLong(1_700_000_000_000L);
+        row.put((byte) 0xc5).putShort((short) custom).put(new byte[custom]);
+        row.put((byte) 0xc2).put((byte) 0xcf).putLong(start);
+        byte[] bytes = new byte[row.position()];
+        row.flip().get(bytes);
+        return bytes;
+    }
+
+    @Test
+    void rowsComeAndGo() {
+        Random random = new Random(7);
+        ReplicaRows rows = new ReplicaRows();
+        rows.place();
+        Map<Uuid, Long> startById = new HashMap<>();
+        TreeMap<Long, Uuid> idByStart = new TreeMap<>();
+        for (int step = 0; step < 60_000; step++) {
+            if (random.nextInt(100) < 52 || idByStart.isEmpty()) {
+                Uuid id = new Uuid(random.nextLong(), random.nextLong());
+                long start = 10L * random.nextInt(1_000_000);
+                if (idByStart.putIfAbsent(start, id) == null) {
+                    startById.put(id, start);
+                    put(rows, Contents.newBuilder().addRows(ByteString.copyFrom(
+                        row(id, start, start + 9, random.nextInt(200)))));
+                }
+            } else {
+                Long start = idByStart.ceilingKey(10L * random.nextInt(1_000_000));
+                start = start == null ? idByStart.firstKey() : start;
+                put(rows, Contents.newBuilder().addGone(
+                    Segments.bytes(idByStart.remove(start))));
+            }
+        }
+        assertEquals(idByStart.size(), rows.count());
+        int[] listed = rows.listEpoch(0);
+        assertArrayEquals(
+            idByStart.keySet().stream().mapToLong(Long::longValue).toArray(),
+            IntStream.of(listed).mapToLong(ref -> rows.row(ref).start).toArray());
+        idByStart.forEach((start, id) -> {
+            Row found = rows.lookup(0, start + 5);
+            assertEquals(id, new Uuid(found.idHigh(), found.idLow()));
+        });
+        // 190 bytes each on average; chunks are half full at least, but for the last.
+        assertTrue(rows.size() < 2L * 200 * rows.count() + 2 * (1 << 20), rows::toString);
+        idByStart.values().forEach(id -> put(
+            rows, Contents.newBuilder().addGone(Segments.bytes(id))));
+        assertEquals(0, rows.listEpoch(0).length);
+        assertTrue(rows.shares.is(new byte[16]));
+        assertTrue(rows.size() <= 1 << 20);
+    }
+
+    private static void put(ReplicaRows rows, Contents.Builder contents) {
+        rows.put(contents.build(), Set.of(), Set.of());
+    }
+}

@@ -1,0 +1,139 @@
+"""Brokers' plugins at a real service: writes, reads, changes of leaders, a host that dies."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.models.kafka_broker import JARS
+from tests.models.local_world import CLUSTER
+from tests.models.ray_brokers import settings_for
+from tierledger.actors.ray.service import RayConnection, RayService, kill_host
+
+PLUGIN = Path(__file__).parents[2] / "kafka-plugin" / "target"
+KAFKAS = {"oldest": PLUGIN / "kafka-3.9.1", "newest": JARS}
+"""Classes of brokers, from the oldest to the newest that the plugin is for."""
+
+TOPIC = "AAECAwQFBgcICQoLDA0ODw"
+
+pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
+
+
+class Plugins:
+    """Plugins of several brokers in one Java process."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    async def ask(self, question: str) -> str:
+        """What a broker's plugin answers; LiveBroker.java names the questions."""
+        return await asyncio.to_thread(self._ask, question)
+
+    def _ask(self, question: str) -> str:
+        assert self._process.stdin is not None, "it is a pipe"
+        assert self._process.stdout is not None, "it is a pipe"
+        self._process.stdin.write(f"{question}\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline().strip()
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RayService]:
+    """A service of two hosts."""
+    settings = settings_for(tmp_path_factory.mktemp("plugin") / "store.sqlite")
+    service = RayService(replace(settings, hosts=2))
+    await service.start()
+    yield service
+    await service.close()
+
+
+@pytest.fixture(params=list(KAFKAS))
+def plugins(request: pytest.FixtureRequest) -> Iterator[Plugins]:
+    """Plugins on the classes of that Kafka."""
+    jar = PLUGIN / "tierledger-kafka-plugin.jar"
+    if not jar.exists() or shutil.which("java") is None:
+        raise RuntimeError(f"{jar} or Java is missing: run scripts/setup.sh --with-plugin")
+    path = f"{PLUGIN / 'test-classes'}:{jar}:{KAFKAS[request.param] / '*'}"
+    command = ["java", "-Xmx256m", "-cp", path, "org.tierledger.kafka.LiveBroker", TOPIC]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield Plugins(process)
+        assert process.stdin is not None, "it is a pipe"
+        process.stdin.close()
+        assert process.wait(30) == 0
+
+
+@pytest.fixture
+def first(request: pytest.FixtureRequest) -> int:
+    """The first of the partitions that this test has for itself."""
+    return 10 * list(KAFKAS).index(request.node.callspec.params["plugins"])
+
+
+async def test_brokers_write_read_and_change_roles(
+    service: RayService, plugins: Plugins, first: int
+) -> None:
+    number = first
+    doors = await RayConnection(service.settings).coordinator.doors()
+    ask = plugins.ask
+    for broker in (1, 2):
+        assert await ask(f"{broker} open {CLUSTER} {','.join(doors.values())}") == "done"
+    assert await ask(f"1 lookup {number} 5") == "RemoteResourceNotFoundException"
+    await ask(f"1 lead {number}")
+    await ask(f"2 follow {number}")
+    assert await ask(f"1 ready {number}") == "ready"
+    assert await ask(f"1 list {number}") == ""
+    assert (await ask(f"1 copy {number} 20")).startswith("done")
+    assert await ask(f"1 lookup {number} 15") == "10:COPY_SEGMENT_FINISHED"
+    assert await ask(f"1 lookup {number} 200") == "none"
+    assert await ask(f"1 highest {number}") == "199"
+    assert await ask(f"2 ready {number}") == "ready"
+    assert await ask(f"2 add {number} 30") == "ReplicaNotAvailableException"
+    assert await ask(f"1 move {number} 0 DELETE_SEGMENT_FINISHED") == "RemoteStorageException"
+    missing = await ask(f"1 move {number} 50 COPY_SEGMENT_FINISHED")
+    assert missing == "RemoteResourceNotFoundException"
+
+    # The other one leads; what the former one still believes counts no more.
+    await ask(f"2 lead {number}")
+    assert await ask(f"2 ready {number}") == "ready"
+    assert await ask(f"2 move {number} 0 DELETE_SEGMENT_STARTED") == "done"
+    assert await ask(f"2 move {number} 0 DELETE_SEGMENT_FINISHED") == "done"
+    starts = ",".join(str(10 * one) for one in range(1, 20))
+    assert await ask(f"2 list {number}") == starts
+    await ask(f"1 follow {number}")
+    assert await ask(f"1 ready {number}") == "ready"
+    assert await ask(f"1 list {number}") == starts
+
+    await ask(f"1 stop {number}")
+    assert await ask(f"1 lookup {number} 15") == "RemoteResourceNotFoundException"
+    for broker in (1, 2):
+        assert await ask(f"{broker} close") == "done"
+        assert await ask(f"{broker} is-ready {number}") == "false"
+    assert await ask("1 threads") == "none"
+
+
+async def test_a_dead_host_costs_no_write(
+    service: RayService, plugins: Plugins, first: int
+) -> None:
+    numbers = range(first + 1, first + 5)
+    doors = await RayConnection(service.settings).coordinator.doors()
+    ask = plugins.ask
+    await ask(f"3 open {CLUSTER} {','.join(doors.values())}")
+    for number in numbers:
+        await ask(f"3 lead {number}")
+    for number in numbers:
+        assert await ask(f"3 ready {number}") == "ready"
+        before = await ask(f"3 copy {number} 3")
+        assert before.startswith("done"), before
+    kill_host("host-1", service.settings)
+    for number in numbers:
+        assert (await ask(f"3 copy {number} 3")).startswith("done")
+        assert await ask(f"3 list {number}") == "0,10,20,30,40,50"
+    assert await ask("3 close") == "done"
