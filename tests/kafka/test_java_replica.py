@@ -1,4 +1,4 @@
-"""The plugin's replica answers every question of every recorded trace as the Python one does."""
+"""The plugin's replica answers all questions of all recorded traces as the Python one does."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 from tierledger.simulation.live.postgres_server import free_port
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
 JARS = Path(__file__).parents[2] / ".venv" / "kafka"
@@ -41,7 +42,9 @@ _JAVA = ("java", "-Xmx512m", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:TieredStop
 class KafkaBroker:
     """A broker; a context manager that starts it and removes everything."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, object] | None = None) -> None:
+        """`settings`: of the broker's, beyond those that all tests need or in place of them."""
+        self.settings = dict(settings or {})
         self.port, self._controller_port = free_port(), free_port()
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -110,7 +113,7 @@ class KafkaBroker:
             # Recorded times are old, and none of what is produced may go.
             "log.retention.ms": -1,
         }
-        return "".join(f"{key}={value}\n" for key, value in lines.items())
+        return "".join(f"{key}={value}\n" for key, value in (lines | self.settings).items())
 
     def _command(self, *words: str) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.xml'}"
@@ -144,11 +147,20 @@ class KafkaBroker:
             time.sleep(POLL_S)
         raise RuntimeError(f"the broker did not come up:\n{self.log()[-4000:]}")
 
-    def _remove(self) -> None:
+    def restart(self, how: signal.Signals) -> None:
+        """End its process by a signal, and start it again on its folder."""
+        self._end(how)
+        (self.folder / "server.log").unlink()
+        self._start()
+
+    def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
         if process is not None:
-            process.send_signal(signal.SIGKILL)
+            process.send_signal(how)
             process.wait(STOP_TIMEOUT_S)
+
+    def _remove(self) -> None:
+        self._end(signal.SIGKILL)
         if self._folder is not None:
             shutil.rmtree(self._folder)
             self._folder = None
