@@ -25,6 +25,7 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
     private static final String SERVICE = "tierledger.door.v1.Door";
     private static final int VERSION = 1;
     private static final long OPEN_MS = 3_000;
+    private static final int WINDOW_BYTES = 1024 * 1024;
 
     final String door;
     final Loop loop;
@@ -78,6 +79,7 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
             .scheduledExecutorService(loop.timer())
             .keepAliveTime(10, TimeUnit.SECONDS)
             .keepAliveTimeout(5, TimeUnit.SECONDS)
+            .flowControlWindow(WINDOW_BYTES)
             .maxInboundMessageSize(Integer.MAX_VALUE)
             .proxyDetector(address -> null)
             .disableRetry()
