@@ -149,7 +149,8 @@ class AwayTest {
         "tierledger.bootstrap, host:0", "tierledger.bootstrap, host:99999",
         "tierledger.bootstrap, :2", "tierledger.write.timeout.ms, soon",
         "tierledger.write.timeout.ms, 999", "tierledger.finish.timeout.ms, 0",
-        "cluster.id, ''", "broker.id, -1",
+        "cluster.id, ''", "broker.id, -1", "tierledger.token.without.tls, perhaps",
+        "tierledger.ssl.ca.location, ca.pem", "tierledger.ssl.key.location, key.pem",
     })
     void aWrongSettingIsNamed(String key, String value) {
         Map<String, Object> config = config("127.0.0.1:1");
