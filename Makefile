@@ -34,7 +34,7 @@ test: servers ## every test except the long ones
 	@$(PYTEST) $(PARALLEL) -m "not long" --durations=10
 
 test-core: servers ## what one runs after an edit: no Ray, no Spark, no soak, no processes
-	@$(PYTEST) $(PARALLEL) -m "not long and not ray and not spark" \
+	@$(PYTEST) $(PARALLEL) -m "not long and not ray and not spark and not chaos" \
 		$(addprefix tests/,house events storage tiering actors)
 
 test-ray: postgresql ## the tests on a local Ray cluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, NamedTuple, TypeAlias
 
-from tierledger.actors.messages import Assignment, Query
+from tierledger.actors.messages import Assignment, ClaimRefused, Query
 from tierledger.events.commands import Claim, Command
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition, Uuid
@@ -121,3 +121,46 @@ class CloseCall(NamedTuple):
 
     key: PartitionKey
     claim: Claim
+
+
+class Refusal(NamedTuple):
+    """A host's word: the claim placed under `assignment` does not lead, `holder` does.
+
+    `is_served`: the host leads on for the holder; otherwise the leader's actor has ended.
+    """
+
+    assignment: int
+    holder: Claim | None
+    leader_epoch: int | None
+    import_cluster: str | None
+    recorded_time_ms: int | None
+    is_served: bool
+
+    @classmethod
+    def of(cls, refused: ClaimRefused) -> Refusal:
+        """What a host says of the effect `refused`."""
+        session = refused.session
+        if session is None:
+            return cls(refused.assignment, None, None, None, None, refused.is_served)
+        imports = session.import_cluster is not None
+        return cls(
+            assignment=refused.assignment,
+            holder=session.claim,
+            leader_epoch=session.leader_epoch,
+            import_cluster=session.import_cluster,
+            recorded_time_ms=refused.log_time_ms if imports else None,
+            is_served=refused.is_served,
+        )
+
+
+class HostPing(NamedTuple):
+    """What a host tells the coordinator when it is pinged; that it lives, in any case."""
+
+    process: str
+    door: str | None = None
+    lost: tuple[tuple[PartitionKey, int], ...] = ()
+    """Leaders that ended there, and their assignments."""
+    refused: tuple[tuple[PartitionKey, Refusal], ...] = ()
+    """Claims that did not get to lead there."""
+    behind: tuple[PartitionKey, ...] = ()
+    """Partitions whose follower there has not caught up."""

@@ -138,7 +138,8 @@ class Follower:
     def open_feed(self) -> FeedSource:
         """What feeds replicas with this follower's state; from now on it is kept up."""
         if self._feed is None:
-            self._feed = FeedSource(self, self.is_ready_for)
+            # Whoever leads meanwhile: what was announced to follow stays so.
+            self._feed = FeedSource(self, lambda claim: 0 if self.is_ready_for(claim) else None)
         return self._feed
 
     def close_feed(self) -> None:

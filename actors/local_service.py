@@ -21,7 +21,7 @@ from tierledger.events.errors import NotReady
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
 
-    from tierledger.actors.calls import Call, CloseCall, Placement
+    from tierledger.actors.calls import Call, CloseCall, HostPing, Placement
     from tierledger.actors.deadline import Attempt
     from tierledger.actors.door.server.gateway import Gateway
     from tierledger.actors.door.server.host_door import DoorSettings
@@ -88,8 +88,12 @@ class LocalHost:
     ) -> Any:  # noqa: ANN401
         return await self._call(self.host.store(method, arguments, named))
 
-    async def ping(self) -> dict[str, Any]:
-        said: dict[str, Any] = await self._call(self.host.ping())
+    async def ping(self) -> HostPing:
+        said: HostPing = await self._call(self.host.ping())
+        return said
+
+    async def counts(self) -> dict[str, Any]:
+        said: dict[str, Any] = await self._call(self.host.counts())
         return said
 
     async def partitions(self) -> list[dict[str, Any]]:

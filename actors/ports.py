@@ -9,7 +9,7 @@ from tierledger.events.errors import OutcomeUnknown
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tierledger.actors.calls import Call, CloseCall, PartitionKey, Placement
+    from tierledger.actors.calls import Call, CloseCall, HostPing, PartitionKey, Placement
     from tierledger.actors.coordinator.events import Announcement, Registered, Route
     from tierledger.actors.deadline import Attempt
     from tierledger.events.commands import Claim, LeaderVerdict
@@ -51,15 +51,19 @@ class HostFailed(OutcomeUnknown):
     """The process lives, and raised what nobody foresaw: some of what was asked may be done."""
 
 
-class ReportingHost(Protocol):
-    """A process that serves as a host, wherever it runs.
+class ClientsHost(Protocol):
+    """A process that serves as a host, as clients see it.
 
     Every call may raise `OutcomeUnknown` when it is lost, `HostGone` when it is lost for good,
     and `HostFailed` or whatever the host raised; none of the latter reaches a client.
     """
 
-    async def ping(self) -> dict[str, Any]:
-        """What the host says of itself; also tells that it lives."""
+    async def call(self, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401
+        """The result of `call`, or the error as a value; `attempt` notes when it is sent."""
+        ...
+
+    async def counts(self) -> dict[str, Any]:
+        """Who the host is, and what it has done since its process began."""
         ...
 
     async def partitions(self) -> list[dict[str, Any]]:
@@ -67,16 +71,12 @@ class ReportingHost(Protocol):
         ...
 
 
-class ClientsHost(ReportingHost, Protocol):
-    """The same as clients see it; raises like it."""
+class HostHandle(Protocol):
+    """The same as the coordinator and its own kind see it; raises like it."""
 
-    async def call(self, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401
-        """The result of `call`, or the error as a value; `attempt` notes when it is sent."""
+    async def ping(self) -> HostPing:
+        """What the coordinator has to know; also tells that the host lives."""
         ...
-
-
-class HostHandle(ReportingHost, Protocol):
-    """One process that serves as a host, as the coordinator and its own kind see it."""
 
     async def place(self, placements: Sequence[Placement]) -> None:
         """Take on, change or release partitions; repeats and older placements do nothing."""

@@ -68,7 +68,7 @@ class OnRay:
     async def pings(self) -> list[dict[str, Any]]:
         """What each host says of itself."""
         addresses = (await self.connection.coordinator.hosts()).values()
-        return [await self.connection.host(address).ping() for address in addresses]
+        return [await self.connection.host(address).counts() for address in addresses]
 
 
 async def _until(is_so: Callable[[], Awaitable[bool]]) -> None:

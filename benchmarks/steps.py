@@ -221,7 +221,7 @@ class _Service:
         """What `status` and the metrics ask."""
         for _ in range(3):
             for name in (await self._service.coordinator.status())["hosts"]:
-                await self._service.host(name).ping()
+                await self._service.host(name).counts()
                 await self._service.host(name).partitions()
         await self._service.coordinator.route([PartitionKey(*one[:2]) for one in self._items])
 

@@ -35,7 +35,7 @@ class AskedCoordinator(Protocol):
 class AskedHost(Protocol):
     """What is asked of a host; see `HostHandle`."""
 
-    async def ping(self) -> dict[str, Any]: ...
+    async def counts(self) -> dict[str, Any]: ...
 
     async def partitions(self) -> list[dict[str, Any]]: ...
 
@@ -80,7 +80,7 @@ async def _read_host(connection: AskedService, address: str) -> HostReading:
         async with asyncio.timeout(SILENT_AFTER_S):
             with documenting(address):
                 host = connection.host(address)
-                said = await host.ping()
+                said = await host.counts()
     except TimeoutError:
         return HostReading(address, silence=f"no answer within {SILENT_AFTER_S:g} s")
     except RemoteStorageError as error:

@@ -14,10 +14,12 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 import tierledger.actors.door  # noqa: F401 - Before any test imports gRPC.
-from tierledger.actors import partition_invariants
-from tierledger.actors.coordinator import invariants
+from tierledger.actors import partition_invariants as of_partitions
+from tierledger.actors.coordinator import invariants as of_coordinators
 from tierledger.actors.coordinator import machine as coordinator
-from tierledger.actors.host import machine_guard
+from tierledger.actors.host import invariants as of_hosts
+from tierledger.actors.host import machine as host
+from tierledger.actors.host import machine_guard as partition
 from tierledger.simulation.campaign.campaign import with_mistake
 from tierledger.simulation.live.postgres_server import PostgresServer, children
 
@@ -38,8 +40,9 @@ settings.register_profile(
     "ci", max_examples=50, deadline=None, derandomize=True, database=None, print_blob=True
 )
 settings.register_profile("nightly", max_examples=10_000, deadline=None, print_blob=True)
-coordinator.CHECKS.append(invariants.check)
-machine_guard.CHECKS.append(partition_invariants.check)
+coordinator.CHECKS.append(of_coordinators.check)
+host.CHECKS.append(of_hosts.check)
+partition.CHECKS.append(of_partitions.check)
 
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
@@ -52,8 +55,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fuzz-seconds",
         type=float,
-        default=8,
-        help="how long each fuzz test draws (default 8 s; `make fuzz` gives more)",
+        default=4,
+        help="how long each fuzz test draws (default 4 s; `make fuzz` gives more)",
     )
     parser.addoption(
         "--fuzz-seed", type=int, default=0, help="the first seed of each fuzz test (default 0)"

@@ -11,7 +11,7 @@ from enum import Enum
 from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 
-from tierledger.actors.calls import Placement
+from tierledger.actors.calls import HostPing, Placement
 from tierledger.actors.coordinator import messages as msg
 from tierledger.actors.coordinator import placement, rules
 from tierledger.actors.coordinator.events import ITEMS_MAX
@@ -79,9 +79,7 @@ def patience(took: float) -> float:
 class Host:
     """A process that serves as a host, and what it has still to be told."""
 
-    def __init__(
-        self, name: str, address: str, ping: msg.HostPing, watch: int, s: float
-    ) -> None:
+    def __init__(self, name: str, address: str, ping: HostPing, watch: int, s: float) -> None:
         self.name = name
         self.address = address
         self.process = ping.process
@@ -337,7 +335,7 @@ class Hosts:
             return [forget, *self._start(name, (look.address, look.process))]
         return [forget, *self._give_up(name, look.address, look.process)]
 
-    def _add(self, name: str, address: str, ping: msg.HostPing) -> Host:
+    def _add(self, name: str, address: str, ping: HostPing) -> Host:
         host = Host(name, address, ping, next(self._watches), self._now.s)
         self.running[name] = host
         return host
@@ -462,7 +460,7 @@ class Hosts:
         pause_s = max(WATCH_INTERVAL_S, len(self.running) / PINGS_PER_S)
         return [msg.SetTimer(msg.Timer("ping", host.name, host.watch), pause_s)]
 
-    def _reported(self, host: Host, ping: msg.HostPing) -> list[msg.Effect]:
+    def _reported(self, host: Host, ping: HostPing) -> list[msg.Effect]:
         """Take note of what a host says; not empty if it counts no more."""
         name, state = host.name, self._state
         self.heard_ms[name] = self._now.ms

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-from tierledger.actors.calls import PartitionKey
+from tierledger.actors.calls import HostPing
 from tierledger.actors.coordinator import rules
 from tierledger.actors.coordinator.events import Announcement
-from tierledger.actors.coordinator.refusals import Refusal, leader_refused
+from tierledger.actors.coordinator.refusals import leader_refused
 from tierledger.actors.coordinator.rules import HostWork
 from tierledger.actors.messages import (
     Append,
@@ -29,8 +29,6 @@ from tierledger.actors.messages import (
 from tierledger.events.errors import RemoteStorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tierledger.actors.coordinator.events import CoordinatorBody, Registered
     from tierledger.actors.coordinator.state import CoordinatorState
     from tierledger.events.commands import Claim
@@ -127,33 +125,6 @@ class Fact(NamedTuple):
 
     def answer(self, state: CoordinatorState) -> None:
         """Nobody waits."""
-
-
-class HostPing(NamedTuple):
-    """What a host says of itself when it is pinged."""
-
-    process: str
-    door: str | None = None
-    lost: tuple[tuple[PartitionKey, int], ...] = ()
-    """Leaders that ended there, and their assignments."""
-    refused: tuple[tuple[PartitionKey, Refusal], ...] = ()
-    """Claims that did not get to lead there."""
-    behind: tuple[PartitionKey, ...] = ()
-    """Partitions whose follower there has not caught up."""
-
-    @classmethod
-    def of(cls, said: Mapping[str, Any]) -> HostPing:
-        """The part of a host's report that a coordinator needs."""
-        return cls(
-            process=said["process"],
-            door=said.get("door"),
-            lost=tuple((PartitionKey(*key), number) for key, number in said.get("lost", ())),
-            refused=tuple(
-                (PartitionKey(*key), Refusal(*refusal))
-                for key, refusal in said.get("refused", ())
-            ),
-            behind=tuple(PartitionKey(*key) for key in said.get("behind", ())),
-        )
 
 
 class Timer(NamedTuple):

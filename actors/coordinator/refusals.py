@@ -7,47 +7,17 @@ holds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.calls import LEADER
 from tierledger.actors.coordinator.events import LeaderRefused
 from tierledger.actors.coordinator.state import Leadership
 from tierledger.events.commands import Claim
 
 if TYPE_CHECKING:
+    from tierledger.actors.calls import PartitionKey, Refusal
     from tierledger.actors.coordinator.events import CoordinatorBody
     from tierledger.actors.coordinator.state import CoordinatorState, Entry
-    from tierledger.actors.messages import ClaimRefused
-
-
-class Refusal(NamedTuple):
-    """A host's word: the claim placed under `assignment` does not lead, `holder` does.
-
-    `is_served`: the host leads on for the holder; otherwise the leader's actor has ended.
-    """
-
-    assignment: int
-    holder: Claim | None
-    leader_epoch: int | None
-    import_cluster: str | None
-    recorded_time_ms: int | None
-    is_served: bool
-
-    @classmethod
-    def of(cls, refused: ClaimRefused) -> Refusal:
-        """What a host says of the effect `refused`."""
-        session = refused.session
-        if session is None:
-            return cls(refused.assignment, None, None, None, None, refused.is_served)
-        imports = session.import_cluster is not None
-        return cls(
-            assignment=refused.assignment,
-            holder=Claim(session.broker_id, *session.pair),
-            leader_epoch=session.leader_epoch,
-            import_cluster=session.import_cluster,
-            recorded_time_ms=refused.log_time_ms if imports else None,
-            is_served=refused.is_served,
-        )
 
 
 def leader_refused(

@@ -349,7 +349,7 @@ class CoordinatorService:
         try:
             async with asyncio.timeout(start.timeout_s):
                 handle = await self._launcher.launch(address)
-                ping = msg.HostPing.of(await handle.ping())
+                ping = await handle.ping()
         except TimeoutError:
             error = StorageUnavailable(f"{address} did not start within {start.timeout_s:g} s")
             return msg.StartFailed(host, address, error)
@@ -374,7 +374,7 @@ class CoordinatorService:
                 return msg.HostEnded(ping.host, ping.watch)
             self._handles[ping.address] = handle
             async with asyncio.timeout(ping.timeout_s):
-                said = msg.HostPing.of(await handle.ping())
+                said = await handle.ping()
         except HostGone:
             return msg.HostEnded(ping.host, ping.watch)
         except Exception:  # noqa: BLE001 - Whatever it is, it is no answer.

@@ -94,6 +94,7 @@ class _Subscriber:
         "next_entry",
         "part",
         "ready_at",
+        "ready_under",
         "slices",
         "told",
     )
@@ -112,7 +113,9 @@ class _Subscriber:
         self.slices: Iterator[Slice] | None = None
         """Of the rows in `frozen`, while some are to come."""
         self.is_slice_next = False
-        self.ready_at: int | None = None
+        self.ready_under: int | None = None
+        self.ready_at = -1
+        """What it needs before it is ready under that session."""
         self.told: type[Ready | Fenced] | None = None
         self.is_refused = False
 
@@ -120,10 +123,14 @@ class _Subscriber:
 class FeedSource:
     """Feeds one partition's replicas. Its machine calls `changed` and `restarted`."""
 
-    def __init__(self, machine: Fed, is_ready: Callable[[Claim], bool]) -> None:
-        """`is_ready`: whether the machine has what stood when a claim was announced."""
+    def __init__(self, machine: Fed, ready_under: Callable[[Claim], int | None]) -> None:
+        """`ready_under`: whether the machine has what stood when a claim was announced.
+
+        None if not; else the number of the session under which it has, always the same number
+        where no session of another makes it out of date.
+        """
         self._machine = machine
-        self._is_ready = is_ready
+        self._ready_under = ready_under
         self._subscribers: dict[int, _Subscriber] = {}
         self._numbers = itertools.count(1)
         self.overtaken = 0
@@ -199,7 +206,7 @@ class FeedSource:
     def expect(self, number: int, claim: Claim | None) -> None:
         """The subscriber's broker announced itself anew."""
         one = self._subscribers[number]
-        one.claim, one.ready_at, one.told = claim, None, None
+        one.claim, one.ready_under, one.told = claim, None, None
 
     def drop(self, number: int) -> None:
         """The subscriber is gone; where it was is for its next subscription to say."""
@@ -306,7 +313,7 @@ class FeedSource:
         one.slices = _slices(one.frozen, dict(state.strays), self._position, epochs)
         one.next_entry, one.part, one.is_slice_next = self._entries, 0, True
         one.given = self._position, self._chain_hash
-        one.ready_at = one.told = None
+        one.ready_under = one.told = None
         return SnapshotBegun(
             self._position, self._chain_hash, _delete_state(state), self._checksum(state)
         )
@@ -316,14 +323,18 @@ class FeedSource:
         claim, state = one.claim, self._machine.state
         if claim is None or state is None:
             return None
-        if self._is_ready(claim):
-            if one.ready_at is None:
-                one.ready_at = self._position
+        under = self._ready_under(claim)
+        if under is not None:
+            if one.ready_under != under:
+                one.ready_under, one.ready_at = under, self._position
+                if one.told is Ready:  # Another led meanwhile, and nobody took that word.
+                    one.told = Fenced
+                    return Fenced(claim)
             if one.told is Ready or one.slices is not None or one.given[0] < one.ready_at:
                 return None
             one.told = Ready
             return Ready(claim, one.given[0])
-        one.ready_at = None
+        one.ready_under = None
         if one.told is Fenced or not _is_fenced(state, claim):
             return None
         one.told = Fenced
@@ -438,7 +449,7 @@ def _is_fenced(state: PartitionState, claim: Claim) -> bool:
     session, pair = state.session, (claim.incarnation, claim.announcement)
     if session is None or state.last_heard(claim.broker_id) < pair:
         return False
-    return (session.broker_id, *session.pair) != claim
+    return session.claim != claim
 
 
 def _slices(

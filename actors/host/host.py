@@ -1,16 +1,17 @@
 """A host: one process that runs many partitions on one asyncio loop.
 
-Everything here is traffic: calls in, effects out, placements from the coordinator. The rules
-are the machines'. `partitions_per_host` bounds how many it takes.
+Everything here is traffic: calls in, effects out. What runs here and when it loads is its
+machine's to say (`machine`), what a partition does that of its leader or follower.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import structlog
 
@@ -22,32 +23,30 @@ from tierledger.actors.calls import (
     Call,
     CloseCall,
     CommandCall,
+    HostPing,
     PageCall,
     PartitionKey,
     Placement,
     QueryCall,
     ReadyCall,
 )
-from tierledger.actors.coordinator.refusals import Refusal
 from tierledger.actors.deadline import AlarmClock
 from tierledger.actors.follower import Follower, Phase
+from tierledger.actors.host import messages as lives
 from tierledger.actors.host.answering import OpenLists
 from tierledger.actors.host.feeds import Feeds
 from tierledger.actors.host.heads import Heads, Hints
+from tierledger.actors.host.machine import HostMachine
 from tierledger.actors.host.partition_shell import PartitionShell
-from tierledger.actors.host.placement_order import PlacementOrder
-from tierledger.actors.host.released_reads import ReleasedReads
 from tierledger.actors.host.report import HostReport
 from tierledger.actors.host.store_queues import Committer, PendingSlot, SlotReader
 from tierledger.actors.leader.machine import Leader
 from tierledger.actors.oracle import NoOracle
 from tierledger.actors.slices import Slices
-from tierledger.events import commands as cmd
 from tierledger.events.errors import (
     InvalidArgument,
     NotLeader,
     NotReady,
-    Overloaded,
     RemoteStorageError,
 )
 from tierledger.storage.partition.checkpoint import ROWS_AT_ONCE
@@ -73,8 +72,8 @@ ALL_POLLED_EVERY = 20
 POLL_KEYS = 500
 """Slots of one poll's read."""
 
-LOADS_AT_ONCE = 8
-"""Partitions that load side by side; more would only compete for the store."""
+CLOSE_S = 10.0
+"""How long a host that closes waits for its partitions."""
 
 STORE_METHODS = (
     "create",
@@ -111,7 +110,6 @@ class Host:
         """`give_up` ends the process, real or simulated, after a failure nobody foresaw."""
         self.name = name
         self.process = process
-        self._opener = blake2b(process.encode(), digest_size=8).digest()
         self.cluster_id = cluster_id
         self.backend = backend
         self.keys = keys
@@ -124,22 +122,18 @@ class Host:
         self._clock = clock
         self._give_up = give_up
         self._slots = SlotReader(backend)
+        self._machine = HostMachine(blake2b(process.encode(), digest_size=8).digest())
+        self._lives: dict[int, PartitionShell] = {}
+        """By their numbers in the machine."""
         self._shells: dict[tuple[PartitionKey, str], PartitionShell] = {}
+        """Those that take calls, which the machine has no part in."""
+        self._closed = asyncio.Event()
         self._replies: dict[int, Callable[[object], None]] = {}
         self._questions: dict[int, PartitionShell | None] = {}
         """Those of `_replies` that are asked, and who makes the answer, if it is hosted."""
         self._patience: AlarmClock[int] = AlarmClock(self._expire)
         self._reply_ids = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._loads = asyncio.Semaphore(LOADS_AT_ONCE)
-        self._released_reads = ReleasedReads(
-            self._reader, self._loads, self.spawn, self._replies.__contains__, self.reply
-        )
-        self._order = PlacementOrder()
-        self._lost: dict[PartitionKey, int] = {}
-        """Leaders that ended here and were not assigned anew, with their last assignment."""
-        self._refused: dict[PartitionKey, Refusal] = {}
-        """Claims that did not get to lead here, until the next is placed."""
         self.feeds = Feeds(self._shells)
         self.heads = Heads(self._shells)
         self.hints = Hints(self._shells)
@@ -155,18 +149,13 @@ class Host:
 
         Sessions stay open: brokers lead on, served by another host.
         """
-        shells = list(self._shells.values())
-        stops, slices = [], Slices()
-        for shell in shells:
-            future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            reply_to = next(self._reply_ids)
-            self._replies[reply_to] = partial(_settle, future)
-            stop = msg.StopArrived(reply_to, self._clock.now_ms(), is_released=False)
-            shell.feed(stop)
-            stops.append(future)
+        slices = Slices()
+        for effect in self._machine.handle(lives.CloseArrived(self._clock.now_ms())):
+            self._carry_out(effect)
             await slices.breathe()
-        if stops:
-            await asyncio.wait(stops, timeout=10)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await self._closed.wait()
         await self.abandon()
 
     async def abandon(self) -> None:
@@ -226,14 +215,13 @@ class Host:
             self._patience.take_out(reply_to)
             if shell is not None:
                 shell.feed(msg.QueryExpired(reply_to))
+            else:
+                self._hear(lives.ReadGivenUp(reply_to))
 
     def _query(self, call: QueryCall, reply_to: int) -> None:
         shell = self._shells.get((call.key, call.role))
         if call.role == STORAGE:
-            try:
-                self._released_reads.add(call, reply_to)
-            except Overloaded as full:
-                self.reply(reply_to, full)
+            self._hear(lives.ReadArrived(reply_to, call))
         elif shell is None:
             error = NotLeader(f"{self.name} has no {call.role} of {_text(call.key)}")
             self.reply(reply_to, error)
@@ -250,14 +238,12 @@ class Host:
         except RemoteStorageError as error:
             self.reply(reply_to, error)
 
-    def _reader(self, key: PartitionKey) -> PartitionShell:
-        """What reads the log of a partition that nobody hosts, for the calls at hand."""
-        return PartitionShell(self, key.named(""), STORAGE, Follower(self.serde))
-
     def _expire(self, reply_to: int) -> None:
         shell = self._questions.pop(reply_to)
         if shell is not None:
             shell.feed(msg.QueryExpired(reply_to))
+        else:
+            self._hear(lives.ReadGivenUp(reply_to))
         self.reply(reply_to, NotReady("no answer within the call's time"))
 
     def _is_ready(self, call: ReadyCall) -> bool:
@@ -288,60 +274,101 @@ class Host:
         """
         slices = Slices()
         for placement in placements:
-            self._place(placement)
+            self._hear(lives.Placed(placement, self._clock.now_ms()))
             await slices.breathe()
-
-    def _place(self, placement: Placement) -> None:
-        shell = self._shells.get((placement.key, placement.role))
-        if self._order.is_late(placement, None if shell is None else shell.assignment):
-            return
-        if placement.assignment is None:
-            assert shell is not None, "a release of nothing is late"
-            shell.feed(msg.StopArrived(None, self._clock.now_ms()))
-            return
-        if placement.role == LEADER:
-            self._refused.pop(placement.key, None)
-        now_ms = self._clock.now_ms()
-        assigned = msg.Assigned(placement.assignment, None, now_ms, self._opener)
-        if shell is None:
-            tip = placement.key.named(placement.topic)
-            machine: Leader | Follower
-            if placement.role == LEADER:
-                machine = Leader(self.serde, self._limits, assigned)
-            else:
-                machine = Follower(self.serde)
-            shell = PartitionShell(self, tip, placement.role, machine)
-            self._shells[(placement.key, placement.role)] = shell
-            if placement.role == LEADER:
-                self._lost.pop(placement.key, None)
-            self.spawn(self._load(shell))
-            if placement.role == FOLLOWER:
-                shell.feed(assigned)
-        else:
-            shell.feed(assigned)
-        shell.assignment = placement.assignment.number
 
     async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
         """Brokers lead no more: end their sessions, and no others."""
         slices = Slices()
         for close in closes:
-            shell = self._shells.get((close.key, LEADER))
-            if shell is not None:
-                command = cmd.CloseSession(close.claim, "the broker leads no more")
-                shell.feed(msg.CommandArrived(None, command, self._clock.now_ms()))
-                await slices.breathe()
+            self._hear(lives.BrokerLeft(close, self._clock.now_ms()))
+            await slices.breathe()
+
+    # The machine.
+
+    def _hear(self, stimulus: lives.Stimulus) -> None:
+        try:
+            for effect in self._machine.handle(stimulus):
+                self._carry_out(effect)
+        except Exception as error:
+            error.add_note(f"the last steps of the host: {self._machine.story}")
+            raise
+
+    def _carry_out(self, effect: lives.Effect) -> None:
+        match effect:
+            case lives.Begin():
+                self._begin(effect)
+            case lives.Load() | lives.Feed() | lives.Drop():
+                shell = self._lives.get(effect.life)
+                if shell is not None:  # Others may have run between two effects.
+                    self._change(shell, effect)
+            case msg.ReplyError(reply_to=reply_to, error=error):
+                self.reply(reply_to, error)
+            case lives.Closed():
+                self._closed.set()
+            case _:
+                assert_never(effect)
+
+    def _change(
+        self, shell: PartitionShell, effect: lives.Load | lives.Feed | lives.Drop
+    ) -> None:
+        match effect:
+            case lives.Load():
+                shell.loading = self.spawn(self._load(shell))
+            case lives.Feed(stimulus=stimulus):
+                shell.feed(stimulus)
+            case lives.Drop():
+                self._drop(shell)
+
+    def _begin(self, begin: lives.Begin) -> None:
+        machine: Leader | Follower = (
+            Follower(self.serde)
+            if begin.claim is None
+            else Leader(self.serde, self._limits, begin.claim)
+        )
+        tip = begin.topic_id_partition
+        shell = PartitionShell(self, tip, begin.role, machine, begin.life)
+        self._lives[begin.life] = shell
+        if begin.role == STORAGE:
+            shell.after_step = partial(self._look_if_read, shell)
+        else:
+            self._shells[shell.key, shell.role] = shell
 
     async def _load(self, shell: PartitionShell) -> None:
-        async with self._loads:
-            await shell.load()
+        await shell.load()
+        shell.loading = None
+        if shell.role != STORAGE:
+            self._hear(lives.Loaded(shell.life))
+
+    def _look_if_read(self, shell: PartitionShell) -> None:
+        """What is read for calls is loaded when all of its log was read, or none can be."""
+        if shell.machine.phase is not Phase.LOADING:
+            shell.after_step = None
+            self._hear(lives.Loaded(shell.life))
+
+    def _drop(self, shell: PartitionShell) -> None:
+        del self._lives[shell.life]
+        shell.after_step = None
+        if shell.loading is not None:
+            shell.loading.cancel()
+        if shell.role == STORAGE:
+            return
+        del self._shells[shell.key, shell.role]
+        self.feeds.gone(shell)
+        self.heads.gone(shell)
+        if shell.role == FOLLOWER:
+            self.hints.gone(shell.key)
+        if shell.machine.state is not None and len(shell.machine.state.rows) > ROWS_AT_ONCE:
+            self.spawn(_dismantled(shell.machine.state))
 
     # What shells ask for.
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run `work` beside the rest, and let nobody lose its failure."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._finished)
+        return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -369,24 +396,14 @@ class Host:
 
     def refused(self, shell: PartitionShell, refused: msg.ClaimRefused) -> None:
         """A claim does not lead: the coordinator hears of it, and who does."""
-        self._refused[shell.key] = Refusal.of(refused)
+        self._hear(lives.Refused(shell.life, refused))
 
     def now_ms(self) -> int:
         return self._clock.now_ms()
 
     def forget(self, shell: PartitionShell, reason: str) -> None:
-        """A machine is finished; if it was not told to stop, the coordinator hears of it."""
-        if self._shells.get((shell.key, shell.role)) is shell:
-            del self._shells[(shell.key, shell.role)]
-        self.feeds.gone(shell)
-        self.heads.gone(shell)
-        if shell.role == FOLLOWER:
-            self.hints.gone(shell.key)
-        if shell.role == LEADER and reason not in {msg.STOPPED, msg.REFUSED}:
-            self._refused.pop(shell.key, None)
-            self._lost[shell.key] = shell.assignment
-        if shell.machine.state is not None and len(shell.machine.state.rows) > ROWS_AT_ONCE:
-            self.spawn(_dismantled(shell.machine.state))
+        """A machine is finished."""
+        self._hear(lives.Ended(shell.life, reason))
 
     # Standing work.
 
@@ -412,20 +429,22 @@ class Host:
                 shell.feed(msg.HintArrived(shell.machine.position + 1))
                 await slices.breathe()
 
-    async def ping(self) -> dict[str, Any]:
-        """What this host says of itself; also tells that it lives."""
-        lost, refused = list(self._lost.items()), list(self._refused.items())
-        said = {"lost": lost, "refused": refused, "behind": self._behind()}
-        said["feeds"] = await self.feeds.counts()
-        return {**self.report.counts(), **said}
+    async def ping(self) -> HostPing:
+        """What the coordinator has to know; also tells that this host lives."""
+        return HostPing(
+            process=self.process,
+            door=self.report.door,
+            lost=tuple(self._machine.lost.items()),
+            refused=tuple(self._machine.refused.items()),
+            behind=tuple(self._machine.behind(self._is_loading)),
+        )
 
-    def _behind(self) -> list[PartitionKey]:
-        """Partitions that are followed here and have not been read to their end yet."""
-        return [
-            key
-            for (key, role), shell in self._shells.items()
-            if role == FOLLOWER and shell.machine.phase is Phase.LOADING
-        ]
+    def _is_loading(self, number: int) -> bool:
+        return self._lives[number].machine.phase is Phase.LOADING
+
+    async def counts(self) -> dict[str, Any]:
+        """Who this is, and what it has done since its process began."""
+        return {**self.report.counts(), "feeds": await self.feeds.counts()}
 
     async def store(
         self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]

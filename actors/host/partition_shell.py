@@ -69,15 +69,19 @@ class PartitionShell:
         topic_id_partition: TopicIdPartition,
         role: str,
         machine: Leader | Follower,
+        life: int,
     ) -> None:
+        """`life`: its number on the host."""
         self.host = host
         self.key = PartitionKey.of(topic_id_partition)
         self.topic_id_partition = topic_id_partition
         self.role = role
         self.machine = machine
-        self.assignment = 0
+        self.life = life
+        self.loading: asyncio.Task[None] | None = None
+        """The load that is under way."""
         self.after_step: Callable[[], None] | None = None
-        """Called after each step of the machine, if anybody is fed; see `Feeds`."""
+        """Called after each step of the machine, if anybody waits for one; see `Feeds`."""
         self._guard = MachineGuard(machine)
         self._held: list[msg.CommandArrived] = []
         """Commands that are decided on when the host's next commit begins."""
@@ -143,6 +147,8 @@ class PartitionShell:
             await work(*given)
         except Exception as error:  # noqa: BLE001 - As above.
             self.failed(error)
+            if self.after_step is not None:
+                self.after_step()
 
     def _carry_out(self, effect: msg.Effect) -> None:  # noqa: C901 - One case each.
         host = self.host
@@ -246,8 +252,7 @@ class PartitionShell:
         loaded: LoadedPartition | None = None
         while loaded is None:
             try:
-                await loading.look()
-                loaded = await loading.attempt()
+                loaded = await loading.state()
             except DataError as error:
                 self.feed(msg.LoadFailed(error))
                 return

@@ -41,9 +41,7 @@ def open_command(assigned: msg.Assigned) -> msg.CommandArrived:
 
 def is_under(session: Session | None, claim: cmd.Claim) -> bool:
     """Whether `session` is open, and is the one that `claim` asked for."""
-    if session is None or not session.is_open:
-        return False
-    return claim == (session.broker_id, session.incarnation, session.announcement)
+    return session is not None and session.is_open and session.claim == claim
 
 
 class _Waiting(NamedTuple):

@@ -176,14 +176,19 @@ class Leader:
 
     def holds(self, claim: cmd.Claim) -> bool:
         """Whether the session that `claim` asked for is open here."""
+        return self.session_under(claim) is not None
+
+    def session_under(self, claim: cmd.Claim) -> int | None:
+        """The number of the session that `claim` asked for, if it is open here."""
         if self.state is None or not self._has_claimed or self.phase is not Phase.LEADING:
-            return False
-        return is_under(self.state.session, claim)
+            return None
+        session = self.state.session
+        return session.number if session is not None and is_under(session, claim) else None
 
     def open_feed(self) -> FeedSource:
         """What feeds replicas with this leader's state; from now on it is kept up."""
         if self._feed is None:
-            self._feed = FeedSource(self, self.holds)
+            self._feed = FeedSource(self, self.session_under)
         return self._feed
 
     def close_feed(self) -> None:
@@ -341,8 +346,7 @@ class Leader:
         assert self.state is not None, "a leader has loaded its log"
         session = self.state.session
         if self._stop.is_released and session is not None and session.is_open:
-            claim = cmd.Claim(session.broker_id, *session.pair)
-            close = cmd.CloseSession(claim, "no broker hosts the partition")
+            close = cmd.CloseSession(session.claim, "no broker hosts the partition")
             self._inbox.append(msg.CommandArrived(None, close, self._stop.now_ms))
             return self._pump()
         effects = self._checkpoints.due(1, self.next_batch)

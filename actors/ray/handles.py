@@ -27,7 +27,7 @@ from tierledger.storage.locate import public_url
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tierledger.actors.calls import CloseCall, PartitionKey, Placement
+    from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
     from tierledger.actors.coordinator.events import Announcement, Registered, Route
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.events.commands import Claim
@@ -98,8 +98,12 @@ class RayHost:
     ) -> Any:
         return await self._call("store", method, list(arguments), dict(named))
 
-    async def ping(self) -> dict[str, Any]:
-        said: dict[str, Any] = await self._call("ping")
+    async def ping(self) -> HostPing:
+        said: HostPing = await self._call("ping")
+        return said
+
+    async def counts(self) -> dict[str, Any]:
+        said: dict[str, Any] = await self._call("counts")
         return said
 
     async def partitions(self) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from tierledger.actors.wall_clock import WallClock
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tierledger.actors.calls import CloseCall, Placement
+    from tierledger.actors.calls import CloseCall, HostPing, Placement
     from tierledger.actors.door.server.gateway import Gateway
     from tierledger.actors.host_settings import ServiceSettings
 
@@ -96,8 +96,11 @@ class HostShell:
     ) -> Any:
         return await self._opened().store(method, arguments, named)
 
-    async def ping(self) -> dict[str, Any]:
+    async def ping(self) -> HostPing:
         return await self._opened().ping()
+
+    async def counts(self) -> dict[str, Any]:
+        return await self._opened().counts()
 
     async def partitions(self) -> list[dict[str, Any]]:
         return await self._opened().partitions()

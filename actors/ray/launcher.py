@@ -17,6 +17,7 @@ from tierledger.actors.ray.host import create_host
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError, StorageUnavailable
 
 if TYPE_CHECKING:
+    from tierledger.actors.calls import HostPing
     from tierledger.actors.host_settings import ServiceSettings
 
 END_TIMEOUT_S = 15.0
@@ -120,9 +121,9 @@ class _LocatedHost(RayHost):
         self._nodes = nodes
 
     @override
-    async def ping(self) -> dict[str, Any]:
+    async def ping(self) -> HostPing:
         said = await super().ping()
-        node = node_of(said["process"])
+        node = node_of(said.process)
         assert node is not None, "it runs on Ray"
         self._nodes[self._name] = node
         return said

@@ -39,7 +39,7 @@ async def measure(bench: Bench) -> list[Figure]:
     ledger = await Ledger.open(await bench.store(scale.segments), scale.segments)
     keep_pauses_short()  # As in a host's process.
     try:
-        source = FeedSource(ledger, lambda _: False)
+        source = FeedSource(ledger, lambda _: None)
         bench.say(f"feed: a snapshot of {scale.segments:,} segments")
         figures = [*_snapshot(ledger, source, scale.repetitions), _given_up(ledger, source)]
         source.close()
@@ -110,7 +110,7 @@ def _changes(ledger: Ledger, events: int, repetitions: int) -> list[Figure]:
     fed: list[float] = []
     for _ in range(repetitions):
         alone.append(_applied(ledger, events, None, None))
-        source = FeedSource(ledger, lambda _: False)
+        source = FeedSource(ledger, lambda _: None)
         kept.append(_applied(ledger, events, source, None))
         number = source.subscribe(SUBSCRIPTION)
         while source.take(number):

@@ -170,7 +170,7 @@ class Drill:
     async def _pid_of_leader(self) -> int:
         addresses = sorted({str(one) for one in await self._service.addresses(self._tips)})
         assert len(addresses) == 1, f"expected one host to lead them all, got {addresses}"
-        pid: int = (await self._service.connection.host(addresses[0]).ping())["pid"]
+        pid: int = (await self._service.connection.host(addresses[0]).counts())["pid"]
         return pid
 
     async def _written(self, workload: Workload) -> float:

@@ -205,7 +205,7 @@ def _require_session(view: Overlay, claim: cmd.Claim) -> None:
         raise NotLeader(
             f"{view.topic_id_partition}: nobody leads it; announce leadership first"
         )
-    if claim != (session.broker_id, session.incarnation, session.announcement):
+    if claim != session.claim:
         raise Fenced(
             f"{view.topic_id_partition}: {_claim_text(claim)} does not lead; session "
             f"{session.number} belongs to broker {session.broker_id} under {session.pair}"

@@ -89,7 +89,7 @@ def _refuse_outdated(view: Overlay, command: OpenSession) -> None:
             f"{view.topic_id_partition}: assignment {command.assignment} is not newer than "
             f"{session.assignment}, which opened session {session.number}"
         )
-    if not session.is_open and (session.broker_id, *session.pair) == claim:
+    if not session.is_open and session.claim == claim:
         raise Fenced(
             f"{view.topic_id_partition}: the session under {pair} was closed; announce again"
         )
@@ -174,6 +174,6 @@ def close_session(view: Overlay, command: CloseSession) -> list[log.Body]:
     session = view.session
     if session is None or not session.is_open:
         return []
-    if (session.broker_id, *session.pair) != command.claim:
+    if session.claim != command.claim:
         return []  # Another broker's session is not ours to close.
     return [log.SessionClosed(session.number, command.reason)]

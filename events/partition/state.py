@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgpack
 
+from tierledger.events.commands import Claim
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.tables.epoch_tables import EpochTables
@@ -46,6 +47,11 @@ class Session(NamedTuple):
     leader_epoch: int | None
     import_cluster: str | None
     is_open: bool
+
+    @property
+    def claim(self) -> Claim:
+        """Under which it was opened."""
+        return Claim(self.broker_id, self.incarnation, self.announcement)
 
     @property
     def pair(self) -> tuple[int, int]:

@@ -199,7 +199,7 @@ class ImportingLog:
         commands: list[tuple[cmd.Command, int]] = []
         session = self._state.session
         if session is not None and session.is_open:
-            claim = cmd.Claim(session.broker_id, *session.pair)
+            claim = session.claim
         else:
             # Below what a coordinator assigns, the first time, so that it need not try again.
             assignment = 0 if session is None else session.assignment + 1

@@ -189,7 +189,7 @@ class LiveService:
         for name, address in addresses.items():
             try:
                 async with asyncio.timeout(PING_TIMEOUT_S):
-                    said = await connection.host(address).ping()
+                    said = await connection.host(address).counts()
             except (RemoteStorageError, TimeoutError):
                 continue
             found.append(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from typing_extensions import override
 
-from tierledger.actors.calls import PartitionKey
+from tierledger.actors.calls import HostPing, PartitionKey
 from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator import messages as msg
 from tierledger.actors.coordinator.fold import Fold
@@ -37,8 +37,8 @@ from tierledger.storage.partition.event_log import StoredBatch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tierledger.actors.calls import Refusal
     from tierledger.actors.coordinator.events import Announcement, CoordinatorBody
-    from tierledger.actors.coordinator.refusals import Refusal
     from tierledger.actors.coordinator.rules import HostWork
     from tierledger.actors.coordinator.state import CoordinatorState
     from tierledger.events.log_events import Event
@@ -279,9 +279,8 @@ class CoordinatorNode:
             self._pinged.add(ping.watch)
             self._feed(msg.PingAnswered(ping.host, ping.watch, self._said(host)))
 
-    def _said(self, host: HostNode) -> msg.HostPing:
-        behind = tuple(self.world.keys_of[number] for number in host.behind())
-        return msg.HostPing(process=host.life.name, behind=behind)
+    def _said(self, host: HostNode) -> HostPing:
+        return HostPing(process=host.life.name, behind=tuple(host.behind()))
 
     def suspect(self, life: Life) -> None:
         """Pings of a process go unanswered: it is replaced, dead or not."""
@@ -309,23 +308,21 @@ class CoordinatorNode:
 
     def take_report(
         self,
-        host: str,
-        lost: Sequence[tuple[int, int]],
-        refused: Sequence[tuple[int, Refusal]],
+        host: HostNode,
+        lost: tuple[tuple[PartitionKey, int], ...],
+        refused: tuple[tuple[PartitionKey, Refusal], ...],
     ) -> None:
-        """A host's word on leaders that ended there and claims that did not get to lead."""
-        running = self.machine.hosts.running.get(host)
-        node = None if running is None else self.world.host_at(running.address)
-        ping = None if node is None else self._held.pop(node.address, None)
-        if ping is None or node is None:
+        """A process's word on leaders that ended there and claims that did not get to lead.
+
+        It is an answer to a ping, so a process that was replaced is not heard.
+        """
+        ping = self._held.get(host.address)
+        if ping is None or self.world.host_at(host.address) is not host:
             return  # The host says it again.
-        keys = self.world.keys_of
-        for number, refusal in refused:
-            self.world.refusals.add((host, number, refusal.assignment))
-        said = self._said(node)._replace(
-            lost=tuple((keys[number], one) for number, one in lost),
-            refused=tuple((keys[number], one) for number, one in refused),
-        )
+        del self._held[host.address]
+        for key, refusal in refused:
+            self.world.refusals.add((host.name, key.partition, refusal.assignment))
+        said = self._said(host)._replace(lost=lost, refused=refused)
         self._feed(msg.PingAnswered(ping.host, ping.watch, said))
 
     def _tell(self, tell: msg.Tell) -> None:

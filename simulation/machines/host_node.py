@@ -1,20 +1,19 @@
-"""A host on virtual time: takes calls and placements, and talks to the store for its shells.
+"""A host on virtual time: takes calls, and talks to the store for its shells.
 
-What `Host` is in the service.
+What `Host` is in the service: what runs here and when it loads is its machine's to say.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from tierledger.actors import messages as msg
 from tierledger.actors.calls import FOLLOWER, LEADER
-from tierledger.actors.coordinator.refusals import Refusal
 from tierledger.actors.follower import Follower
 from tierledger.actors.follower import Phase as FollowerPhase
-from tierledger.actors.host.placement_order import PlacementOrder
+from tierledger.actors.host import messages as lives
+from tierledger.actors.host.machine import HostMachine
 from tierledger.actors.leader.machine import Leader, Phase
-from tierledger.events import commands as cmd
 from tierledger.events.errors import NotLeader, OutcomeUnknown, RemoteStorageError
 from tierledger.simulation.machines.clockwork import MS
 from tierledger.simulation.machines.shell import Shell
@@ -22,6 +21,7 @@ from tierledger.simulation.machines.shell import Shell
 if TYPE_CHECKING:
     from tierledger.actors.calls import PartitionKey, Placement
     from tierledger.actors.coordinator.rules import HostWork
+    from tierledger.events import commands as cmd
     from tierledger.simulation.machines.broker_node import BrokerNode
     from tierledger.simulation.machines.clockwork import Life
     from tierledger.simulation.machines.coordinator_node import CoordinatorNode
@@ -37,10 +37,6 @@ QUERY_TIMEOUT = 900 * MS
 
 REPORT = 500 * MS
 """How often a host repeats what the coordinator has to know."""
-
-
-CLOSING = -1
-"""To whom shells that are closed reply."""
 
 CLOSE_LOOK, CLOSE_MAX = 20 * MS, 2000 * MS
 """How often a host that closes looks if all has ended, and how long it waits."""
@@ -58,7 +54,11 @@ class HostNode:
         self.address = address
         self.serde = serde
         self.skew_ms = 0
+        self.machine = HostMachine(life.name.encode())
         self.shells: dict[tuple[int, str], Shell] = {}
+        self._lives: dict[int, Shell] = {}
+        """The same by their numbers in the machine."""
+        self._is_closed = False
         self.waiting: dict[int, tuple[BrokerNode, Op, int]] = {}
         """Callers that wait for an answer."""
         self.waits_since: dict[int, int] = {}
@@ -69,9 +69,6 @@ class HostNode:
         self._is_committing = False
         self._slots: list[tuple[Shell, int]] = []
         self._is_reading = False
-        self._order = PlacementOrder()
-        self._lost: dict[int, int] = {}
-        self._refused: dict[int, Refusal] = {}
         self._is_reporting = False
 
     def start(self) -> None:
@@ -162,78 +159,64 @@ class HostNode:
     def take_work(self, coordinator: CoordinatorNode, number: int, work: HostWork) -> None:
         """Do what the coordinator says, and say that it was heard."""
         for close in work.closes:
-            shell = self.shells.get((close.key.partition, LEADER))
-            if shell is not None:
-                command = cmd.CloseSession(close.claim, "the broker leads no more")
-                shell.feed(msg.CommandArrived(None, command, self.now_ms()))
+            self.hear(lives.BrokerLeft(close, self.now_ms()))
         for placement in work.placements:
             self.place(placement)
         self._wires.send(self.life, coordinator.life, coordinator.work_taken, self.name, number)
 
     def place(self, placement: Placement) -> None:
-        """Take a partition on, change its claim, or release it; see `Host.place`."""
-        number, role, assignment = placement.key.partition, placement.role, placement.assignment
-        shell = self.shells.get((number, role))
-        if self._order.is_late(placement, None if shell is None else shell.assignment):
-            return
-        if assignment is None:
-            assert shell is not None, "a release of nothing is late"
-            shell.feed(msg.StopArrived(None, self.now_ms()))
-            return
-        opener = self.life.name.encode()
-        assigned = msg.Assigned(assignment, None, self.now_ms(), opener)
-        if role == LEADER:
-            self._refused.pop(number, None)
-        if shell is None:
-            shell = self._new_shell(placement.key, role, assigned)
-            if role == FOLLOWER:
-                shell.feed(assigned)
-            elif (number, FOLLOWER) in self.shells:
-                self._mark("leader placed beside its follower")
-        else:
-            shell.feed(assigned)
-        shell.assignment = assignment.number
-
-    def _new_shell(self, key: PartitionKey, role: str, assigned: msg.Assigned) -> Shell:
-        number = key.partition
-        machine: Leader | Follower
-        if role == LEADER:
-            machine = Leader(self.serde, self.world.limits, assigned)
-            self._lost.pop(number, None)
-        else:
-            machine = Follower(self.serde)
-        shell = self.shells[number, role] = Shell(self, role, number, machine)
-        shell.load()
-        return shell
+        """Take a partition on, change its claim, or release it."""
+        self.hear(lives.Placed(placement, self.now_ms()))
 
     def close(self) -> None:
         """Stop everything in good order, and end; see `Host.close`."""
-        for shell in list(self.shells.values()):
-            shell.feed(msg.StopArrived(CLOSING, self.now_ms(), is_released=False))
+        self.hear(lives.CloseArrived(self.now_ms()))
         self._clock.after(CLOSE_LOOK, self.life, self._closed, self._clock.now + CLOSE_MAX)
 
     def _closed(self, until: int) -> None:
-        if self.shells and self._clock.now < until:
+        if not self._is_closed and self._clock.now < until:
             self._clock.after(CLOSE_LOOK, self.life, self._closed, until)
         else:
             self.world.kill(self.life)
 
-    # What shells ask for.
+    # The machine.
 
-    def refused(self, shell: Shell, effect: msg.ClaimRefused) -> None:
-        """A claim does not lead: the coordinator hears of it, and who does."""
-        self._refused[shell.number] = Refusal.of(effect)
-        self._report()
-
-    def forget(self, shell: Shell, reason: str) -> None:
-        """A machine is finished; if it was not told to stop, the coordinator hears of it."""
-        number = shell.number
-        if self.shells.get((number, shell.role)) is shell:
-            del self.shells[number, shell.role]
-        if shell.role == LEADER and reason not in {msg.STOPPED, msg.REFUSED}:
-            self._refused.pop(number, None)
-            self._lost[number] = shell.assignment
+    def hear(self, stimulus: lives.Stimulus) -> None:
+        """Let the host's machine handle `stimulus`, and carry out what it calls for."""
+        for effect in self.machine.handle(stimulus):
+            self._carry_out(effect)
+        if self.machine.lost or self.machine.refused:
             self._report()
+
+    def _carry_out(self, effect: lives.Effect) -> None:
+        match effect:
+            case lives.Begin():
+                self._begin(effect)
+            case lives.Load(life=number):
+                self._lives[number].load()
+            case lives.Feed(life=number, stimulus=stimulus):
+                self._lives[number].feed(stimulus)
+            case lives.Drop(life=number):
+                shell = self._lives.pop(number)
+                del self.shells[shell.number, shell.role]
+            case lives.Closed():
+                self._is_closed = True
+            case msg.ReplyError(reply_to=reply_to, error=error):
+                self.reply(reply_to, error)
+            case _:
+                assert_never(effect)
+
+    def _begin(self, begin: lives.Begin) -> None:
+        number, role = begin.topic_id_partition.partition, begin.role
+        machine: Leader | Follower = (
+            Follower(self.serde)
+            if begin.claim is None
+            else Leader(self.serde, self.world.limits, begin.claim)
+        )
+        shell = Shell(self, role, number, machine, begin.life)
+        self._lives[begin.life] = self.shells[number, role] = shell
+        if role == LEADER and (number, FOLLOWER) in self.shells:
+            self._mark("leader placed beside its follower")
 
     # Its traffic with the store: all that waits becomes one request.
 
@@ -331,24 +314,23 @@ class HostNode:
             self._send_report()
 
     def _send_report(self) -> None:
-        if not (self._lost or self._refused):
+        machine = self.machine
+        if not (machine.lost or machine.refused):
             self._is_reporting = False
             return
         coordinator = self.world.coordinator
         if coordinator is not None:
             self._wires.send(
                 self.life, coordinator.life, coordinator.take_report,
-                self.name, tuple(self._lost.items()), tuple(self._refused.items()),
+                self, tuple(machine.lost.items()), tuple(machine.refused.items()),
             )  # fmt: skip
         self._clock.after(REPORT, self.life, self._send_report)
 
-    def behind(self) -> list[int]:
+    def behind(self) -> list[PartitionKey]:
         """Partitions whose follower here has not caught up yet."""
-        return [
-            number
-            for (number, role), shell in self.shells.items()
-            if role == FOLLOWER and shell.machine.phase is not FollowerPhase.FOLLOWING
-        ]
+        return self.machine.behind(
+            lambda number: self._lives[number].machine.phase is FollowerPhase.LOADING
+        )
 
     def believes_to_lead(self, number: int) -> bool:
         shell = self.shells.get((number, LEADER))

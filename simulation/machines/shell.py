@@ -13,6 +13,7 @@ from tierledger.actors.calls import FOLLOWER, LEADER, Answered
 from tierledger.actors.host import partition_shell
 from tierledger.actors.host.answering import answer_now, snapshot_for
 from tierledger.actors.host.machine_guard import MachineGuard
+from tierledger.actors.host.messages import Ended, Loaded, Refused
 from tierledger.events.errors import (
     DataError,
     OutcomeUnknown,
@@ -50,20 +51,20 @@ class Shell:
 
     __slots__ = (
         "_checkpoints", "_clock", "_guard", "_life", "_medium", "_reader", "_writer",
-        "assignment", "began", "host", "machine", "mark", "name", "number",
-        "role",
+        "began", "host", "machine", "mark", "name", "number", "role", "stay",
     )  # fmt: skip
 
     def __init__(
-        self, host: HostNode, role: str, number: int, machine: Leader | Follower
+        self, host: HostNode, role: str, number: int, machine: Leader | Follower, stay: int
     ) -> None:
+        """`stay`: its life's number in the host's machine."""
         world = host.world
         self.host = host
         self.role = role
         self.number = number
         self.machine = machine
         self._guard = MachineGuard(machine)
-        self.assignment = 0
+        self.stay = stay
         self.began = world.clock.now
         self.name = f"{host.life.name}/{number}/{role}/{world.next_number()}"
         self.mark = world.recording.mark
@@ -112,6 +113,7 @@ class Shell:
         if isinstance(result, DataError):
             self.mark("checkpoint of a newer release")
             self.feed(msg.LoadFailed(result))
+            self.host.hear(Loaded(self.stay))
         elif isinstance(result, RemoteStorageError):
             self.mark("load tried again")
             self._clock.after(RETRY, self._life, self._look, loading)
@@ -132,6 +134,7 @@ class Shell:
         if not self._life.is_dead:
             self.host.world.observer.entered(self, state.next_position - 1, state.chain_hash)
             self.feed(msg.StateLoaded(state, next_batch))
+            self.host.hear(Loaded(self.stay))
 
     def _read_log(self, number: int) -> None:
         limit = partition_shell.READ_BATCHES
@@ -213,7 +216,7 @@ class Shell:
 
     def _on_claim_refused(self, effect: msg.ClaimRefused) -> None:
         self.mark("claim refused by the log")
-        self.host.refused(self, effect)
+        self.host.hear(Refused(self.stay, effect))
 
     def _on_head_moved(self, effect: msg.HeadMoved) -> None:
         follower = self.host.shells.get((self.number, FOLLOWER))
@@ -228,7 +231,7 @@ class Shell:
 
     def _on_gone(self, effect: msg.Gone) -> None:
         self.host.world.observer.left(self, effect.reason)
-        self.host.forget(self, effect.reason)
+        self.host.hear(Ended(self.stay, effect.reason))
 
     # Checkpoints.
 

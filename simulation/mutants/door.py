@@ -116,7 +116,7 @@ DOOR_MUTANTS = (
         "a write whose connection broke is told as refused, though it was sent",
         "phantom_write",
         _sent_told_as_refused,
-        within=1000,
+        within=60,
     ),
     _mutant(
         "D4 passed-on-twice",

@@ -91,7 +91,7 @@ def claim_not_compared() -> list[tuple[Any, str, Any]]:
 
     def lenient(view: Any, claim: Claim) -> None:  # noqa: ANN401
         session = view.session
-        require(view, claim if session is None else Claim(session.broker_id, *session.pair))
+        require(view, claim if session is None else session.claim)
 
     return [(decide, "_require_session", lenient)]
 
@@ -102,7 +102,7 @@ def foreign_session_closed() -> list[tuple[Any, str, Any]]:
     def careless(view: Any, command: Any) -> list[log.Body]:  # noqa: ANN401
         session = view.session
         if session is not None:
-            command = command._replace(claim=Claim(session.broker_id, *session.pair))
+            command = command._replace(claim=session.claim)
         bodies: list[log.Body] = close(view, command)
         return bodies
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tierledger.actors.calls import PartitionKey
+from tierledger.actors.calls import PartitionKey, Refusal
 from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator import placement, rules
-from tierledger.actors.coordinator.refusals import Refusal, leader_refused
+from tierledger.actors.coordinator.refusals import leader_refused
 from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.events.commands import Claim
 from tierledger.events.errors import RemoteStorageError

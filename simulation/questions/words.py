@@ -40,7 +40,13 @@ def wrong_memory(seed: int, count: int) -> Iterator[Violation]:
 def _order_differs(random: Random, count: int) -> str | None:
     order, heard = PlacementOrder(), list[Placement]()
     runs: dict[tuple[PartitionKey, str], int] = {}
+    ended: list[tuple[PartitionKey, int]] = []
     for _ in range(count):
+        leaders = [(key, number) for (key, role), number in runs.items() if role == LEADER]
+        if leaders and random.random() < 0.1:
+            ended.append(leaders[0])
+            order.ended(*ended[-1])
+            del runs[ended[-1][0], LEADER]
         key, number = (
             PartitionKey(bytes(16), int(random.random() * 2)),
             int(random.random() * 9),
@@ -57,7 +63,8 @@ def _order_differs(random: Random, count: int) -> str | None:
         else:
             newest = -1 if known is None else known
             is_repeat = number == known and role == LEADER
-            is_late = number <= released or number < newest or is_repeat
+            ends = [last for one, last in ended if (one, LEADER) == (key, role)]
+            is_late = number <= released or number < max([newest, *ends]) or is_repeat
         if order.is_late(word, known) != is_late:
             return (
                 f"{word!r:.300} is {'not ' * is_late}late where {known} runs, {released} went"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from random import Random
 
-    from tierledger.actors.calls import CloseCall, PartitionKey, Placement
+    from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
     from tierledger.actors.coordinator.events import Announcement, Registered, Route
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.actors.ports import LeaderOracle, ServiceConnection
@@ -110,8 +110,12 @@ class HostWay:
     ) -> Any:  # noqa: ANN401
         return await self._call(lambda: self._host().store(method, arguments, named), "store")
 
-    async def ping(self) -> dict[str, Any]:
-        said: dict[str, Any] = await self._call(lambda: self._host().ping(), "ping")
+    async def ping(self) -> HostPing:
+        said: HostPing = await self._call(lambda: self._host().ping(), "ping")
+        return said
+
+    async def counts(self) -> dict[str, Any]:
+        said: dict[str, Any] = await self._call(lambda: self._host().counts(), "counts")
         return said
 
     async def partitions(self) -> list[dict[str, Any]]:

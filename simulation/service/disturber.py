@@ -178,6 +178,7 @@ class StreamDisturber:
     def __init__(self, world: World) -> None:
         self._world = world
         self._random = stream(world.plan.seed, "stream faults")
+        self._shut_outs = stream(world.plan.seed, "whom and when doors shut out")
 
     def start(self, streams: StreamNetwork) -> None:
         if streams.plan.freezes:
@@ -185,6 +186,8 @@ class StreamDisturber:
             self._world.loop.call_later(at, self._freeze, context=NOBODY)
         if streams.plan.break_every_s:
             self._next(streams)
+        if streams.plan.shut_out_every_s:
+            self._next_shut_out(streams)
 
     def _next(self, streams: StreamNetwork) -> None:
         pause = self._random.expovariate(1 / streams.plan.break_every_s)
@@ -199,6 +202,21 @@ class StreamDisturber:
             connection.break_(silently=silently)
             self._world.note("connection broken", "world")
         self._next(streams)
+
+    def _next_shut_out(self, streams: StreamNetwork) -> None:
+        pause = self._shut_outs.expovariate(1 / streams.plan.shut_out_every_s)
+        self._world.loop.call_later(pause, self._shut_out, streams, context=NOBODY)
+
+    def _shut_out(self, streams: StreamNetwork) -> None:
+        """A client hears no answer to what it has sent, and cannot ask again in time."""
+        if self._world.is_healing:
+            return
+        broker = self._world.brokers[self._shut_outs.choice(sorted(self._world.brokers))]
+        call_s = self._world.plan.network.timeout_s * 2
+        streams.shut_out(broker.process.name, self._world.loop.time() + 1.2 * call_s)
+        self._world.trace.mark("client shut out", broker.process.name)
+        self._world.note("client shut out", "world")
+        self._next_shut_out(streams)
 
     def _freeze(self) -> None:
         """A host hangs for good; the system goes on accepting connections for it."""

@@ -73,6 +73,9 @@ class DoorPlan:
     """Each client reaches one of so many hosts alone, which passes calls on; 0: all."""
     freezes: bool = False
     """One host is frozen for good, its connections open."""
+    shut_out_every_s: float = 0.0
+    """Mean time between two clients that lose their connections, in the middle of whatever they
+    do, and reach no door for longer than a call may take; 0: none does."""
 
     def healed(self) -> DoorPlan:
         return replace(self, silent_end_chance=0.0, slow_reader_s=0.0)
@@ -126,6 +129,7 @@ DOOR_FAULTS = (
     "frames wait for a slow reader",
     "writer waits for a reader",
     "host frozen for good",
+    "client shut out",
 )
 """What befalls streams."""
 
@@ -174,7 +178,9 @@ def drawn(seed: int, *, calls_max: int = 400) -> WorldPlan:
         oracle_answers=random.choice((0.0, 0.5, 1.0)),
         doors=DoorPlan(),
     )
-    return replace(plan, doors=_doors(stream(seed, "doors"), plan.hosts))
+    shut_outs = stream(seed, "shut outs").choice((0.0, 0.0, 2.0))
+    doors = replace(_doors(stream(seed, "doors"), plan.hosts), shut_out_every_s=shut_outs)
+    return replace(plan, doors=doors)
 
 
 def calm(seed: int, *, calls_max: int) -> WorldPlan:

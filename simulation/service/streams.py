@@ -59,11 +59,22 @@ class StreamNetwork:
         watch.start(self.connections)
         self._draw = random.random
         self._listening: dict[str, tuple[Process, Gateway]] = {}
+        self._shut_out: dict[str, float] = {}
+        """Clients that reach no door, and until when."""
         self._count = 0
 
     def heal(self) -> None:
         """From here on ends are heard of, and everybody reads at once."""
         self.plan = self.plan.healed()
+        self._shut_out.clear()
+
+    def shut_out(self, client: str, until: float) -> None:
+        """Break all connections of a client, and let it open none until then."""
+        self._shut_out[client] = until
+        for connection in list(self.connections.values()):
+            owner = connection.client.owner
+            if owner is not None and owner.name == client:
+                connection.break_(silently=False)
 
     def listen(self, name: str, process: Process, gateway: Gateway) -> str:
         """Let `gateway` have the first port of the host `name` that no living process has."""
@@ -81,6 +92,8 @@ class StreamNetwork:
         return found
 
     def _is_walled_off(self, door: str, client: str) -> bool:
+        if self.loop.time() < self._shut_out.get(client, 0.0):
+            return True
         if not self.plan.behind_walls or client.startswith("host"):
             return False
         reached = crc32(client.partition("/")[0].encode()) % self.plan.behind_walls

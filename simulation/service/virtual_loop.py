@@ -96,10 +96,19 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no u
         self._timers: list[tuple[float, int, Step]] = []
         self._count = 0
         self._is_closed = False
+        self._spawned: list[asyncio.Task[Any]] = []
+        """Nothing else may hold what a process that died has left suspended, and the collector
+        would close it in the middle of the run."""
         self._stopping = False
         self.steps = 0
-        self.failures: list[BaseException] = []
+        self._failures: list[BaseException] = []
+
+    @property
+    def failures(self) -> list[BaseException]:
         """What tasks raised and nobody asked for: a mistake of the program, never a fault."""
+        # A task says so when nobody holds it any more.
+        self._spawned = [task for task in self._spawned if not task.done()]
+        return self._failures
 
     # What asyncio asks of a loop.
 
@@ -171,7 +180,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no u
         error = context.get("exception")
         # An answer that came for somebody who was killed is a future, and no mistake.
         if error is not None and isinstance(context.get("future"), asyncio.Task):
-            self.failures.append(error)
+            self._failures.append(error)
 
     @override
     def stop(self) -> None:
@@ -207,7 +216,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no u
 
     def spawn(self, process: Process, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run `work` as `process`."""
-        return self.create_task(work, context=process.context())
+        task = self.create_task(work, context=process.context())
+        self._spawned.append(task)
+        return task
 
     def pause(self, process: Process) -> None:
         """Freeze `process` between two steps; what is on its way to it waits."""

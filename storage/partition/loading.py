@@ -41,10 +41,7 @@ class Beginnings(Protocol):
 
 
 class Loading:
-    """One beginning of a state: `look`, then `attempt`, again and again until that gives one.
-
-    Two steps, so that what happens between them can be tried.
-    """
+    """One beginning of a state, in two steps, so that what happens in between can be tried."""
 
     def __init__(self, reader: Beginnings, *, tracks_changes: bool = False) -> None:
         self.stored: bytes | None = None
@@ -55,6 +52,14 @@ class Loading:
         self._tracks_changes = tracks_changes
         self._attempts = 0
         self._is_renewed = True
+
+    async def state(self) -> LoadedPartition:
+        """The state: `look`, then `attempt`, until that gives one. Raises as `attempt` does."""
+        loaded: LoadedPartition | None = None
+        while loaded is None:
+            await self.look()
+            loaded = await self.attempt()
+        return loaded
 
     async def look(self) -> None:
         """Read the partition's value."""

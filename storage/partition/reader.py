@@ -181,9 +181,14 @@ class PartitionReader:
             left = await self.backend.get_like(
                 self.keys.state(self.topic_id_partition), limit=1
             )
-            if left:
+            if not left:
+                return None
+            # The log may have begun, and been checkpointed, since it was looked at.
+            first = self.keys.log_batch(self.topic_id_partition, 0)
+            begun = await self.backend.get(first)
+            if begun is None:
                 raise CorruptLog(f"batch 0 is missing: there is no log, and {left[0][0]!r}")
-            return None
+            found = [(first, begun)]
         key, value = found[0]
         number = self._number_of(key)
         boundary = self.boundary(number, value)
@@ -255,9 +260,7 @@ class PartitionReader:
 
     async def _loaded(self) -> LoadedPartition:
         loading = Loading(self)
-        await loading.look()
-        while (loaded := await loading.attempt()) is None:
-            await loading.look()
+        loaded = await loading.state()
         if loading.trouble is not None:
             self.notes.append(f"read from the log alone: {loading.trouble}")
         return loaded

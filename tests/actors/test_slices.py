@@ -7,11 +7,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tierledger.actors import slices
-from tierledger.actors.calls import LEADER, CloseCall, PartitionKey
+from tierledger.actors.calls import LEADER, CloseCall, PartitionKey, Placement
 from tierledger.actors.coordinator.events import ClientRegistered
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.log import read_on
 from tierledger.actors.host.host import Host
+from tierledger.actors.messages import Assignment
 from tierledger.actors.wall_clock import WallClock
 from tierledger.events.commands import Claim
 from tierledger.events.partition.decide import Limits
@@ -65,6 +66,10 @@ async def test_who_only_reads_a_coordinators_log_folds_a_batch_at_a_time() -> No
     assert turns.taken >= COUNT - 1
 
 
+def placed(key: PartitionKey) -> Placement:
+    return Placement(key, "orders", LEADER, Assignment(1, Claim(1, 1, 1)))
+
+
 async def test_a_host_closes_its_partitions_one_at_a_time() -> None:
     host = Host(
         "host-0",
@@ -78,8 +83,7 @@ async def test_a_host_closes_its_partitions_one_at_a_time() -> None:
         give_up=lambda: None,
     )
     keys = [PartitionKey(bytes(16), number) for number in range(COUNT)]
-    for key in keys:
-        host._shells[key, LEADER] = host._reader(key)
+    await host.place([placed(key) for key in keys])
 
     async with counted() as turns:
         await host.close_sessions([CloseCall(key, Claim(1, 1, 1)) for key in keys])

@@ -14,6 +14,19 @@ from tierledger.simulation.live.ray_faults import LiveService
 HOSTS = 3
 NODES = 3
 
+SLOW = {
+    "sqlite": {"kill raylet", "freeze coordinator", "freeze raylet"},
+    "postgresql": {"kill everything"},
+}
+"""What Ray takes long to notice, whatever the store: the other store waits for it."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        known = item.callspec.params if hasattr(item, "callspec") else {}
+        if known.get("fault") in SLOW.get(known.get("target", ""), ()):
+            item.add_marker(pytest.mark.long)
+
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module", params=["sqlite", "postgresql"])
 async def target(

@@ -1,4 +1,4 @@
-"""`tierledger simulate live` for a minute, and `check` on the history that it leaves."""
+"""`tierledger simulate live` for a while, and `check` on the history that it leaves."""
 
 import json
 import subprocess
@@ -13,7 +13,10 @@ from tierledger.simulation.record.file import read_record, record_as_lines
 
 pytestmark = [pytest.mark.chaos, pytest.mark.ray]
 
-MINUTES = 1
+QUICK = ["--minutes", 0.4, "--fault", "kill host", "--fault", "kill coordinator"]
+"""What is noticed at once, so that much happens in little time."""
+
+ALL = ["--minutes", 1]
 
 
 class Said(NamedTuple):
@@ -35,20 +38,24 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("live") / "history.jsonl"
 
 
-@pytest.fixture(scope="module")
-def lived(history: Path) -> Said:
-    options = ["--minutes", MINUTES, "--store", "sqlite", "--seed", 7, "--history", history]
-    return command("simulate", "live", *options)
+@pytest.fixture(
+    scope="module",
+    params=[QUICK, pytest.param(ALL, marks=pytest.mark.long)],
+    ids=["quick", "all"],
+)
+def lived(request: pytest.FixtureRequest, history: Path) -> Said:
+    options = ["--store", "sqlite", "--seed", 7, "--history", history]
+    return command("simulate", "live", *request.param, *options)
 
 
-def test_a_minute_of_faults_shows_no_violation_and_was_no_quiet_one(lived: Said) -> None:
+def test_a_run_of_faults_shows_no_violation_and_was_no_quiet_one(lived: Said) -> None:
     document = lived.document
     assert document["violations"] == []
     assert lived.status == 0
-    # A sixth of what ten minutes have to show, and a half of that on a busy machine.
-    assert document["leadership_changes"] >= 5
-    assert document["ok_writes"] >= 500
-    assert len(document["faults"]) >= 3
+    # Half of what a busy machine showed.
+    assert document["leadership_changes"] >= 2
+    assert document["ok_writes"] >= 200
+    assert len(document["faults"]) >= 2
     assert document["fared"]["answered_share"] > 0.9
     assert all(0 < row["max_gap_s"] < 60 for row in document["faults"])
 

@@ -53,7 +53,7 @@ def trace_of(summary: dict[str, Any]) -> Path:
         "custom-metadata-over-limit",
         "tier",
         "topic-deletion",
-        "large",
+        pytest.param("large", marks=pytest.mark.long),
     ],
 )
 def test_a_trace_is_answered_as_kafka_did_whoever_is_asked(name: str) -> None:
@@ -76,10 +76,10 @@ def test_leaders_that_change_all_the_time_lose_nothing() -> None:
     assert summary["partition stops"] >= 1
 
 
-@pytest.mark.parametrize("part", range(3))
-def test_many_histories_go_through_one_service(part: int) -> None:
-    histories = HISTORIES[part::3]
-
+@pytest.mark.parametrize(
+    "histories", [HISTORIES[::3], pytest.param(HISTORIES, marks=pytest.mark.long)], ids=len
+)
+def test_many_histories_go_through_one_service(histories: list[Path]) -> None:
     result = replay(*histories, "--check", "--json")
 
     found = summaries(result)

@@ -75,7 +75,7 @@ async def test_no_call_ends_a_host_or_hurts_another_partition(
     world = LocalWorld(faulty_store.settings(str(tmp_path)))
     await world.start()
     witness = await world.leader(*WITNESSED)
-    process = (await world.service.host("host-0").ping())["process"]
+    process = (await world.service.host("host-0").counts())["process"]
 
     for number, rng in enumerate(draws):
         await attack(world, rng)
@@ -86,7 +86,7 @@ async def test_no_call_ends_a_host_or_hurts_another_partition(
             found = await witness.remote_log_segment_metadata(tip, 0, one.start_offset)
             assert found is not None
             assert found.remote_log_segment_id == one.remote_log_segment_id
-        said = await world.service.host("host-0").ping()
+        said = await world.service.host("host-0").counts()
         assert said["process"] == process, "a host has ended"
         assert "quarantined" not in said["alarms"], await troubles(world)
     await world.stop()

@@ -163,7 +163,7 @@ async def test_a_silent_host_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> 
     assert found.hosts["host-2"].silence == "gone; another process is being started"
 
 
-@pytest.mark.parametrize("part", ["ping", "partitions", "host", "status", "route"])
+@pytest.mark.parametrize("part", ["counts", "partitions", "host", "status", "route"])
 async def test_whatever_a_part_raises_it_is_noted_and_the_rest_stands(
     part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,7 +173,7 @@ async def test_whatever_a_part_raises_it_is_noted_and_the_rest_stands(
     odd = SpokenHost(served(1, "follower"))
     service = SpokenService({"host-0": SpokenHost(served(0)), "host-1": odd})
     said = await service.status()
-    of_host = part in {"ping", "partitions"}
+    of_host = part in {"counts", "partitions"}
     if part == "host":
         find = service.host
         monkeypatch.setattr(

@@ -29,8 +29,12 @@ class FedPartition(DrivenPartition):
     def __init__(self, tip: TopicIdPartition, claim: Claim) -> None:
         super().__init__()
         self.state = PartitionState(tip, genesis("cluster", tip.topic_id, tip.partition))
-        self.feed = FeedSource(self, lambda asked: is_under(self.state.session, asked))
+        self.feed = FeedSource(self, self.session_under)
         self.accept(open_session(claim, 1, imports=True))
+
+    def session_under(self, claim: Claim) -> int | None:
+        session = self.state.session
+        return session.number if session is not None and is_under(session, claim) else None
 
     @override
     def commit(self, events: Iterable[Event]) -> None:

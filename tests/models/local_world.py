@@ -170,7 +170,7 @@ class LocalWorld:
 
     async def serves(self) -> int:
         """How many leaders and followers run on the first host."""
-        said = await self.service.host("host-0").ping()
+        said = await self.service.host("host-0").counts()
         count: int = said["leaders"] + said["followers"]
         return count
 
@@ -184,7 +184,7 @@ class LocalWorld:
         return position
 
     async def alarms(self, host: str = "host-0") -> dict[str, int]:
-        found: dict[str, int] = (await self.service.host(host).ping())["alarms"]
+        found: dict[str, int] = (await self.service.host(host).counts())["alarms"]
         return found
 
     # Around the service.

@@ -103,7 +103,7 @@ class SpokenHost:
         self._partitions = list(partitions)
         self._is_silent = is_silent
 
-    async def ping(self) -> dict[str, Any]:
+    async def counts(self) -> dict[str, Any]:
         if self._is_silent:
             await asyncio.Event().wait()
         return counts(*self._partitions)

@@ -1,24 +1,19 @@
-"""A driver on a cluster: counts a store's events and its segments.
+"""A driver on a cluster: counts a store's events, then is the command that writes its segments.
 
-python -m tests.models.spark_cluster_job MASTER STORE
+python -m tests.models.spark_cluster_job MASTER STORE OUT
 """
 
-import json
 import sys
 
+from tierledger.cli.main import app
 from tierledger.pipeline.session import spark_session
-from tierledger.pipeline.tables import frames as tables
 
 
-def main(master: str, store: str) -> None:
+def main(master: str, store: str, out: str) -> None:
     spark = spark_session("cluster", master)
     reading = spark.read.format("tierledger").options(store=store, rows_per_task="20")
-    found = {
-        "events": reading.load().count(),
-        "segments": tables.segments(spark, store).count(),
-    }
-    spark.stop()
-    sys.stdout.write(f"{json.dumps(found)}\n")
+    sys.stdout.write(f"{reading.load().count()} events\n")
+    app(["spark", "segments", "--master", master, "--store", store, "--out", out])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline.session import spark_session
 
 PARTITIONS_MAX = 6
-ROUNDS_PER_PARTITION = 40
+ROUNDS_PER_PARTITION = 10
 PACE_S = 0.1
 """Between two rounds of the writer, so that its log does not outgrow the test."""
 

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.benchmarks.test_benchmarks import ON_SPARK, TINY
 
 # In a process of its own: it starts and stops sessions, and the tests here share one.
@@ -21,9 +23,17 @@ print(*map(json_line, figures), sep="\\n")
 """
 
 
-def test_each_part_gives_its_figures(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ["spark-scan"],
+        pytest.param([*ON_SPARK], marks=pytest.mark.long),
+    ],  # One session for each.
+    ids=len,
+)
+def test_each_part_gives_its_figures(parts: list[str], tmp_path: Path) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path), *ON_SPARK],
+        [sys.executable, "-c", PROGRAM, str(tmp_path), *parts],
         capture_output=True,
         text=True,
         check=False,
@@ -32,6 +42,8 @@ def test_each_part_gives_its_figures(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     figures = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
 
-    assert sum(one["goal"] is not None for one in figures) == sum(ON_SPARK.values())
+    assert sum(one["goal"] is not None for one in figures) == sum(
+        ON_SPARK[one] for one in parts
+    )
     assert all(one["value"] > 0 for one in figures)
     assert sum("PostgreSQL" in one["name"] for one in figures) == len(TINY.stores)

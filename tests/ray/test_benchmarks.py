@@ -13,7 +13,17 @@ NOISY = {"MB more", "% of a core"}
 """Units of what a few idle connections cost: less than a process varies by."""
 
 
-@pytest.mark.parametrize(("part", "stores", "goals"), ON_RAY)
+IN_SHORT = {"announce", "door"}
+"""What else is measured on Ray begins with a service of the same kind."""
+
+
+@pytest.mark.parametrize(
+    ("part", "stores", "goals"),
+    [
+        pytest.param(*one, marks=[] if one[0] in IN_SHORT else [pytest.mark.long])
+        for one in ON_RAY
+    ],
+)
 def test_a_part_on_ray_gives_figures_of_each_store(
     part: str, stores: tuple[str, ...], goals: int, tmp_path: Path
 ) -> None:

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import os
+from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from tests.models.command_line import lines
@@ -14,10 +16,7 @@ from tierledger.actors.ray.service import RayService
 from tierledger.cli.main import app
 
 HISTORIES = [TRACES / "histories" / f"seed-{number:02}" for number in (3, 11, 27)]
-QUICK = [
-    TRACES / name
-    for name in ("one-broker", "custom-metadata", "custom-metadata-over-limit", "tier")
-]
+LARGE = [TRACES / name for name in ("one-broker", "topic-deletion", "large")]
 
 
 def run(service: RayService, *arguments: object) -> Result:
@@ -36,22 +35,22 @@ def assert_replayed(service: RayService, *arguments: object) -> None:
             assert " wrong=0 missed=0 of " in summary[f"answers from {source}"]
 
 
-def test_recorded_traces_are_answered_as_kafka_did_whoever_is_asked(
-    service: RayService,
+@pytest.mark.parametrize(
+    ("traces", "churn"),
+    [
+        ([TRACES / "custom-metadata", TRACES / "custom-metadata-over-limit"], 3),
+        ([TRACES / "three-brokers-churn"], 10),
+        pytest.param(LARGE, 5, marks=pytest.mark.long),
+        pytest.param(HISTORIES, 5, marks=pytest.mark.long),
+        pytest.param([TRACES / "three-brokers-churn"], 50, marks=pytest.mark.long),
+    ],
+    ids=["small", "churn", "large", "histories", "much churn"],
+)
+def test_traces_are_answered_as_kafka_did_whoever_is_asked(
+    service: RayService, traces: list[Path], churn: int
 ) -> None:
-    assert_replayed(service, *QUICK, TRACES / "topic-deletion", "--churn", 5)
-
-
-def test_made_up_histories_are_answered_as_kafka_did(service: RayService) -> None:
-    assert_replayed(service, *HISTORIES, "--churn", 5)
-
-
-def test_a_large_trace_is_answered_as_kafka_did(service: RayService) -> None:
-    assert_replayed(service, TRACES / "large", "--churn", 5)
-
-
-def test_leaders_that_change_all_the_time_lose_nothing(service: RayService) -> None:
-    assert_replayed(service, TRACES / "three-brokers-churn", "--churn", 50)
+    """Each in one process, too: see tests/cli/test_replay_command.py."""
+    assert_replayed(service, *traces, "--churn", churn)
 
 
 def test_whatever_was_replayed_verifies(service: RayService) -> None:

@@ -32,12 +32,16 @@ LOOK_S = 0.05
 """Between two looks at what nobody announces; the test's own timeout is the limit."""
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module", params=["sqlite", "postgresql"])
+@pytest_asyncio.fixture(
+    loop_scope="module",
+    scope="module",
+    params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)],
+)
 async def service(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[RayService]:
-    """A service of three hosts, looked after in this loop."""
+    """A service of three hosts, looked after in this loop; tests/chaos kills on PostgreSQL."""
     settings = settings_for(tmp_path_factory.mktemp("hosts") / "store.sqlite")
     if request.param == "postgresql":
         server: PostgresServer = request.getfixturevalue("postgres_server")
@@ -63,7 +67,7 @@ async def said(service: RayService) -> dict[str, dict[str, Any]]:
     for name, address in (await coordinator.hosts()).items():
         with contextlib.suppress(RemoteStorageError, TimeoutError):
             async with asyncio.timeout(SILENT_S):
-                found[name] = await NamedHost(address, namespace_of(service.settings)).ping()
+                found[name] = await NamedHost(address, namespace_of(service.settings)).counts()
     return found
 
 

@@ -35,7 +35,13 @@ from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.kafka.codec import decode
 
 pytestmark = pytest.mark.parametrize(
-    "service", [1, PACKED], indirect=True, scope="module", ids="{} per host".format
+    "service",
+    [
+        pytest.param(1, id="1 per host"),
+        pytest.param(PACKED, id="packed", marks=pytest.mark.long),
+    ],
+    indirect=True,
+    scope="module",
 )
 
 _partitions = count()

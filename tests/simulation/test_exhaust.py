@@ -18,7 +18,7 @@ SMALL = Bounds(delays=1, crashes=1)
 @pytest.mark.parametrize(
     "bounds",
     [
-        SMALL,
+        pytest.param(SMALL, marks=pytest.mark.long),  # The next one reads besides.
         SMALL._replace(reads=2),
         Bounds(delays=2, crashes=0),
         Bounds(delays=0, crashes=2),

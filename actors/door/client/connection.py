@@ -182,7 +182,7 @@ class DoorHost:
             name = addresses[name]
         return await self._connection.to(name), name
 
-    async def ping(self) -> dict[str, Any]:
+    async def counts(self) -> dict[str, Any]:
         said: dict[str, Any] = await self._said(pb.StatusQuestion.HOST)
         return said
 

@@ -45,9 +45,6 @@ if TYPE_CHECKING:
 PASSED_ON = (pb.RETRYABLE, pb.UNKNOWN)
 """What a host that serves a partition no longer says of it."""
 
-CONTROL = ("lost", "refused", "behind")
-"""What a host says to the coordinator alone."""
-
 
 class ServingHost(Protocol):
     """What a door needs of the host behind it; see `Host`."""
@@ -63,7 +60,7 @@ class ServingHost(Protocol):
 
     def give_up(self, reply_to: int) -> None: ...
 
-    async def ping(self) -> dict[str, Any]: ...
+    async def counts(self) -> dict[str, Any]: ...
 
     async def partitions(self) -> list[dict[str, Any]]: ...
 
@@ -260,8 +257,7 @@ class Desk:
                 door = await self._door(message.host)
                 return await (await self._peer(door, message.host)).ask(message)
             case pb.StatusQuestion.HOST:
-                counts = await self._host.ping()
-                said = {name: one for name, one in counts.items() if name not in CONTROL}
+                said = await self._host.counts()
             case pb.StatusQuestion.PARTITIONS:
                 said = await self._host.partitions()
             case other:

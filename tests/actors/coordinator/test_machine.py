@@ -6,7 +6,7 @@ import pytest
 
 from tests.models.actor_harness import SERDE
 from tests.models.local_world import CLUSTER, KEYS
-from tierledger.actors.calls import PartitionKey
+from tierledger.actors.calls import HostPing, PartitionKey
 from tierledger.actors.coordinator import hosts as parts
 from tierledger.actors.coordinator import machine as rules
 from tierledger.actors.coordinator import messages as msg
@@ -105,7 +105,7 @@ class Driven:
 
     def serve(self, start: msg.StartProcess) -> None:
         process = f"{start.address}/p"
-        self.hear(msg.ProcessStarted(start.host, start.address, msg.HostPing(process)))
+        self.hear(msg.ProcessStarted(start.host, start.address, HostPing(process)))
         self.rest()
 
     def register(self, broker: int, caller: int = 1, after: int = 0) -> list[msg.Effect]:
@@ -404,7 +404,7 @@ def test_a_late_answer_about_a_process_that_was_dropped_changes_nothing() -> Non
     watch = one.machine.hosts.running["host-0"].watch
     lose(one, "host-0")
     before = list(one.machine.hosts.starting)
-    ping = msg.HostPing("host-0/1/p")
+    ping = HostPing("host-0/1/p")
 
     assert one.hear(msg.PingAnswered("host-0", watch, ping)) == []
     assert one.hear(msg.Told("host-0", watch)) == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.calls import LEADER, PartitionKey, Refusal
 from tierledger.actors.coordinator import rules
 from tierledger.actors.coordinator.events import (
     COORDINATOR_CODEC,
@@ -12,7 +12,7 @@ from tierledger.actors.coordinator.events import (
     HostStarted,
     LeadersPlaced,
 )
-from tierledger.actors.coordinator.refusals import Refusal, leader_refused
+from tierledger.actors.coordinator.refusals import leader_refused
 from tierledger.actors.coordinator.state import CoordinatorState, Leadership
 from tierledger.actors.messages import ClaimRefused
 from tierledger.events.commands import Claim

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from tests.models.actor_harness import SERDE
 from tests.models.local_world import CLUSTER, KEYS, TickingClock, eventually
-from tierledger.actors.calls import CloseCall, PartitionKey, Placement
+from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
 from tierledger.actors.coordinator import machine
 from tierledger.actors.coordinator.events import ITEMS_MAX, Announcement, Registered
 from tierledger.actors.coordinator.hosts import patience
@@ -63,14 +63,11 @@ class DeafHost:
             raise OutcomeUnknown("the answer was lost")
         return result
 
-    async def ping(self) -> dict[str, Any]:
+    async def ping(self) -> HostPing:
         self.pinged += 1
         if self.is_gone:
             raise HostGone("ping: it is dead")
-        return {"process": self.process, "lost": list(self.lost)}
-
-    async def partitions(self) -> list[dict[str, Any]]:
-        return []
+        return HostPing(self.process, lost=tuple(self.lost))
 
 
 class LostPing(DeafHost):
@@ -80,7 +77,7 @@ class LostPing(DeafHost):
         super().__init__(MemoryBackend(), "host-1/1")
 
     @override
-    async def ping(self) -> dict[str, Any]:
+    async def ping(self) -> HostPing:
         raise OutcomeUnknown("the answer was lost")
 
 

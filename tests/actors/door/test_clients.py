@@ -64,11 +64,11 @@ async def test_several_doors_are_tried_and_the_others_are_learnt(tmp_path: Path)
         assert addresses == {"host-0": "host-0/1", "host-1": "host-1/1"}
         assert await connection.coordinator.doors() == {"host-0/1": near, "host-1/1": far}
 
-        assert (await connection.host("host-1").ping())["host"] == "host-1"
+        assert (await connection.host("host-1").counts())["host"] == "host-1"
         assert connection._streams.doors == [near, far]
         assert await connection.host("host-1/1").partitions() == []
         with pytest.raises(NotReady, match="host-7 is not running"):
-            await connection.host("host-7").ping()
+            await connection.host("host-7").counts()
         status = await connection.coordinator.status()
         assert status == await world.service.coordinator.status() | {
             "heard_ms_ago": status["heard_ms_ago"]

@@ -118,7 +118,7 @@ class Day:
 
 def _param(trace: Path) -> Any:  # noqa: ANN401 - pytest has no public name for it.
     name = str(trace.relative_to(TRACES))
-    is_long = name == "large" or ("seed-" in name and name > "histories/seed-04")
+    is_long = name not in {"three-brokers-churn", "topic-deletion", "histories/seed-02"}
     return pytest.param(trace, id=name, marks=[pytest.mark.long] if is_long else [])
 
 

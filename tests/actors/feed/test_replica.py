@@ -373,6 +373,24 @@ def test_ready_is_of_one_claim_and_fenced_ends_it() -> None:
     assert not replica.is_ready
 
 
+@pytest.mark.parametrize("taken", [2, 10_000])  # Within the snapshot, or ready already.
+def test_a_claim_that_was_lost_and_stands_again_is_ready_once_all_between_is_here(
+    taken: int, small_frames: None
+) -> None:
+    partition = fed()
+    one = connected(partition)
+    one.take(taken)
+
+    for assignment in range(2, 60):
+        claim = CLAIM if assignment % 2 else RIVAL
+        partition.claim(open_session(claim, assignment, imports=True))
+
+    last = partition.state.next_position - 1
+    while one.take(1):
+        assert one.replica.position == last or not one.replica.is_ready
+    assert one.replica.is_ready
+
+
 def test_a_broken_connection_leaves_a_replica_ready() -> None:
     one = connected(fed())
     one.catch_up()
@@ -529,5 +547,5 @@ def test_a_source_without_feed_costs_its_state_nothing() -> None:
     partition.feed.close()
 
     assert partition.state.touched is None
-    assert isinstance(FeedSource(partition, lambda _: False), FeedSource)
+    assert isinstance(FeedSource(partition, lambda _: None), FeedSource)
     assert partition.state.touched == {}

@@ -9,8 +9,9 @@ from typing_extensions import override
 
 from tests.models.local_world import KEYS, eventually, lone_host
 from tierledger.actors.calls import STORAGE, PartitionKey, QueryCall
-from tierledger.actors.host import released_reads
-from tierledger.actors.host.host import LOADS_AT_ONCE, Host
+from tierledger.actors.host import machine
+from tierledger.actors.host.host import Host
+from tierledger.actors.host.machine import LOADS_AT_ONCE
 from tierledger.actors.messages import Query
 from tierledger.events.errors import NotReady, Overloaded, Quarantined
 from tierledger.storage.backends.memory import MemoryBackend
@@ -33,8 +34,10 @@ class GatedStore(MemoryBackend):
         if key.endswith("/partition"):
             self.loads.append(key)
             self.reading += 1
-            await self.gate.wait()
-            self.reading -= 1
+            try:
+                await self.gate.wait()
+            finally:
+                self.reading -= 1
         if key in self.failing:
             raise self.failing[key]
         return await super().get(key)
@@ -112,6 +115,7 @@ async def test_a_store_that_is_away_keeps_no_place_for_reads_that_are_over(
 ) -> None:
     over = await answers(asked(host, reads(*range(LOADS_AT_ONCE), timeout_ms=30)))
     assert {type(one) for one in over} == {NotReady}
+    await eventually(lambda: store.reading == 0)
 
     late = asked(host, reads(50))
     await eventually(lambda: len(store.loads) == LOADS_AT_ONCE + 1)
@@ -122,7 +126,7 @@ async def test_a_store_that_is_away_keeps_no_place_for_reads_that_are_over(
 async def test_too_many_that_wait_are_refused_at_once(
     host: Host, store: GatedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(released_reads, "READS_MAX", 5)
+    monkeypatch.setattr(machine, "READS_MAX", 5)
     said = asked(host, reads(*range(8)))
     store.gate.set()
 

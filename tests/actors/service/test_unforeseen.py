@@ -106,7 +106,7 @@ async def test_poisoned_events_quarantine_their_partitions_with_the_state_before
 
     assert await shared.change_store(poison) > len(changes)
     await shared.start()
-    process = (await shared.service.host("host-0").ping())["process"]
+    process = (await shared.service.host("host-0").counts())["process"]
     manager = await shared.leader(whole)
     hasty = await shared.broker(2, deadline_s=HASTY_S)
     await hasty.on_partition_leadership_changes(broken, [])
@@ -118,7 +118,7 @@ async def test_poisoned_events_quarantine_their_partitions_with_the_state_before
         assert (answered.value, answered.position, answered.stale) == (9, 2, True)
     await copy(manager, segment(2, whole))
     assert await listed(manager, whole) == [0, 1, 2]
-    assert (await shared.service.host("host-0").ping())["process"] == process
+    assert (await shared.service.host("host-0").counts())["process"] == process
 
 
 async def test_a_driver_that_fails_while_one_partition_loads_stops_no_other(
@@ -127,7 +127,7 @@ async def test_a_driver_that_fails_while_one_partition_loads_stops_no_other(
     broken, whole = partition(0), partition(1)
     await copy(await shared.leader(whole), segment(0, whole))
     faults.unforeseen = KEYS.log(broken)
-    process = (await shared.service.host("host-0").ping())["process"]
+    process = (await shared.service.host("host-0").counts())["process"]
 
     hasty = await shared.broker(2, deadline_s=HASTY_S)
     await hasty.on_partition_leadership_changes([broken], [])
@@ -137,7 +137,7 @@ async def test_a_driver_that_fails_while_one_partition_loads_stops_no_other(
 
     assert "RuntimeError: a bug of the store's driver" in reasons[0]
     assert await listed(manager, whole) == [0, 1]
-    assert (await shared.service.host("host-0").ping())["process"] == process
+    assert (await shared.service.host("host-0").counts())["process"] == process
 
 
 async def test_a_malformed_call_is_refused_before_it_reaches_a_partition(

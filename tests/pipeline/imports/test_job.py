@@ -24,6 +24,7 @@ from tierledger.storage.connector import URL_SETTING, load_connector
 
 ALL_TRACES = sorted(path.parent for path in TRACES.rglob("records.jsonl.gz"))
 CHURN = TRACES / "three-brokers-churn"
+SMALL_TRACES = [one for one in ALL_TRACES if one not in {CHURN, TRACES / "large"}]
 
 
 def assert_answers(url: str, traces: list[Path]) -> None:
@@ -33,19 +34,22 @@ def assert_answers(url: str, traces: list[Path]) -> None:
         assert report.passed, (trace.name, report.summary(), report.findings)
 
 
-def test_logs_of_all_traces_answer_as_kafka_does(
-    spark: SparkSession, sqlite_url: str, tmp_path: Path
+@pytest.mark.parametrize(
+    "traces", [SMALL_TRACES, pytest.param(ALL_TRACES, marks=pytest.mark.long)], ids=len
+)
+def test_logs_of_many_traces_answer_as_kafka_does(
+    spark: SparkSession, sqlite_url: str, tmp_path: Path, traces: list[Path]
 ) -> None:
     # No partition is in two of them, so one import takes all.
     everything = tmp_path / "everything.jsonl"
-    everything.write_bytes(b"".join(lines_of(ALL_TRACES)))
+    everything.write_bytes(b"".join(lines_of(traces)))
 
     found = import_now(spark, everything, sqlite_url)
 
-    assert len(ALL_TRACES) > 30
+    assert len(traces) > 30
     assert not [one for one in found if one.trouble or one.refused]
-    assert sum(one.imported for one in found) == sum(1 for _ in lines_of(ALL_TRACES))
-    assert_answers(sqlite_url, ALL_TRACES)
+    assert sum(one.imported for one in found) == sum(1 for _ in lines_of(traces))
+    assert_answers(sqlite_url, traces)
 
 
 def test_logs_in_postgresql_answer_as_kafka_does(

@@ -71,7 +71,12 @@ def deliver(spark: SparkSession, url: str, place: Path, **options: object) -> No
     assert query.awaitTermination(QUERY_TIMEOUT_S)
 
 
-@pytest.mark.parametrize("limit", [{}, {"max_rows_per_trigger": 10}], ids=["all", "ten"])
+@pytest.mark.parametrize(
+    ("store_url", "limit"),
+    [("sqlite", {"max_rows_per_trigger": 10}), ("postgresql", {})],
+    indirect=["store_url"],
+    ids=["sqlite-ten", "postgresql-all"],
+)
 def test_a_query_that_is_stopped_and_started_delivers_every_event_once(
     spark: SparkSession, store_url: str, tmp_path: Path, limit: dict[str, int]
 ) -> None:

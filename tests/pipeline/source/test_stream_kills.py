@@ -81,7 +81,7 @@ MOMENTS: list[Moment] = [
     Job.has_filled_the_sink,
     Job.has_committed_twice,
 ]
-WITHIN_A_BATCH: list[Moment] = [Job.has_written_a_file, Job.has_filled_the_sink]
+WITHIN_A_BATCH: list[Moment] = [Job.has_written_a_file]
 
 
 def test_a_job_killed_within_a_batch_delivers_every_event_once(

@@ -1,10 +1,7 @@
 """On Spark, tables are what their tasks fold, and what is written of them is read back."""
 
 import asyncio
-import os
 import shutil
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tests.models.command_line import orders, others, write
+from tests.models.command_line import orders, others, run, write
 from tests.models.folded_tables import TableRow, folded, imported, plan, rows_of
 from tests.models.stored_partitions import TIP, TRACES, StoredPartition, finished, import_trace
 from tierledger.pipeline.fold import AsOf
@@ -28,8 +25,6 @@ from tierledger.pipeline.tables.plan import TABLES
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 from tierledger.storage.connector import load_connector
 from tierledger.storage.keys import DefaultMetadataKeyFactory
-
-COMMAND_TIMEOUT_S = 120
 
 
 def plain(frame: DataFrame) -> list[str]:
@@ -178,29 +173,17 @@ def test_what_is_written_is_read_back(
         assert plain(read) == plain(frame)
 
 
-def command(*words: object) -> subprocess.CompletedProcess[str]:
-    """`tierledger spark`, in a process with a Spark of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "tierledger.cli.main", "spark", *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=COMMAND_TIMEOUT_S,
-        env={**os.environ, "PYTHONWARNINGS": "ignore"},
-    )
-
-
 def test_the_command_writes_a_table_and_tells_of_damage_by_its_exit_code(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    url = damaged_store(tmp_path / "s")
+    damaged_store(tmp_path / "s")
     out = tmp_path / "out"
     out.mkdir()
     (out / "part-of-an-older-table").touch()
 
-    done = command("segments", "--store", url, "--out", out, "--overwrite", "--json")
+    done = run(tmp_path / "s", "spark", "segments", "--out", out, "--overwrite", "--json")
 
-    assert done.returncode == 3, done.stderr
+    assert done.exit_code == 3, done.stderr
     assert '"rows":19' in done.stdout
     assert f"note: {TIP.topic_id}:orders-3 is left out from position 1 on:" in done.stderr
     assert spark.read.parquet(str(out)).count() == 19
@@ -212,9 +195,9 @@ def test_the_command_gives_events_as_they_are(spark: SparkSession, tmp_path: Pat
     out = tmp_path / "out"
     as_of = ("--topic", "orders", "--partition", 1, "--as-of", 4)
 
-    done = command("events", "--store", f"sqlite:{tmp_path / 's'}", "--out", out, *as_of)
+    done = run(tmp_path / "s", "spark", "events", "--out", out, *as_of)
 
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert done.stdout.startswith("5 rows in ")
     read = spark.read.parquet(str(out))
     assert sorted(row.position for row in read.collect()) == [0, 1, 2, 3, 4]

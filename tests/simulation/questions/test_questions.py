@@ -148,7 +148,7 @@ def test_a_mistake_in_a_table(function: Any, old: str, new: str) -> None:  # noq
     ("function", "old", "new"),
     [
         (PlacementOrder.is_late, "number < known", "number <= known"),
-        (PlacementOrder._release, "max(self._released", "min(self._released"),
+        (PlacementOrder._pass, "max(self._passed", "min(self._passed"),
         (WaitingClaims.hold, "command.waited_ms + delay_ms", "delay_ms"),
         (WaitingClaims.withdraw, "and waiting.command.claim == claim", ""),
         (Checkpoints.done, "self._events += self._held", "pass"),

@@ -1,6 +1,6 @@
 """The whole service in a world without a planted mistake is clean, and a seed is a seed.
 
-Most seeds are those of the state machines alone, see `test_machines_world.py`.
+Most seeds are those of the state machines alone, see tests/simulation/machines/test_world.py.
 """
 
 import json
@@ -16,8 +16,9 @@ from tierledger.simulation.history.calls import FAIL, OK
 from tierledger.simulation.service.plan import DOOR_FAULTS, FAULTS, calm, drawn
 from tierledger.simulation.service.verdict import judge, ran, verdict_of
 
-SEEDS = 100
-SEEDS_PER_TEST = 100
+SEEDS = 50
+LONG_SEEDS = 200
+SEEDS_PER_TEST = 50
 
 STORE_FAULTS = (
     "store refused",
@@ -28,7 +29,13 @@ STORE_FAULTS = (
 )
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+FIRSTS = range(0, SEEDS, SEEDS_PER_TEST)
+MORE = range(SEEDS, LONG_SEEDS, SEEDS_PER_TEST)
+
+
+@pytest.mark.parametrize(
+    "first", [*FIRSTS, *(pytest.param(one, marks=pytest.mark.long) for one in MORE)]
+)
 def test_whatever_fails_nothing_is_lost_and_all_comes_back(first: int) -> None:
     seen: Counter[str] = Counter()
     ok_calls = changes = 0

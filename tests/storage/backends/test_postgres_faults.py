@@ -24,6 +24,8 @@ from tierledger.storage.backends.postgres.pool import SETTLE_PAUSE_S, SETTLE_TRI
 from tierledger.storage.backends.postgres.session import ANSWER_MARGIN_S
 from tierledger.storage.locate import parse_store_url
 
+pytestmark = pytest.mark.chaos
+
 CREATED, EXISTS = CreateOutcome.CREATED, CreateOutcome.EXISTS
 
 

@@ -1,8 +1,11 @@
 """A partition read without actors: whole, as of a point, and when something is wrong."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sortedcontainers import SortedDict
+from typing_extensions import override
 
 from tests.models.stored_partitions import (
     TIME_MS,
@@ -154,6 +157,29 @@ async def test_a_log_without_its_beginning_is_an_error() -> None:
 
     with pytest.raises(CorruptLog, match="begins at batch 1"):
         await partition.reader().state()
+
+
+class BegunMeanwhile(MemoryBackend):
+    """A store in which all is written right behind the first look at a log."""
+
+    written: SortedDict[str, bytes]
+
+    @override
+    async def get_like(self, prefix: str, **bounds: Any) -> list[tuple[str, bytes]]:
+        found = await super().get_like(prefix, **bounds)
+        self.values = self.written
+        return found
+
+
+async def test_a_log_that_begins_while_it_is_looked_for_is_no_damage() -> None:
+    backend = BegunMeanwhile()
+    partition, _ = await written(backend)
+    backend.written, backend.values = backend.values, SortedDict()
+
+    start = await partition.reader().beginning()
+
+    assert start.next_batch == 0
+    assert start.state.next_position == 0
 
 
 async def test_a_partition_without_a_log_is_unknown() -> None:

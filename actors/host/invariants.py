@@ -1,0 +1,67 @@
+"""What holds between any two steps of a host, whatever happened before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierledger.actors.calls import LEADER, STORAGE
+from tierledger.actors.host import machine as rules
+from tierledger.actors.host.machine import Phase
+
+if TYPE_CHECKING:
+    from tierledger.actors.host.machine import HostMachine
+
+LIVES_MAX = 500
+"""A host with more of them takes too long to be checked after each step."""
+
+
+def check(machine: HostMachine) -> None:
+    """Find what is wrong with a machine.
+
+    Raises:
+        AssertionError: Something is; with the steps that led to it.
+    """
+    if len(machine.lives) > LIVES_MAX:
+        return
+    story, lives = machine.story, list(machine.lives.values())
+    seats = {(life.key, life.role): life for life in lives}
+    assert machine.seats == seats, f"lives and seats differ; {story}"
+    loading = {life.number for life in lives if life.phase is Phase.LOADING}
+    assert machine.loading == loading, f"{loading} load; {story}"
+    queued = [life for life in lives if life.phase is Phase.QUEUED]
+    waiting = [life for life in machine.queue if life.phase is Phase.QUEUED]
+    assert waiting == queued, f"a load waits twice, not at all, or out of turn; {story}"
+    assert len(loading) <= rules.LOADS_AT_ONCE, f"{len(loading)} load at once; {story}"
+    is_full = len(loading) == rules.LOADS_AT_ONCE
+    assert is_full or not queued, f"loads wait for nothing; {story}"
+    _check_words(machine)
+    _check_reads(machine)
+    if machine.is_closing:
+        stays = [life.number for life in lives if life.phase is not Phase.LEAVING]
+        assert not stays, f"{stays} stay on a host that closes; {story}"
+
+
+def _check_words(machine: HostMachine) -> None:
+    """What was released runs no more, or leaves; what is told of a leader is one thing."""
+    story = machine.story
+    for life in machine.lives.values():
+        if life.role != STORAGE and life.phase is not Phase.LEAVING:
+            until = machine.order.passed(life.key, life.role)
+            assert life.assignment > until, f"{life.key} was released; {story}"
+    assert not machine.lost.keys() & machine.refused.keys(), f"lost and refused; {story}"
+    led = {key for key, role in machine.seats if role == LEADER}
+    assert not led & machine.lost.keys(), f"what is led here is told as lost; {story}"
+
+
+def _check_reads(machine: HostMachine) -> None:
+    """Each that waits waits for one load, and no load is for nobody."""
+    story, readers = machine.story, dict[int, int]()
+    for life in machine.lives.values():
+        if life.role == STORAGE:
+            assert life.calls, f"a load for nobody; {story}"
+            assert life.phase is Phase.LOADING or not life.later, f"waits too long; {story}"
+            readers.update(dict.fromkeys((*life.calls, *life.later), life.number))
+        else:
+            assert not {*life.calls, *life.later}, f"{life.key} is hosted; {story}"
+    known = {caller: life.number for caller, life in machine.readers.items()}
+    assert known == readers, f"reads wait nowhere; {story}"

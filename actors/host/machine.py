@@ -1,0 +1,322 @@
+"""The life of a host, as a pure state machine: what runs there, and in which order it loads.
+
+Rule 1: the coordinator's placements and releases count by their numbers, however late and often
+they come; see `PlacementOrder`.
+Rule 2: a leader that ends without having been told to, and a claim that does not get to lead,
+are told to the coordinator with each ping until the partition is placed here anew.
+Rule 3: a read of a partition that nobody hosts waits for a load that begins after it came, with
+all others that wait for the same: what was durable before is in its answer.
+
+Calls to what runs here do not pass through it, nor do the effects of leaders and followers: its
+shells look these up and carry them on. No I/O, clock or Ray here: the shells carry effects out,
+one on asyncio and one in the simulator.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from itertools import count
+from typing import TYPE_CHECKING, Any, assert_never
+
+from tierledger.actors import messages as partition
+from tierledger.actors.calls import FOLLOWER, LEADER, STORAGE, PartitionKey, Refusal
+from tierledger.actors.host import messages as msg
+from tierledger.actors.host.placement_order import PlacementOrder
+from tierledger.actors.story import Story
+from tierledger.events.commands import CloseSession
+from tierledger.events.errors import NotReady, Overloaded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tierledger.actors.calls import Placement, QueryCall
+
+LOADS_AT_ONCE = 8
+"""Partitions that load side by side; more would only compete for the store."""
+
+READS_MAX = 1024
+"""Reads that may wait for a load; the next is answered `Overloaded` at once."""
+
+
+class Phase(Enum):
+    """Where a partition is in its life on the host."""
+
+    QUEUED = "queued"
+    """Its load waits for others to end."""
+    LOADING = "loading"
+    RUNNING = "running"
+    LEAVING = "leaving"
+    """It was told to go, and serves first what it had accepted."""
+    GONE = "gone"
+
+
+_COORDINATOR = frozenset({msg.Placed, msg.BrokerLeft})
+_READS = frozenset({msg.ReadArrived, msg.ReadGivenUp})
+
+HEARS: dict[Phase, frozenset[type[Any]]] = {
+    Phase.QUEUED: _COORDINATOR | _READS,
+    Phase.LOADING: _COORDINATOR | _READS | {msg.Loaded},
+    Phase.RUNNING: _COORDINATOR | {msg.Ended, msg.Refused},
+    Phase.LEAVING: _COORDINATOR | {msg.Ended, msg.Refused},
+}
+"""What may be heard of a life in each phase; of one that is gone whatever comes is late.
+
+Until it has loaded a life ends only because it is let go, and is gone then.
+"""
+
+
+class Life:
+    """One stay of a leader or follower, or one load for reads."""
+
+    __slots__ = ("assignment", "calls", "key", "later", "number", "phase", "role")
+
+    def __init__(self, number: int, key: PartitionKey, role: str) -> None:
+        self.number = number
+        self.key = key
+        self.role = role
+        self.phase = Phase.QUEUED
+        self.assignment = 0
+        """The last that it was given."""
+        self.calls: dict[int, QueryCall] = {}
+        """Reads that are answered when it is loaded, by caller."""
+        self.later: dict[int, QueryCall] = {}
+        """Reads that came since the load began: they need the next."""
+
+
+CHECKS: list[Callable[[HostMachine], None]] = []
+"""Called after each step: for tests."""
+
+
+class HostMachine:
+    """Knows what runs on one host. Talk to it through `handle` only."""
+
+    def __init__(self, opener: bytes) -> None:
+        """`opener`: this process, for the sessions that are opened here."""
+        self.lives: dict[int, Life] = {}
+        self.seats: dict[tuple[PartitionKey, str], Life] = {}
+        """The same by partition and role, of which each has one life at a time."""
+        self.order = PlacementOrder()
+        self.lost: dict[PartitionKey, int] = {}
+        """Leaders that ended here and were not placed anew, with their last assignment."""
+        self.refused: dict[PartitionKey, Refusal] = {}
+        """Claims that did not get to lead here, until the next is placed."""
+        self.is_closing = False
+        self.story = Story()
+        self.queue: deque[Life] = deque()
+        """Loads that wait, and some that are gone."""
+        self.loading: set[int] = set()
+        self.readers: dict[int, Life] = {}
+        """Callers of reads that wait for a load."""
+        self._opener = opener
+        self._numbers = count(1)
+
+    def handle(self, stimulus: msg.Stimulus) -> list[msg.Effect]:
+        """What `stimulus` calls for. Effects are to be carried out in order.
+
+        Raises:
+            AssertionError: No host may hear that now; with the last steps.
+        """
+        life = self._about(stimulus)
+        if life is not None and type(stimulus) not in HEARS[life.phase]:
+            raise AssertionError(
+                f"{stimulus!r} while {life.key} is {life.phase.value}; {self.story}"
+            )
+        effects = self._handle(stimulus, life)
+        self.story.note(stimulus, None if life is None else life.number, effects)
+        for check in CHECKS:
+            check(self)
+        return effects
+
+    def behind(self, is_loading: Callable[[int], bool]) -> list[PartitionKey]:
+        """Partitions that are followed here whose log `is_loading`, by the life's number."""
+        return [
+            life.key
+            for life in self.lives.values()
+            if life.role == FOLLOWER and is_loading(life.number)
+        ]
+
+    def _about(self, stimulus: msg.Stimulus) -> Life | None:
+        match stimulus:
+            case msg.Placed(placement=placement):
+                return self.seats.get((placement.key, placement.role))
+            case msg.BrokerLeft(close=close):
+                return self.seats.get((close.key, LEADER))
+            case msg.ReadArrived(call=call):
+                return self.seats.get((call.key, STORAGE))
+            case msg.ReadGivenUp(reply_to=reply_to):
+                return self.readers.get(reply_to)
+            case msg.CloseArrived():
+                return None
+            case _:
+                return self.lives.get(stimulus.life)
+
+    def _handle(self, stimulus: msg.Stimulus, life: Life | None) -> list[msg.Effect]:
+        match stimulus:
+            case msg.Placed(placement=placement, now_ms=now_ms):
+                return self._placed(placement, life, now_ms)
+            case msg.ReadArrived(reply_to=reply_to, call=call):
+                return self._read_arrived(reply_to, call, life)
+            case msg.CloseArrived(now_ms=now_ms):
+                return self._close(now_ms)
+            case _:
+                return [] if life is None else self._heard_of(life, stimulus)
+
+    def _heard_of(
+        self,
+        life: Life,
+        stimulus: msg.BrokerLeft | msg.Loaded | msg.Refused | msg.Ended | msg.ReadGivenUp,
+    ) -> list[msg.Effect]:
+        match stimulus:
+            case msg.BrokerLeft(close=close, now_ms=now_ms):
+                command = CloseSession(close.claim, "the broker leads no more")
+                arrived = partition.CommandArrived(None, command, now_ms)
+                return [msg.Feed(life.number, arrived)]
+            case msg.Loaded():
+                return self._loaded(life)
+            case msg.Refused(refused=refused):
+                self.refused[life.key] = Refusal.of(refused)
+                return []
+            case msg.Ended(reason=reason):
+                return self._ended(life, reason)
+            case msg.ReadGivenUp(reply_to=reply_to):
+                return self._given_up(reply_to, life)
+            case _:
+                assert_never(stimulus)
+
+    # Placements.
+
+    def _placed(self, placement: Placement, life: Life | None, now_ms: int) -> list[msg.Effect]:
+        assignment = placement.assignment
+        if self.order.is_late(placement, None if life is None else life.assignment):
+            return []
+        if assignment is None:
+            assert life is not None, "a release of nothing is late"
+            return self._let_go(life, partition.StopArrived(None, now_ms))
+        if self.is_closing:
+            return []  # Its process ends; the coordinator finds another host.
+        if placement.role == LEADER:
+            self.refused.pop(placement.key, None)
+        assigned = partition.Assigned(assignment, None, now_ms, self._opener)
+        if life is not None:
+            life.assignment = assignment.number
+            if life.phase is Phase.LEAVING:
+                life.phase = Phase.RUNNING  # A new claim calls it back.
+            return [msg.Feed(life.number, assigned)]
+        life = self._new_life(placement.key, placement.role)
+        life.assignment = assignment.number
+        tip = placement.key.named(placement.topic)
+        if placement.role == LEADER:
+            self.lost.pop(placement.key, None)
+            begin = msg.Begin(life.number, tip, LEADER, assigned)
+            return [begin, *self._load_next()]
+        begin = msg.Begin(life.number, tip, FOLLOWER)
+        return [begin, *self._load_next(), msg.Feed(life.number, assigned)]
+
+    def _let_go(self, life: Life, stop: partition.StopArrived) -> list[msg.Effect]:
+        feed = msg.Feed(life.number, stop)
+        if life.phase in {Phase.QUEUED, Phase.LOADING}:  # It has nothing to serve first.
+            return [feed, *self._forget(life)]
+        life.phase = Phase.LEAVING
+        return [feed]
+
+    def _close(self, now_ms: int) -> list[msg.Effect]:
+        """Let all go; sessions stay open: brokers lead on, served by another host."""
+        self.is_closing = True
+        self.queue.clear()
+        stop = partition.StopArrived(msg.CLOSING, now_ms, is_released=False)
+        closed = NotReady("the host is being closed")
+        effects: list[msg.Effect] = [partition.ReplyError(one, closed) for one in self.readers]
+        self.readers.clear()
+        for life in list(self.lives.values()):
+            effects += self._let_go(life, stop)
+        return effects if self.lives else [*effects, msg.Closed()]
+
+    # Lives.
+
+    def _new_life(self, key: PartitionKey, role: str) -> Life:
+        life = Life(next(self._numbers), key, role)
+        self.lives[life.number] = self.seats[key, role] = life
+        self.queue.append(life)
+        return life
+
+    def _load_next(self) -> list[msg.Effect]:
+        """Begin the loads that wait, as far as there is room."""
+        effects: list[msg.Effect] = []
+        while self.queue and len(self.loading) < LOADS_AT_ONCE:
+            life = self.queue.popleft()
+            if life.phase is not Phase.QUEUED:
+                continue  # It has gone meanwhile.
+            life.phase = Phase.LOADING
+            self.loading.add(life.number)
+            effects.append(msg.Load(life.number))
+        return effects
+
+    def _loaded(self, life: Life) -> list[msg.Effect]:
+        if life.role == STORAGE:
+            return self._read(life)
+        self.loading.discard(life.number)
+        life.phase = Phase.RUNNING
+        return self._load_next()
+
+    def _ended(self, life: Life, reason: str) -> list[msg.Effect]:
+        if life.role == LEADER:
+            self.order.ended(life.key, life.assignment)
+        if life.role == LEADER and reason not in {partition.STOPPED, partition.REFUSED}:
+            self.refused.pop(life.key, None)
+            self.lost[life.key] = life.assignment
+        effects = self._forget(life)
+        if self.is_closing and not self.lives:
+            effects.append(msg.Closed())
+        return effects
+
+    def _forget(self, life: Life) -> list[msg.Effect]:
+        life.phase = Phase.GONE
+        del self.lives[life.number], self.seats[life.key, life.role]
+        self.loading.discard(life.number)
+        return [msg.Drop(life.number), *self._load_next()]
+
+    # Reads of partitions that nobody hosts.
+
+    def _read_arrived(
+        self, reply_to: int, call: QueryCall, life: Life | None
+    ) -> list[msg.Effect]:
+        if len(self.readers) >= READS_MAX:
+            full = f"{READS_MAX} reads of released partitions wait; try again later"
+            return [partition.ReplyError(reply_to, Overloaded(full))]
+        if self.is_closing:
+            return [partition.ReplyError(reply_to, NotReady("the host is being closed"))]
+        if life is None:
+            return self._begin_read(call.key, {reply_to: call})
+        self.readers[reply_to] = life
+        waiting = life.calls if life.phase is Phase.QUEUED else life.later
+        waiting[reply_to] = call
+        return []
+
+    def _begin_read(self, key: PartitionKey, calls: dict[int, QueryCall]) -> list[msg.Effect]:
+        life = self._new_life(key, STORAGE)
+        life.calls = calls
+        self.readers.update(dict.fromkeys(calls, life))
+        return [msg.Begin(life.number, key.named(""), STORAGE), *self._load_next()]
+
+    def _given_up(self, reply_to: int, life: Life) -> list[msg.Effect]:
+        del self.readers[reply_to]
+        life.calls.pop(reply_to, None)
+        life.later.pop(reply_to, None)
+        if life.calls:
+            return []
+        stop = partition.StopArrived(None, 0)  # A store that is away keeps no load for nobody.
+        return [msg.Feed(life.number, stop), *self._over(life)]
+
+    def _read(self, life: Life) -> list[msg.Effect]:
+        effects: list[msg.Effect] = []
+        for reply_to, call in life.calls.items():
+            del self.readers[reply_to]
+            asked = partition.QueryArrived(reply_to, call.query, call.position_min)
+            effects.append(msg.Feed(life.number, asked))
+        return effects + self._over(life)
+
+    def _over(self, life: Life) -> list[msg.Effect]:
+        """End a load for reads; one for those that came meanwhile is queued."""
+        effects = self._forget(life)
+        return effects + self._begin_read(life.key, life.later) if life.later else effects
