@@ -1,4 +1,4 @@
-"""The plugin's replica answers all questions of all recorded traces as the Python one does."""
+"""The plugin answers every question of every recorded trace as the Python replica does."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from tests.models.feed_vectors import write_vectors
 
 ROOT = Path(__file__).parents[2]
@@ -14,14 +16,16 @@ TRACES = ROOT / "tests" / "traces"
 PLUGIN = ROOT / "kafka-plugin"
 
 
-def test_the_plugins_replica_answers_all_traces(tmp_path: Path) -> None:
+def test_the_plugins_replica_answers_all_traces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if shutil.which("mvn") is None or not (PLUGIN / "target").exists():
         raise RuntimeError("the plugin is not built: run scripts/setup.sh --with-plugin")
     asked = 0
     for records in sorted(TRACES.rglob("records.jsonl.gz")):
         name = str(records.parent.relative_to(TRACES))
         into = tmp_path / f"{name.replace('/', '-')}.txt.gz"
-        asked += write_vectors(records.parent, into, Random(name))
+        asked += write_vectors(records.parent, into, Random(name), monkeypatch)
     assert asked > 100_000
     done = subprocess.run(
         [

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from tests.models.door_secrets import Secrets, token_file
 from tests.models.kafka_broker import JARS
 from tests.models.local_world import CLUSTER
 from tests.models.ray_brokers import settings_for
+from tests.ray.test_serve import served
 from tierledger.actors.ray.service import RayConnection, RayService, kill_host
 
 PLUGIN = Path(__file__).parents[2] / "kafka-plugin" / "target"
@@ -75,6 +77,28 @@ def plugins(request: pytest.FixtureRequest) -> Iterator[Plugins]:
 def first(request: pytest.FixtureRequest) -> int:
     """The first of the partitions that this test has for itself."""
     return 10 * list(KAFKAS).index(request.node.callspec.params["plugins"])
+
+
+async def test_a_broker_proves_who_it_is(tmp_path: Path, plugins: Plugins) -> None:
+    secrets = Secrets(tmp_path)
+    ca = secrets.authority.certificate
+    options = ["--cluster", CLUSTER, "--listen", "127.0.0.1:0", "--tls-ca", ca]
+    options += ["--tls-cert", secrets.pair[0], "--tls-key", secrets.pair[1]]
+    options += ["--tokens", secrets.tokens, "--host-token", token_file(tmp_path, "host")]
+    with served(f"sqlite:{tmp_path / 'store.sqlite'}", *options) as process:
+        assert process.stdout is not None, "it is a pipe"
+        url = process.stdout.readline().split()[-1]
+        given = f"tierledger.ssl.ca.location {ca} tierledger.token.location"
+        token = token_file(tmp_path, "broker:1")
+        for broker in (1, 2):
+            await plugins.ask(f"{broker} open {CLUSTER} {url} {given} {token}")
+            await plugins.ask(f"{broker} lead {broker}")
+        assert await plugins.ask("1 ready 1") == "ready"
+        assert await plugins.ask("1 add 1 0") == "done"
+        assert await plugins.ask("2 is-ready 2") == "false", "the token is another broker's"
+        assert await plugins.ask("2 add 2 0") == "ReplicaNotAvailableException"
+    for broker in (1, 2):
+        assert await plugins.ask(f"{broker} close") == "done"
 
 
 async def test_brokers_write_read_and_change_roles(

@@ -11,12 +11,15 @@ import gzip
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from tests.models.driven_partition import CLAIM
 from tests.models.fed_replicas import Connected, FedPartition
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire.feed import put_frame
 from tierledger.actors.door.wire.segments import claim_message
+from tierledger.actors.feed import source
 from tierledger.actors.feed.frames import Frame, Subscription
 from tierledger.actors.feed.replica import Replica
 from tierledger.actors.feed.source import FeedSource
@@ -55,8 +58,13 @@ class NotingSource:
         return frames
 
 
-def write_vectors(trace: Path, into: Path, random: Random) -> int:
-    """Feed replicas with a trace, connections breaking at random; the number of questions."""
+def write_vectors(trace: Path, into: Path, random: Random, patch: pytest.MonkeyPatch) -> int:
+    """Feed replicas with a trace, connections breaking at random; the number of questions.
+
+    `patch`: makes frames and rings small, so that changes come between slices.
+    """
+    patch.setattr(source, "FRAME_ROWS", random.choice([3, 50]))
+    patch.setattr(source, "RING_BYTES", random.choice([2_000, 20_000]))
     lines: list[str] = []
     loaded = load_trace(trace)
     numbers: dict[TopicIdPartition, int] = {}
@@ -66,9 +74,9 @@ def write_vectors(trace: Path, into: Path, random: Random) -> int:
         tip = part.topic_id_partition
         lines.append(f"partition {number} {claim_message(CLAIM).SerializeToString().hex()}")
         numbers[tip], partitions[tip] = number, FedPartition(tip, CLAIM)
-        source = NotingSource(partitions[tip].feed, number, lines)
+        noting = NotingSource(partitions[tip].feed, number, lines)
         key = PartitionKey.of(tip)
-        replicas[tip] = Connected(source, key, CLAIM)  # type: ignore[arg-type] # It does as one.
+        replicas[tip] = Connected(noting, key, CLAIM)  # type: ignore[arg-type] # It does as one.
 
     def ask(question: Question) -> None:
         tip = partition_of(question)

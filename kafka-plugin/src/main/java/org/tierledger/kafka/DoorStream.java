@@ -1,14 +1,17 @@
 package org.tierledger.kafka;
 
 import io.grpc.CallOptions;
+import io.grpc.ChannelCredentials;
 import io.grpc.ClientCall;
 import io.grpc.InsecureChannelCredentials;
 import io.grpc.ManagedChannel;
 import io.grpc.Metadata;
 import io.grpc.MethodDescriptor;
 import io.grpc.Status;
+import io.grpc.TlsChannelCredentials;
 import io.grpc.okhttp.OkHttpChannelBuilder;
 import io.grpc.protobuf.lite.ProtoLiteUtils;
+import java.io.File;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.nio.file.Files;
@@ -25,6 +28,7 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
     private static final String SERVICE = "tierledger.door.v1.Door";
     private static final int VERSION = 1;
     private static final long OPEN_MS = 3_000;
+    private static final int WINDOW_BYTES = 1024 * 1024;
 
     final String door;
     final Loop loop;
@@ -60,24 +64,27 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
 
     final DoorStream open() {
         Metadata headers = new Metadata();
+        ChannelCredentials credentials;
         try {
+            credentials = credentials();
             if (settings.tokenFile != null) {
                 headers.put(
                     Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER),
                     "Bearer " + token());
             }
-        } catch (IOException error) {
-            end(CallFailed.notReady("the token cannot be read: " + error));
+        } catch (IOException | IllegalArgumentException error) {
+            end(CallFailed.notReady("a file of the plugin's settings: " + error));
             return this;
         }
         channel = OkHttpChannelBuilder
-            .forTarget("dns:///" + door, InsecureChannelCredentials.create())
+            .forTarget("dns:///" + door, credentials)
             .executor(loop.timer())
             .offloadExecutor(loop.transports())
             .transportExecutor(loop.transports())
             .scheduledExecutorService(loop.timer())
             .keepAliveTime(10, TimeUnit.SECONDS)
             .keepAliveTimeout(5, TimeUnit.SECONDS)
+            .flowControlWindow(WINDOW_BYTES)
             .maxInboundMessageSize(Integer.MAX_VALUE)
             .proxyDetector(address -> null)
             .disableRetry()
@@ -108,11 +115,25 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
         return this;
     }
 
-    /** The token, for a host on this machine only: nothing is encrypted. */
+    private ChannelCredentials credentials() throws IOException {
+        if (!settings.isTls) {
+            return InsecureChannelCredentials.create();
+        }
+        TlsChannelCredentials.Builder tls = TlsChannelCredentials.newBuilder();
+        if (settings.caFile != null) {
+            tls.trustManager(new File(settings.caFile));
+        }
+        if (settings.certificateFile != null) {
+            tls.keyManager(new File(settings.certificateFile), new File(settings.keyFile));
+        }
+        return tls.build();
+    }
+
     private String token() throws IOException {
         String host = door.substring(0, door.lastIndexOf(':')).replaceAll("[\\[\\]]", "");
-        if (!InetAddress.getByName(host).isLoopbackAddress()) {
-            throw new IOException("it is not sent to another machine without TLS");
+        if (!settings.isTls && !settings.isTokenSentWithoutTls
+            && !InetAddress.getByName(host).isLoopbackAddress()) {
+            throw new IOException("the token is not sent to another machine without TLS");
         }
         return Files.readString(Path.of(settings.tokenFile)).trim();
     }

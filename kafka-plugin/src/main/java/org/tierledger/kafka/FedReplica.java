@@ -128,9 +128,6 @@ final class FedReplica implements FeedStream.Taker {
         while (!waiters.isEmpty() && waiters.peek().position <= position) {
             waiters.poll().then.run();
         }
-        if (item.hasReady() && replica.isReady()) {
-            hosted.fencings = 0;
-        }
         if (item.hasFenced()) {
             roles.fenced(hosted, item.getFenced().getClaim());
         }

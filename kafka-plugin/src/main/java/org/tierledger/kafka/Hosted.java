@@ -20,8 +20,9 @@ final class Hosted {
     // On the loop alone:
     /** Under which it reads and writes now; null: announced anew, or not yet. */
     Claim claim;
-    /** How often in a row it was fenced. */
+    /** How often in a row it was fenced, and when it was last. */
     int fencings;
+    long fencedAt;
 
     Hosted(TopicIdPartition tip, Doors doors, Loop loop, Roles roles, Metrics metrics) {
         this.tip = tip;

@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import org.apache.kafka.common.TopicIdPartition;
 import org.slf4j.Logger;
@@ -31,6 +32,7 @@ final class Roles {
     private static final int DEADLINE_MS = 10_000;
     private static final long PAUSE_MS = 100;
     private static final long PAUSE_MAX_MS = 10_000;
+    private static final long FENCINGS_FORGOTTEN_NS = TimeUnit.MINUTES.toNanos(1);
 
     /** A word that is on its way. */
     private static final class Said {
@@ -114,6 +116,11 @@ final class Roles {
         metrics.fenced.increment();
         hosted.claim = null;
         hosted.replica.expect(null);
+        long now = System.nanoTime();
+        if (now - hosted.fencedAt > FENCINGS_FORGOTTEN_NS) {
+            hosted.fencings = 0;
+        }
+        hosted.fencedAt = now;
         int word = hosted.word;
         log.info("{}: a newer announcement than this broker's leads", hosted.tip);
         loop.after(pause(hosted.fencings++), () -> {

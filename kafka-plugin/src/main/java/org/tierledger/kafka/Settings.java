@@ -2,6 +2,7 @@ package org.tierledger.kafka;
 
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Collectors;
 import org.apache.kafka.common.config.AbstractConfig;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigDef.Importance;
@@ -14,16 +15,32 @@ final class Settings {
     static final String BROKER = "broker.id";
     static final String CLUSTER = "cluster.id";
     static final String BOOTSTRAP = "tierledger.bootstrap";
+    static final String COMPLETE = "tierledger.ledger.is.complete";
+    static final String CA = "tierledger.ssl.ca.location";
+    static final String CERTIFICATE = "tierledger.ssl.certificate.location";
+    static final String KEY = "tierledger.ssl.key.location";
     static final String TOKEN = "tierledger.token.location";
+    static final String TOKEN_WITHOUT_TLS = "tierledger.token.without.tls";
     static final String WRITE_TIMEOUT = "tierledger.write.timeout.ms";
     static final String FINISH_TIMEOUT = "tierledger.finish.timeout.ms";
+
+    private static final String SCHEME = "tierledger://";
+    private static final String TLS_SCHEME = "tierledgers://";
 
     final int brokerId;
     final String clusterId;
     /** HOST:PORT, each. */
     final List<String> bootstrap;
+    /** Whether the hosts speak TLS. */
+    final boolean isTls;
+    /** Files, read for each stream; null: the authorities of this Java, no certificate. */
+    final String caFile;
+    final String certificateFile;
+    final String keyFile;
     /** A file with the broker's token, read for each stream; null without tokens. */
     final String tokenFile;
+    /** Whether it may go to another machine unencrypted. */
+    final boolean isTokenSentWithoutTls;
     final long writeTimeoutMs;
     final long finishTimeoutMs;
 
@@ -31,8 +48,30 @@ final class Settings {
         AbstractConfig read = new AbstractConfig(definition(), config, false);
         brokerId = read.getInt(BROKER);
         clusterId = read.getString(CLUSTER);
-        bootstrap = List.copyOf(read.getList(BOOTSTRAP));
+        List<String> doors = read.getList(BOOTSTRAP);
+        isTls = doors.get(0).startsWith(TLS_SCHEME);
+        bootstrap = doors.stream().map(Settings::withoutScheme).collect(Collectors.toList());
+        if (!read.getBoolean(COMPLETE)) {
+            throw new ConfigException(
+                COMPLETE, false, "expected true: brokers take what the ledger does not know for "
+                    + "gone, and delete their own log up to there. Say so once nothing was tiered "
+                    + "under another metadata manager, or all of it was imported");
+        }
+        caFile = read.getString(CA);
+        certificateFile = read.getString(CERTIFICATE);
+        keyFile = read.getString(KEY);
+        for (String key : List.of(CA, CERTIFICATE, KEY)) {
+            if (!isTls && read.getString(key) != null) {
+                throw new ConfigException(
+                    key, read.getString(key), "expected " + TLS_SCHEME + "... in " + BOOTSTRAP);
+            }
+        }
+        if ((certificateFile == null) != (keyFile == null)) {
+            throw new ConfigException(
+                KEY, keyFile, "expected it together with " + CERTIFICATE + ", or neither");
+        }
         tokenFile = read.getString(TOKEN);
+        isTokenSentWithoutTls = read.getBoolean(TOKEN_WITHOUT_TLS);
         writeTimeoutMs = read.getLong(WRITE_TIMEOUT);
         finishTimeoutMs = read.getLong(FINISH_TIMEOUT);
     }
@@ -47,9 +86,20 @@ final class Settings {
             .define(BOOTSTRAP, Type.LIST, ConfigDef.NO_DEFAULT_VALUE,
                 ConfigDef.LambdaValidator.with(
                     Settings::checkDoors, () -> "HOST:PORT,HOST:PORT,..."),
-                Importance.HIGH, "Hosts of the service; one that answers is enough.")
+                Importance.HIGH, "Hosts of the service; one that answers is enough. Behind "
+                    + TLS_SCHEME + " they speak TLS.")
+            .define(COMPLETE, Type.BOOLEAN, false, Importance.HIGH,
+                "That the ledger knows all that was ever tiered: true, or the broker refuses to "
+                    + "start.")
+            .define(CA, Type.STRING, null, Importance.MEDIUM,
+                "Authorities whose signature on a host's certificate counts, a PEM file.")
+            .define(CERTIFICATE, Type.STRING, null, Importance.MEDIUM,
+                "The broker's own certificate chain, a PEM file.")
+            .define(KEY, Type.STRING, null, Importance.MEDIUM, "Its key, a PEM file.")
             .define(TOKEN, Type.STRING, null, Importance.MEDIUM,
                 "A file with the broker's token, read for each new stream.")
+            .define(TOKEN_WITHOUT_TLS, Type.BOOLEAN, false, Importance.LOW,
+                "Whether the token may go to another machine unencrypted.")
             .define(WRITE_TIMEOUT, Type.LONG, 30_000, Range.between(1_000, 3_600_000),
                 Importance.LOW, "Time after which a write fails, in milliseconds.")
             .define(FINISH_TIMEOUT, Type.LONG, 120_000, Range.between(1_000, 3_600_000),
@@ -63,10 +113,15 @@ final class Settings {
             throw new ConfigException(name, value, "expected HOST:PORT,HOST:PORT,...");
         }
         for (Object door : doors) {
-            if (!isDoor((String) door)) {
+            if (!isDoor(door == doors.get(0) ? withoutScheme((String) door) : (String) door)) {
                 throw new ConfigException(name, value, "expected HOST:PORT, got " + door);
             }
         }
+    }
+
+    private static String withoutScheme(String door) {
+        String scheme = door.startsWith(TLS_SCHEME) ? TLS_SCHEME : SCHEME;
+        return door.startsWith(scheme) ? door.substring(scheme.length()) : door;
     }
 
     private static boolean isDoor(String door) {

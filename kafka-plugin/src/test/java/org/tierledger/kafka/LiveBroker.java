@@ -23,7 +23,7 @@ import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState;
 
 /**
  * Brokers of a test, as plugins in this process: a command per line of the input, an answer per
- * line of the output. `BROKER open CLUSTER DOORS` makes one; the rest is what a broker asks.
+ * line of the output. `BROKER open CLUSTER DOORS KEY VALUE ...` makes one; the rest is what a broker asks.
  */
 public final class LiveBroker {
     private static final long WAIT_S = 60;
@@ -57,8 +57,15 @@ public final class LiveBroker {
         switch (words[1]) {
             case "open":
                 manager = new TierledgerRemoteLogMetadataManager();
-                manager.configure(Map.of(
-                    "broker.id", broker, "cluster.id", words[2], "tierledger.bootstrap", words[3]));
+                Map<String, Object> config = new HashMap<>();
+                config.put("broker.id", broker);
+                config.put("cluster.id", words[2]);
+                config.put("tierledger.bootstrap", words[3]);
+                config.put("tierledger.ledger.is.complete", "true");
+                for (int i = 4; i < words.length; i += 2) {
+                    config.put(words[i], words[i + 1]);
+                }
+                manager.configure(config);
                 managers.put(broker, manager);
                 return "done";
             case "close":

@@ -2,6 +2,7 @@ package org.tierledger.kafka;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.protobuf.ByteString;
@@ -73,6 +74,21 @@ class SlabTest {
         assertEquals(0, rows.listEpoch(0).length);
         assertTrue(rows.shares.is(new byte[16]));
         assertTrue(rows.size() <= 1 << 20);
+    }
+
+    @Test
+    void theLastThatFinishedServesAHole() {
+        ReplicaRows rows = new ReplicaRows();
+        rows.place();
+        long[][] segments = {{0, 500}, {10, 400}, {20, 25}};
+        for (long[] one : segments) {
+            put(rows, Contents.newBuilder().addRows(ByteString.copyFrom(
+                row(new Uuid(7, one[0]), one[0], one[1], 0))));
+        }
+        assertEquals(20, rows.lookup(0, 22).start);
+        assertEquals(10, rows.lookup(0, 300).start);
+        assertEquals(0, rows.lookup(0, 450).start);
+        assertNull(rows.lookup(0, 501));
     }
 
     private static void put(ReplicaRows rows, Contents.Builder contents) {

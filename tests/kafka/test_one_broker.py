@@ -1,0 +1,104 @@
+"""A stock broker tiers through the plugin, drops its own copies, and gives everything back."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import (  # type: ignore[import-untyped] # It has no types.
+    AIOKafkaConsumer,
+    AIOKafkaProducer,
+    TopicPartition,
+)
+from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
+    AIOKafkaAdminClient,
+    NewTopic,
+)
+
+from tests.models.command_line import lines, run
+from tests.models.kafka_broker import CLUSTER_ID
+from tests.models.tiered_broker import TIERED, TieredBroker
+from tests.ray.test_serve import served
+
+TOPIC = "orders"
+PARTITION = TopicPartition(TOPIC, 0)
+WAIT_S = 120.0
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.sqlite"
+
+
+@pytest.fixture
+def broker(tmp_path: Path, ledger: Path) -> Iterator[TieredBroker]:
+    options = ["--cluster", CLUSTER_ID, "--hosts", 2, "--listen", "127.0.0.1:0"]
+    with served(f"sqlite:{ledger}", *options) as serve:
+        assert serve.stdout is not None, "it is a pipe"
+        url = serve.stdout.readline().split()[-1]
+        with TieredBroker(url, tmp_path / "tier") as broker:
+            yield broker
+
+
+async def test_what_was_produced_is_read_from_the_tier_until_it_is_deleted(
+    broker: TieredBroker, ledger: Path
+) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
+    await admin.start()
+    await admin.create_topics([NewTopic(TOPIC, 1, 1, topic_configs=TIERED)])
+    sent = await produced(broker, 0, 120)
+    await until(lambda: broker.local_start(TOPIC) >= 100)
+    assert await consumed(broker) == sent
+    known = await asyncio.to_thread(segments, ledger)
+    finished = [one for one in known if one["state"] == "COPY_SEGMENT_FINISHED"]
+    assert len(finished) == len(broker.tiered_logs()) >= 10
+    assert broker.errors() == []
+
+    broker.restart(signal.SIGKILL)
+
+    sent += await produced(broker, 120, 200)
+    await until(lambda: broker.local_start(TOPIC) >= 180)
+    assert await consumed(broker) == sent
+
+    await admin.delete_topics([TOPIC])
+    await until(lambda: not broker.tiered_logs())
+    await admin.close()
+    assert broker.errors() == []
+
+
+async def produced(broker: TieredBroker, first: int, end: int) -> list[bytes]:
+    values = [b"%06d" % number + bytes(200) for number in range(first, end)]
+    async with AIOKafkaProducer(bootstrap_servers=broker.address) as producer:
+        for value in values:
+            await producer.send_and_wait(TOPIC, value, partition=0)
+    return values
+
+
+async def consumed(broker: TieredBroker) -> list[bytes]:
+    """All values from offset 0 to the end."""
+    values: list[bytes] = []
+    async with AIOKafkaConsumer(
+        bootstrap_servers=broker.address, auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign([PARTITION])
+        end = (await consumer.end_offsets([PARTITION]))[PARTITION]
+        async with asyncio.timeout(WAIT_S):
+            while len(values) < end:
+                values.append((await consumer.getone()).value)
+    return values
+
+
+def segments(ledger: Path) -> list[Any]:
+    """What the ledger knows, as `tierledger segments` reads it."""
+    return lines(run(ledger, "segments", TOPIC, 0, "--json"))
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Return once that is so; the broker does it at intervals of its own."""
+    async with asyncio.timeout(WAIT_S):
+        while not is_so():  # noqa: ASYNC110 - Another process does it.
+            await asyncio.sleep(0.1)
