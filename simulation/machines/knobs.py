@@ -61,7 +61,7 @@ _MODULES: dict[str, tuple[Any, ...]] = {
     "LOADS_AT_ONCE": (host,),
     "SHARD_ROWS": (segment_rows,),  # These two by questions alone.
     "ITEMS_MAX": (coordinator_events,),
-    "FRAME_ROWS": (source,),  # These two by `feeding`, with numbers of its own.
+    "FRAME_ROWS": (source,),  # These two by `feeding` and questions.
     "RING_BYTES": (source,),
 }
 

@@ -17,7 +17,7 @@ from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.state import PartitionState
 from tierledger.simulation.checkers.all import Minimums, check
 from tierledger.simulation.checkers.feed import fed
-from tierledger.simulation.checkers.fold import UNFOLDABLE
+from tierledger.simulation.checkers.fold import UNFOLDABLE, folded
 from tierledger.simulation.checkers.model import wrong_import
 from tierledger.simulation.checkers.state_digest import fields_that_differ, state_digest
 from tierledger.simulation.checkers.violation import Violation
@@ -61,6 +61,7 @@ from tierledger.simulation.machines.world import (
 )
 from tierledger.simulation.questions.coordination import miscoordinated
 from tierledger.simulation.questions.decisions import asking
+from tierledger.simulation.questions.feeds import misfed
 from tierledger.simulation.questions.tables import wrong_table
 from tierledger.simulation.questions.words import wrong_memory
 from tierledger.simulation.service.lying_store import completed
@@ -93,6 +94,8 @@ CHANGES = 60
 """Of each table, with pages and shards of few entries, and words that are kept in mind."""
 
 FEW = (("PAGE_ENTRIES_MAX", 3), ("SHARD_ROWS", 2))
+
+FEEDS = (("FRAME_ROWS", 1), ("RING_BYTES", 1500))
 
 PIECES = (("ITEMS_MAX", 2),)
 """What is placed at once in half of those seeds."""
@@ -228,7 +231,7 @@ def _of_the_run(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Iterato
     yield from beside(events, world)
     yield from crowded(events, world.scenario.partitions_per_host)
     yield from needless_fence(events, world.fenced)
-    yield from _asked(world, events)
+    yield from _asked(world, events, logs)
     yield from early_ready(events, world.observer.ready, logs)
     yield from world.observer.failures
     yield from fed(world.feeding.seen, logs)
@@ -267,13 +270,17 @@ def _of_the_run(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Iterato
                 yield Violation("liveness", world.keys_of[number], message)
 
 
-def _asked(world: World, events: Sequence[Coordinated]) -> Iterator[Violation]:
+def _asked(world: World, events: Sequence[Coordinated], logs: _Logs) -> Iterator[Violation]:
     """What rules and tables make of what nobody sent."""
     seed = world.scenario.seed
     if seed % TURNS == TABLES:
         with turned_to(FEW):
             yield from wrong_table(seed, CHANGES)
         yield from wrong_memory(seed, CHANGES)
+        with turned_to(FEEDS):
+            for log in logs.values():
+                if folded(log) is not None:
+                    yield from misfed(log, seed, 2 * CHANGES)
     if seed % TURNS == COORDINATION:
         bodies = [event.body for event in events]
         with turned_to(PIECES if seed % (2 * TURNS) == COORDINATION else ()):

@@ -208,14 +208,25 @@ class StreamDisturber:
         self._world.loop.call_later(pause, self._shut_out, streams, context=NOBODY)
 
     def _shut_out(self, streams: StreamNetwork) -> None:
-        """A client hears no answer to what it has sent, and cannot ask again in time."""
+        """A client hears no answer to what it has sent, and cannot ask again in time.
+
+        Every other time it strikes when something of its is written and it is to hear so.
+        """
         if self._world.is_healing:
             return
         broker = self._world.brokers[self._shut_outs.choice(sorted(self._world.brokers))]
-        call_s = self._world.plan.network.timeout_s * 2
-        streams.shut_out(broker.process.name, self._world.loop.time() + 1.2 * call_s)
-        self._world.trace.mark("client shut out", broker.process.name)
-        self._world.note("client shut out", "world")
+        client = broker.process.name
+
+        def shut_out() -> None:
+            call_s = self._world.plan.network.timeout_s * 2
+            streams.shut_out(client, self._world.loop.time() + 1.2 * call_s)
+            self._world.trace.mark("client shut out", client)
+            self._world.note("client shut out", "world")
+
+        if self._shut_outs.random() < 0.5:
+            streams.before_written(client, shut_out)
+        else:
+            shut_out()
         self._next_shut_out(streams)
 
     def _freeze(self) -> None:

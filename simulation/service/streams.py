@@ -15,6 +15,7 @@ from zlib import crc32
 import grpc
 import grpc.aio
 
+from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.client.feed_stream import FeedStream
 from tierledger.actors.door.client.streams import Stream
 from tierledger.actors.door.server.gateway import Gateway
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from random import Random
 
-    from tierledger.actors.door import door_pb2 as pb
     from tierledger.actors.door.security.settings import ClientSecurity
     from tierledger.actors.door.server.gateway import Gateway
     from tierledger.simulation.service.network import Network
@@ -61,12 +61,29 @@ class StreamNetwork:
         self._listening: dict[str, tuple[Process, Gateway]] = {}
         self._shut_out: dict[str, float] = {}
         """Clients that reach no door, and until when."""
+        self._when_written: dict[str, Callable[[], None]] = {}
+        """By client: what happens before it is told that it has written something."""
         self._count = 0
 
     def heal(self) -> None:
         """From here on ends are heard of, and everybody reads at once."""
         self.plan = self.plan.healed()
         self._shut_out.clear()
+        self._when_written.clear()
+
+    def before_written(self, client: str, then: Callable[[], None]) -> None:
+        """Let something happen when a client's next write is done and its answer leaves."""
+        self._when_written[client] = then
+
+    def sent(self, end: End, frame: bytes) -> None:
+        """`end` is about to send a frame."""
+        client = end.connection.client
+        if end is client or client.owner is None or not self._when_written:
+            return
+        if any(answer.HasField("written") for answer in pb.HostFrame.FromString(frame).answers):
+            then = self._when_written.pop(client.owner.name, None)
+            if then is not None:
+                then()
 
     def shut_out(self, client: str, until: float) -> None:
         """Break all connections of a client, and let it open none until then."""
@@ -286,6 +303,7 @@ class End:
 
     async def write(self, frame: bytes) -> None:
         """Send; returns once enough of what was sent has been read."""
+        self._streams.sent(self, frame)
         self._raise_if_over()
         self._sent_bytes += len(frame)
         self._streams.watch.written(self, frame)

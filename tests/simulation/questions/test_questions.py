@@ -9,6 +9,8 @@ from tests.models.recorded_run import small_run
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator import formers, placement, refusals, rules
 from tierledger.actors.coordinator.events import HostStarted
+from tierledger.actors.feed.replica import Replica
+from tierledger.actors.feed.source import FeedSource
 from tierledger.actors.host.placement_order import PlacementOrder
 from tierledger.actors.leader.checkpoints import Checkpoints
 from tierledger.actors.leader.claim import WaitingClaims
@@ -20,11 +22,12 @@ from tierledger.simulation.checkers.slow_decisions import Facts
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.history.final_log import FinalLog
 from tierledger.simulation.machines.knobs import turned_to
-from tierledger.simulation.machines.verdict import FEW, PIECES
+from tierledger.simulation.machines.verdict import FEEDS, FEW, PIECES
 from tierledger.simulation.mutants.catalogue import Mutant, planted
 from tierledger.simulation.mutants.rewriting import rewritten
 from tierledger.simulation.questions.coordination import miscoordinated
 from tierledger.simulation.questions.decisions import asking
+from tierledger.simulation.questions.feeds import misfed
 from tierledger.simulation.questions.tables import wrong_table
 from tierledger.simulation.questions.words import wrong_memory
 
@@ -66,11 +69,17 @@ def of_words() -> list[Violation]:
     return [one for seed in range(SEEDS) for one in wrong_memory(seed, 60)]
 
 
+def of_feeds() -> list[Violation]:
+    with turned_to(FEEDS):
+        return [one for seed in range(4 * SEEDS) for one in misfed(LOG, seed, 120)]
+
+
 def test_nothing_is_found_where_nothing_is_wrong() -> None:
     assert of_decisions() == []
     assert of_coordination() == []
     assert of_tables() == []
     assert of_words() == []
+    assert of_feeds() == []
 
 
 def mistaken(function: Any, old: str, new: str) -> Mutant:  # noqa: ANN401
@@ -126,6 +135,21 @@ MEMORY = (
 """In what is kept in mind."""
 
 
+REFUSED = [
+    (FeedSource.restarted, "max(one.floor, one.given[0])", "one.floor"),
+    (FeedSource.expect, "= claim, None", "= one.claim, None"),
+]
+READY = [
+    (
+        FeedSource._word,
+        "one.slices is not None or one.given[0] < one.ready_at",
+        "one.slices is not None",
+    ),
+    (Replica.expect, "claim, False", "claim, self.is_ready"),
+    (Replica._ready, "self.is_ready or ready.claim == self.claim", "True"),
+]
+
+
 @pytest.mark.parametrize(
     ("asked", "checker", "mistake"),
     [
@@ -133,6 +157,8 @@ MEMORY = (
         *((of_coordination, "miscoordinated", one) for one in COORDINATION),
         *((of_tables, "wrong_table", one) for one in TABLES),
         *((of_words, "wrong_memory", one) for one in MEMORY),
+        *((of_feeds, "fed_refused", one) for one in REFUSED),
+        *((of_feeds, "early_ready", one) for one in READY),
     ],
 )
 def test_a_mistake_is_found_by_its_checker(
