@@ -100,12 +100,11 @@ def judged(scenario: Scenario, mutant: str | None = None) -> machines.Verdict:
 
     The mutant is planted for this run alone: some count what they do.
     """
-    mistake = with_mistake(mutant)
-    try:
-        with mistake:
+    with with_mistake(mutant):  # One that cannot be planted is not found.
+        try:
             return machines.judge(scenario)
-    except Exception as error:  # noqa: BLE001 - A mistake may show itself as any of them.
-        violation = Violation(UNFORESEEN, None, f"{_place(error)}: {error}")
+        except Exception as error:  # noqa: BLE001 - A mistake may show itself as any of them.
+            violation = Violation(UNFORESEEN, None, f"{_place(error)}: {error}")
         return machines.Verdict(
             seed=scenario.seed, violations=[violation], trace_hash="", calls=0, ok_calls=0,
             changes=0, steps=0, virtual_s=0.0, marks={}, counts={},

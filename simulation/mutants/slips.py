@@ -826,8 +826,8 @@ _HOSTS = (
     (
         "a newer claim is not noted of what runs",
         HostMachine._placed,
-        "            life.assignment = assignment.number\n            if",
-        "            if",
+        "        life.assignment = assignment.number\n        if",
+        "        if",
     ),
 )
 """Of the host's own machine, since there is one."""
