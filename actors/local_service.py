@@ -160,6 +160,7 @@ class LocalService:
             partitions_per_host=self._settings.partitions_per_host,
             identity=RandomIds().request_id(),
             reader=self._backend,
+            oracle=self._oracle,
         )
         await self._coordinator.start()
 

@@ -35,10 +35,12 @@ class IdSource(Protocol):
 class LeaderOracle(Protocol):
     """Knows from outside, as from Kafka itself, which broker leads a partition."""
 
-    async def leader_of(self, topic_id_partition: TopicIdPartition) -> LeaderVerdict | None:
-        """The partition's leader as of now; none if it does not know.
+    async def leaders_of(
+        self, partitions: Sequence[TopicIdPartition]
+    ) -> list[LeaderVerdict | None]:
+        """Each partition's leader as of now; none where it does not know.
 
-        Any error, and no answer within `oracle.ORACLE_DEADLINE_S`, count as not knowing.
+        Any error, and no answer within `no_oracle.ORACLE_DEADLINE_S`, count as not knowing.
         """
         ...
 

@@ -45,6 +45,7 @@ class Ledger:
         """Not called directly."""
         self.reader = reader
         self.state = state
+        self.segments = segments
         self.next_batch = 0
         self.workload = Workload(segments, CLAIM, state.topic_id_partition)
         self.stored_partition: bytes | None = None
@@ -106,6 +107,20 @@ class Ledger:
             assert isinstance(decision, Accepted), decision
             events += decision.events
         return events, encode_batch(self.reader.serde, events, self.state.chain_hash)
+
+    def lead(self) -> None:
+        """Open a session, in memory alone: nothing that follows may be stored.
+
+        A service may have led the partition since it was made.
+        """
+        tip, session = self.state.topic_id_partition, self.state.session
+        assert session is not None, "it was made with one"
+        claim = CLAIM._replace(incarnation=session.incarnation + 1)
+        opened = cmd.OpenSession(claim, session.assignment + 1, None, tip.topic)
+        self.apply(*self.prepared([opened]))
+        self.workload = Workload(
+            self.segments, claim, tip, first_request=self.state.next_position
+        )
 
     async def store(self, encoded: EncodedBatch) -> None:
         """Make a batch durable."""

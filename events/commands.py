@@ -22,6 +22,10 @@ class Claim(NamedTuple):
     announcement: Int64
 
 
+NO_CLAIM = Claim(-1, 0, 0)
+"""What a broker is told whose claim was not taken; nobody leads under it."""
+
+
 class LeaderVerdict(NamedTuple):
     """Who leads a partition as the brokers know it, and in which leader epoch if they said."""
 

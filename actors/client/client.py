@@ -166,6 +166,8 @@ class AsyncRemoteLogMetadataManager:
         Raises:
             InvalidArgument: A partition is none; nothing of the announcement was taken.
             Fenced: Another manager has registered for this broker since; use that one.
+            NotLeader: Another broker leads some of these partitions, as Kafka or its leader
+                epoch says; all the others were announced.
             RetryableError: It was not announced within the deadline.
             OutcomeUnknown: It may have been; announce it again.
         """

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, ReadyCall
 from tierledger.actors.coordinator.events import ITEMS_MAX, Announcement, Registered
 from tierledger.actors.deadline import Attempt, Deadline
-from tierledger.events.errors import OutcomeUnknown, RetryableError
+from tierledger.events.commands import NO_CLAIM
+from tierledger.events.errors import NotLeader, OutcomeUnknown, RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -76,6 +77,8 @@ class Roles:
         before it announced.
 
         Raises:
+            NotLeader: Another broker leads some of these partitions in a newer leader epoch, or
+                Kafka names it; everything else was announced.
             RetryableError: The deadline passed, and nothing was sent, or all of it refused.
             OutcomeUnknown: It passed, and this may have been announced.
         """
@@ -98,14 +101,21 @@ class Roles:
         items: list[tuple[str, Any]] = [(LEADER, item) for item in leaders]
         for role, tips in ((FOLLOWER, followers), ("", stopped)):
             items += [(role, (bytes(tip.topic_id), tip.partition, tip.topic)) for tip in tips]
+        refused = []
         for first in range(0, max(1, len(items)), ITEMS_MAX):
-            await self._announce_piece(
+            refused += await self._announce_piece(
                 items[first : first + ITEMS_MAX], import_cluster, deadline
+            )
+        if refused:
+            raise NotLeader(
+                f"another broker than {self.broker_id} leads {len(refused)} of these "
+                f"partitions, the first is {refused[0]}; announce them again if Kafka does"
             )
 
     async def _announce_piece(
         self, items: list[tuple[str, Any]], import_cluster: str | None, deadline: Deadline
-    ) -> None:
+    ) -> list[TopicIdPartition]:
+        """The partitions that it does not lead."""
         self._announcements += 1
         announcement = Announcement(
             self.broker_id,
@@ -122,6 +132,12 @@ class Roles:
         said = [(PartitionKey(*item[:2]), role) for role, item in items if role]
         for (key, role), claim in zip(said, claims, strict=True):
             self._claims[key] = (role, claim)
+        leaders = zip(announcement.leaders, claims, strict=False)
+        return [
+            PartitionKey(*item[:2]).named(item[2])
+            for item, claim in leaders
+            if claim == NO_CLAIM
+        ]
 
     async def are_ready(self, keys: Sequence[PartitionKey], deadline: Deadline) -> list[bool]:
         """Of each: whether its announcement is in force, and the replica asked has caught up.

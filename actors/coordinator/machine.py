@@ -590,7 +590,8 @@ def _alarms(state: CoordinatorState, request: msg.Request) -> list[msg.Effect]:
     if not isinstance(request, msg.Announce):
         return []
     given = request.given
-    tips = (PartitionKey(*item[:2]).named(item[2]) for item in rules.outranked(state, given))
+    refused = rules.not_taken(state, given, request.denied)
+    tips = (PartitionKey(*item[:2]).named(item[2]) for item in refused)
     return [
         msg.Note(
             "warning",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-from tierledger.actors.calls import HostPing
+from tierledger.actors.calls import HostPing, PartitionKey
 from tierledger.actors.coordinator import rules
 from tierledger.actors.coordinator.events import Announcement
 from tierledger.actors.coordinator.refusals import leader_refused
@@ -26,12 +26,15 @@ from tierledger.actors.messages import (
     ReplyTo,
     SlotRead,
 )
+from tierledger.events.commands import NOBODY_KNOWS
 from tierledger.events.errors import RemoteStorageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tierledger.actors.coordinator.events import CoordinatorBody, Registered
     from tierledger.actors.coordinator.state import CoordinatorState
-    from tierledger.events.commands import Claim
+    from tierledger.events.commands import Claim, LeaderVerdict
 
 
 class Moment(NamedTuple):
@@ -85,18 +88,39 @@ class Announce(NamedTuple):
     """A broker says what it leads, follows, or hosts no more."""
 
     given: Announcement
+    denied: frozenset[PartitionKey] = frozenset()
+    """What it says to lead, and Kafka names another broker for."""
+
+    @classmethod
+    def informed(
+        cls, given: Announcement, verdicts: Mapping[PartitionKey, LeaderVerdict]
+    ) -> Announce:
+        """`given` with the leader epochs that Kafka knows, as `verdicts` has its words.
+
+        Brokers do not tell their plugins in which epoch they lead.
+        """
+        leaders, denied = [], set()
+        for item in given.leaders:
+            verdict = verdicts.get(PartitionKey(*item[:2]), NOBODY_KNOWS)
+            epoch = item[3]
+            if verdict.broker_id == given.broker_id:
+                epoch = verdict.leader_epoch
+            elif verdict.broker_id >= 0:
+                denied.add(PartitionKey(*item[:2]))
+            leaders.append((*item[:3], epoch, item[4]))
+        return cls(given._replace(leaders=tuple(leaders)), frozenset(denied))
 
     @property
     def items(self) -> int:
         return sum(map(len, self.given[3:6]))
 
     def decide(self, state: CoordinatorState) -> list[CoordinatorBody]:
-        bodies = rules.announce(state, self.given)
-        rules.hear(state, self.given)
+        bodies = rules.announce(state, self.given, self.denied)
+        rules.hear(state, self.given, self.denied)
         return bodies
 
     def answer(self, state: CoordinatorState) -> list[Claim]:
-        return rules.hear(state, self.given)
+        return rules.hear(state, self.given, self.denied)
 
 
 class Fact(NamedTuple):

@@ -21,11 +21,12 @@ from tierledger.actors.coordinator.state import (
     SetAside,
 )
 from tierledger.actors.messages import Assignment
-from tierledger.events.commands import Claim
+from tierledger.events.commands import NO_CLAIM, Claim
 from tierledger.events.errors import Fenced, InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from collections.abc import Set as AbstractSet
 
     from tierledger.actors.coordinator.events import Announcement, CoordinatorBody
     from tierledger.actors.coordinator.state import CoordinatorState, Seat
@@ -62,8 +63,14 @@ def registered(state: CoordinatorState, broker_id: int, request: bytes) -> ev.Re
     return ev.Registered(state.incarnations.get(broker_id, 0), is_given=False)
 
 
-def announce(state: CoordinatorState, given: Announcement) -> list[CoordinatorBody]:
+def announce(
+    state: CoordinatorState,
+    given: Announcement,
+    denied: AbstractSet[PartitionKey] = frozenset(),
+) -> list[CoordinatorBody]:
     """What an announcement changes; nothing if it repeats what is in force.
+
+    `denied`: partitions that it says to lead, and Kafka names another broker for.
 
     Raises:
         Fenced: The broker registered anew or announced something newer since.
@@ -86,7 +93,7 @@ def announce(state: CoordinatorState, given: Announcement) -> list[CoordinatorBo
         raise Fenced(f"broker {given.broker_id} announced {pair} after {last}")
     if pair == last:
         return []  # The same word once more, perhaps long after it was decided on.
-    refused = outranked(state, given)
+    refused = not_taken(state, given, denied)
     leaders = tuple(
         item for item in given.leaders if item not in refused and not _leads(state, given, item)
     )
@@ -108,35 +115,53 @@ def announce(state: CoordinatorState, given: Announcement) -> list[CoordinatorBo
     ]
 
 
-def hear(state: CoordinatorState, given: Announcement) -> list[Claim]:
+def hear(
+    state: CoordinatorState,
+    given: Announcement,
+    denied: AbstractSet[PartitionKey] = frozenset(),
+) -> list[Claim]:
     """Note that `given` was decided on, and say what counts; see `in_force`."""
     last = state.heard.get(given.broker_id, (0, 0))
     state.heard[given.broker_id] = max(last, (given.incarnation, given.number))
-    return in_force(state, given)
+    return in_force(state, given, denied)
 
 
-def in_force(state: CoordinatorState, given: Announcement) -> list[Claim]:
+def in_force(
+    state: CoordinatorState,
+    given: Announcement,
+    denied: AbstractSet[PartitionKey] = frozenset(),
+) -> list[Claim]:
     """Which claim counts for each leader, then each follower, of an announcement just taken.
 
     A repeated announcement is not the one that is in force. Another broker's may have replaced
-    that one before it was repeated, or since: it stands again once that is given up.
+    that one before it was repeated, or since: it stands again once that is given up. A claim to
+    lead that was not taken is `NO_CLAIM`: its broker has to announce itself again.
     """
     mine = (given.broker_id, given.incarnation)  # Not of an earlier life.
+    refused = not_taken(state, given, denied)
 
-    def counting(key: PartitionKey, *, leads: bool) -> Claim:
-        entry = state.partitions.get(key)
+    def leading(item: ev.LeaderItem) -> Claim:
+        entry = state.partitions.get(PartitionKey(*item[:2]))
         if entry is None:
-            return given.claim
-        known = (entry.leadership, entry.formers.get(given.broker_id))
-        claims = [one.claim for one in known if one is not None]
-        if not leads:
-            claims = [entry.followers.get(given.broker_id, given.claim)]
-        return next((claim for claim in claims if claim[:2] == mine), given.claim)
+            return NO_CLAIM
+        replaced = None if item in refused else entry.formers.get(given.broker_id)
+        known = [one.claim for one in (entry.leadership, replaced) if one is not None]
+        return next((claim for claim in known if claim[:2] == mine), NO_CLAIM)
 
-    return [
-        *(counting(PartitionKey(*item[:2]), leads=True) for item in given.leaders),
-        *(counting(PartitionKey(*item[:2]), leads=False) for item in given.followers),
-    ]
+    def following(item: ev.Item) -> Claim:
+        entry = state.partitions.get(PartitionKey(*item[:2]))
+        claim = None if entry is None else entry.followers.get(given.broker_id)
+        return claim if claim is not None and claim[:2] == mine else given.claim
+
+    return [*map(leading, given.leaders), *map(following, given.followers)]
+
+
+def not_taken(
+    state: CoordinatorState, given: Announcement, denied: AbstractSet[PartitionKey]
+) -> list[ev.LeaderItem]:
+    """The claims to lead that change nothing, since another broker leads in a newer epoch."""
+    named = [item for item in given.leaders if PartitionKey(*item[:2]) in denied]
+    return [*named, *outranked(state, given)]
 
 
 def outranked(state: CoordinatorState, given: Announcement) -> list[ev.LeaderItem]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import structlog
 
+from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator import messages as msg
 from tierledger.actors.coordinator.door import (
     checked_announcement,
@@ -35,6 +36,7 @@ from tierledger.actors.messages import (
     ReplyError,
     SlotRead,
 )
+from tierledger.actors.oracle.no_oracle import ORACLE_DEADLINE_S, NoOracle
 from tierledger.actors.ports import HostFailed, HostGone
 from tierledger.actors.slices import Slices
 from tierledger.events.errors import (
@@ -47,11 +49,10 @@ from tierledger.events.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from tierledger.actors.calls import PartitionKey
     from tierledger.actors.coordinator.events import Announcement, Registered, Route
     from tierledger.actors.messages import ReplyTo
-    from tierledger.actors.ports import Clock, HostHandle, HostLauncher
-    from tierledger.events.commands import Claim
+    from tierledger.actors.ports import Clock, HostHandle, HostLauncher, LeaderOracle
+    from tierledger.events.commands import Claim, LeaderVerdict
     from tierledger.storage.backend import MetadataStorageBackend
     from tierledger.storage.keys import MetadataKeyFactory
     from tierledger.storage.serde import MetadataSerDe
@@ -75,6 +76,7 @@ class CoordinatorService:
         identity: bytes | None = None,
         backend: MetadataStorageBackend | None = None,
         reader: MetadataStorageBackend | None = None,
+        oracle: LeaderOracle | None = None,
         give_up: Callable[[], None] = lambda: None,
     ) -> None:
         """What a coordinator is made of; `start` brings it up.
@@ -90,12 +92,14 @@ class CoordinatorService:
             identity: Tells this coordinator's appends from another's.
             backend: The store, where many may write; none: `host-0` writes for all.
             reader: In that case, the store for reading.
+            oracle: Tells the leader epochs that announcements leave out; none: nobody does.
             give_up: Ends the process, real or simulated, after a failure nobody foresaw.
         """
         self.give_up = give_up
         self.backend: MetadataStorageBackend = backend or HostedBackend(self._writer, reader)
         """The store, as this coordinator writes to it."""
         self._launcher = launcher
+        self._oracle = oracle or NoOracle()
         self._keys = keys
         self._clock = clock
         self._batches = coordinator_batches(self.backend, keys)
@@ -178,8 +182,28 @@ class CoordinatorService:
             Fenced: The broker has registered or announced something newer; nothing changed.
             Overloaded: Too much waits; nothing changed.
         """
-        claims: list[Claim] = await self._ask(msg.Announce(checked_announcement(announcement)))
+        given = checked_announcement(announcement)
+        claims: list[Claim] = await self._ask(
+            msg.Announce.informed(given, await self._leaders(given))
+        )
         return claims
+
+    async def _leaders(self, given: Announcement) -> dict[PartitionKey, LeaderVerdict]:
+        """Kafka's word on those partitions of whose leader epoch `given` says nothing."""
+        leaders = () if given.import_cluster is not None else given.leaders
+        unknown = {PartitionKey(*item[:2]): item[2] for item in leaders if item[3] is None}
+        if not unknown:
+            return {}
+        try:
+            async with asyncio.timeout(ORACLE_DEADLINE_S):
+                found = await self._oracle.leaders_of(
+                    [key.named(topic) for key, topic in unknown.items()]
+                )
+        except Exception as error:  # noqa: BLE001 - Whatever an oracle does, it is no answer.
+            _log.warning("the leader oracle gave no answer", error=repr(error))
+            return {}
+        known = zip(unknown, found, strict=True)
+        return {key: verdict for key, verdict in known if verdict is not None}
 
     async def _ask(self, request: msg.Request) -> Any:  # noqa: ANN401 - Its answer.
         number = next(self._numbers)

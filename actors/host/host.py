@@ -41,7 +41,7 @@ from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.actors.host.report import HostReport
 from tierledger.actors.host.store_queues import Committer, PendingSlot, SlotReader
 from tierledger.actors.leader.machine import Leader
-from tierledger.actors.oracle import NoOracle
+from tierledger.actors.oracle.no_oracle import NoOracle
 from tierledger.actors.slices import Slices
 from tierledger.events.errors import (
     InvalidArgument,

@@ -20,7 +20,7 @@ from tierledger.actors.host.answering import answer_now, snapshot_for, walk
 from tierledger.actors.host.machine_guard import MachineGuard
 from tierledger.actors.host.store_queues import PendingAppend, PendingSlot
 from tierledger.actors.leader.machine import Leader
-from tierledger.actors.oracle import ORACLE_DEADLINE_S
+from tierledger.actors.oracle.no_oracle import ORACLE_DEADLINE_S
 from tierledger.actors.slices import Slices
 from tierledger.events.errors import (
     DataError,
@@ -234,7 +234,7 @@ class PartitionShell:
         verdict = None
         try:
             async with asyncio.timeout(ORACLE_DEADLINE_S):
-                verdict = await self.host.oracle.leader_of(self.topic_id_partition)
+                (verdict,) = await self.host.oracle.leaders_of([self.topic_id_partition])
         except Exception as error:  # noqa: BLE001 - Whatever an oracle does, it is no answer.
             tip = str(self.topic_id_partition)
             _log.warning("the leader oracle gave no answer", partition=tip, error=repr(error))

@@ -13,6 +13,7 @@ from tierledger.actors.ray.cluster import on_node, own_node, ray
 from tierledger.actors.ray.collector import keep_pauses_short
 from tierledger.actors.ray.handles import namespace_of
 from tierledger.actors.ray.launcher import RayLauncher
+from tierledger.actors.ray.oracle import oracle_of
 from tierledger.actors.wall_clock import RandomIds, WallClock
 from tierledger.events.errors import StoreRefused
 
@@ -69,6 +70,7 @@ class CoordinatorShell:
             identity=RandomIds().request_id(),
             backend=None if one_writer else await connector.backend(read_only=False),
             reader=await readable(connector) if one_writer else None,
+            oracle=oracle_of(settings),
             give_up=lambda: os._exit(70),  # A process that misses it makes another.
         )
         try:

@@ -14,6 +14,7 @@ from tierledger.actors.processes import process_name
 from tierledger.actors.ray.cluster import own_ip, own_node, ray
 from tierledger.actors.ray.collector import keep_pauses_short
 from tierledger.actors.ray.handles import RayCoordinator, WritingHost, namespace_of
+from tierledger.actors.ray.oracle import oracle_of
 from tierledger.actors.wall_clock import WallClock
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class HostShell:
             serde=settings.serde(),
             limits=settings.limits,
             clock=WallClock(),
+            oracle=oracle_of(settings),
             # Ends the process: a successor replays the logs.
             give_up=lambda: os._exit(70),
         )

@@ -39,6 +39,7 @@ async def measure(bench: Bench) -> list[Figure]:
     ledger = await Ledger.open(await bench.store(scale.segments), scale.segments)
     keep_pauses_short()  # As in a host's process.
     try:
+        ledger.lead()
         source = FeedSource(ledger, lambda _: None)
         bench.say(f"feed: a snapshot of {scale.segments:,} segments")
         figures = [*_snapshot(ledger, source, scale.repetitions), _given_up(ledger, source)]

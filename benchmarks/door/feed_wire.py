@@ -9,7 +9,7 @@ import statistics
 import sys
 import time
 from bisect import bisect_left
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.calls import LEADER, PartitionKey
@@ -21,6 +21,7 @@ from tierledger.benchmarks.served import led, new_partition, serving
 from tierledger.benchmarks.service import OUTSTANDING, PARTITIONS
 from tierledger.benchmarks.workload import PARTITION, Workload
 from tierledger.events.commands import Claim
+from tierledger.events.errors import NotLeader
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -163,9 +164,10 @@ class Applied:
             pass
 
     def _note(self) -> None:
-        while (frame := self._fed.take()) is not None:
-            if isinstance(frame, Change):
-                self.moves.append((frame.position, time.perf_counter()))
+        with suppress(NotLeader):  # It was told before the service closed, and hears it after.
+            while (frame := self._fed.take()) is not None:
+                if isinstance(frame, Change):
+                    self.moves.append((frame.position, time.perf_counter()))
 
     def close(self) -> None:
         self._fed.close()

@@ -91,6 +91,15 @@ AdvertiseOption = Annotated[
         help="What clients are told instead of where hosts listen.",
     ),
 ]
+KafkaOption = Annotated[
+    str | None,
+    typer.Option(
+        "--kafka",
+        metavar="HOST:PORT,...",
+        help="Brokers of the Kafka cluster; of these all are asked which broker leads a "
+        "partition, and in which leader epoch. Without them the later claim leads.",
+    ),
+]
 CertificateOption = Annotated[
     Path | None,
     typer.Option(
@@ -193,6 +202,7 @@ class PlacementOptions(NamedTuple):
     listen: str
     advertise: str | None
     security: DoorSecurity
+    kafka: str | None
 
 
 def serve_command(
@@ -204,6 +214,7 @@ def serve_command(
     address: AddressOption = None,
     listen: ListenOption = "127.0.0.1:0",
     advertise: AdvertiseOption = None,
+    kafka: KafkaOption = None,
     tls_cert: CertificateOption = None,
     tls_key: KeyOption = None,
     tls_client_ca: ClientCaOption = None,
@@ -239,7 +250,7 @@ def serve_command(
         allow_anonymous=allow_anonymous,
     )
     placement = PlacementOptions(
-        hosts, partitions_per_host, address, listen, advertise, security
+        hosts, partitions_per_host, address, listen, advertise, security, kafka
     )
     options = StoreOptions(store, cluster)
     _until_stopped(_Serving(lambda until: _serve(options, limit, placement, metrics, until)))
@@ -360,6 +371,7 @@ async def _serve(
     from tierledger.actors.door.addresses import url_of
     from tierledger.actors.door.server.host_door import DoorSettings
     from tierledger.actors.ray.cluster import own_ip
+    from tierledger.actors.ray.oracle import oracle_of
     from tierledger.actors.ray.service import RayConnection, RayService
     from tierledger.actors.wall_clock import WallClock
     from tierledger.cli.service_settings import service_settings
@@ -374,7 +386,9 @@ async def _serve(
         listen=placement.listen,
         advertise=placement.advertise,
         security=placement.security,
+        kafka=placement.kafka,
     )
+    oracle_of(settings)  # Refuses what is no list of addresses.
     doors = DoorSettings(placement.listen, placement.advertise, own_ip)
     placement.security.check(doors.listen(0), WallClock().now_ms)
     if placement.address is None:  # Else hosts run on other machines, too.

@@ -13,10 +13,11 @@ from tierledger.actors.calls import FOLLOWER, LEADER, CloseCall, PartitionKey, P
 from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator.rules import HostWork
 from tierledger.actors.messages import Assignment
-from tierledger.events.commands import Claim
+from tierledger.events.commands import NO_CLAIM, Claim
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+    from collections.abc import Set as AbstractSet
 
     from tierledger.actors.coordinator.state import CoordinatorState
 
@@ -325,7 +326,12 @@ class SlowCoordinator:
             return []
         return [ev.ClientRegistered(broker_id, newest + 1, request)]
 
-    def announce(self, given: ev.Announcement, heard: tuple[int, int]) -> list[Any] | str:
+    def announce(
+        self,
+        given: ev.Announcement,
+        heard: tuple[int, int],
+        denied: AbstractSet[PartitionKey] = frozenset(),
+    ) -> list[Any] | str:
         """What it changes, or the error; `heard`: the newest that was decided on here."""
         newest = self.incarnations.get(given.broker_id, 0)
         if given.incarnation != newest:
@@ -334,7 +340,11 @@ class SlowCoordinator:
         last = max(heard, self.announced.get(given.broker_id, (0, 0)))
         if pair <= last:
             return "Fenced" if pair < last else []
-        leaders = tuple(item for item in given.leaders if self._is_new_leader(given, item))
+        leaders = tuple(
+            item
+            for item in given.leaders
+            if PartitionKey(*item[:2]) not in denied and self._is_new_leader(given, item)
+        )
         followers = tuple(
             item for item in given.followers if self._is_new_follower(given, item)
         )
@@ -378,18 +388,27 @@ class SlowCoordinator:
         said = [*row.replaced, *([] if row.led is None else [row.led])]
         return broker_id in row.followers or broker_id in {one.claim.broker_id for one in said}
 
-    def in_force(self, given: ev.Announcement) -> list[Claim]:
+    def in_force(
+        self, given: ev.Announcement, denied: AbstractSet[PartitionKey] = frozenset()
+    ) -> list[Claim]:
         """Which claim counts for each partition that was announced."""
-        items: list[tuple[Any, bool]] = [(one, True) for one in given.leaders]
-        items += [(one, False) for one in given.followers]
         found = []
-        for item, leads in items:
-            row = self.rows.get(PartitionKey(*item[:2])) or Row("")
-            claims = [row.followers.get(given.broker_id)]
-            if leads:
-                claims = [one.claim for one in (*([row.led] if row.led else ()), *row.replaced)]
-            own = [one for one in claims if one and one[:2] == given[:2]]
-            found.append(own[0] if own else given.claim)
+        for item in given.leaders:
+            key = PartitionKey(*item[:2])
+            row = self.rows.get(key) or Row("")
+            claims = [row.led.claim] if row.led else []
+            is_led_by_another = row.led is not None and claims[0][:2] != given[:2]
+            if key not in denied and not (
+                is_led_by_another and not self._is_new_leader(given, item)
+            ):
+                claims += [one.claim for one in row.replaced]
+            own = [one for one in claims if one[:2] == given[:2]]
+            found.append(own[0] if own else NO_CLAIM)
+        for topic_id, partition, _ in given.followers:
+            row = self.rows.get(PartitionKey(topic_id, partition)) or Row("")
+            claim = row.followers.get(given.broker_id)
+            is_own = claim is not None and claim[:2] == given[:2]
+            found.append(claim if claim is not None and is_own else given.claim)
         return found
 
     def host_started(self, host: str, process: str, address: str) -> list[Any]:

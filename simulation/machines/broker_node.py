@@ -45,6 +45,9 @@ DEADLINE = 2 * S
 READY_FIRST, READY_LAST = 60 * MS, 1000 * MS
 """Pauses before a replica is asked again if it is ready: the first, doubled up to the last."""
 
+AGAIN_FIRST, AGAIN_LAST = 100 * MS, 800 * MS
+"""Pauses before a claim that was not taken is announced again, likewise."""
+
 RECORDED_MS = 1_500_000_000_000
 """When the history was recorded that importers take over: long before any world."""
 
@@ -77,6 +80,8 @@ class BrokerNode:
         """Of its broker's incarnations, as far as it was told."""
         self._announcements = 0
         self._told: deque[tuple[Any, ...]] = deque()
+        self._refusals: dict[int, int] = {}
+        """Per partition how often in a row its claim was not taken."""
         self._is_announcing = True
         self._attempt_us = world.scenario.attempt
         self._routes: dict[int, Route] = {}
@@ -184,11 +189,29 @@ class BrokerNode:
             self.claims.pop(number, None)
         for number, claim in zip((*leads, *follows), result, strict=True):
             known = (LEADER if number in leads else FOLLOWER, claim)
+            if claim == cmd.NO_CLAIM:
+                self._say_again(number, told)
+            else:
+                self._refusals.pop(number, None)
             if self.claims.get(number) != known:
                 self.claims[number] = known
                 self.ask_ready(number)
         self._lead(leads)
         self._announce_done()
+
+    def _say_again(self, number: int, told: tuple[Any, ...]) -> None:
+        """Another broker leads, for all that the coordinator knows; later each time."""
+        epoch, says_epochs = told[0][number], told[3]
+        refusals = self._refusals[number] = self._refusals.get(number, 0) + 1
+        pause = min(AGAIN_FIRST << (refusals - 1), AGAIN_LAST)
+
+        def say() -> None:
+            known = self.claims.get(number)
+            if self.led.get(number) == epoch and known == (LEADER, cmd.NO_CLAIM):
+                self._mark("announced again after a refusal")
+                self.told({number: epoch}, [], [], says_epochs)
+
+        self._clock.after(pause, self.life, say)
 
     def _not_announced(self, told: tuple[Any, ...]) -> None:
         self._mark("announcement failed")

@@ -22,6 +22,7 @@ from tierledger.simulation.machines.medium import COORDINATOR
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from tierledger.events.commands import LeaderVerdict
     from tierledger.simulation.history.final_log import FinalLog
     from tierledger.simulation.history.observations import Ready
     from tierledger.simulation.machines.shell import Shell
@@ -371,6 +372,37 @@ def needless_fence(
                 "is out of date, and that was its newest"
             )
             yield Violation("needless_loss", None, message)
+
+
+def against_kafka(
+    log: Sequence[Coordinated],
+    informed: Mapping[tuple[Claim, PartitionKey], Sequence[LeaderVerdict | None]],
+) -> Iterator[Violation]:
+    """An announcement was taken otherwise than Kafka's word on it has it.
+
+    `informed`: what Kafka said of a claim to lead, each time that it was asked; none: nothing.
+    """
+    for time, body in log:
+        if not isinstance(body, ev.Announced):
+            continue
+        claim = Claim(body.broker_id, body.incarnation, body.number)
+        for topic_id, partition, _, epoch, _ in body.leaders:
+            key = PartitionKey(topic_id, partition)
+            said = informed.get((claim, key))
+            if said is None:
+                continue
+            epochs = {one and one.leader_epoch for one in said if _may_lead(one, claim)}
+            if epoch not in epochs:
+                named = [one and (one.broker_id, one.leader_epoch) for one in said]
+                message = (
+                    f"broker {claim.broker_id} was taken for the leader in epoch {epoch} at "
+                    f"{ms_text(time)}; Kafka had named {named} (broker, leader epoch)"
+                )
+                yield Violation("against_kafka", key, message)
+
+
+def _may_lead(verdict: LeaderVerdict | None, claim: Claim) -> bool:
+    return verdict is None or verdict.broker_id == claim.broker_id
 
 
 # What has to be so when all is well again.

@@ -144,7 +144,21 @@ class CoordinatorNode:
     def take_announce(self, caller: BrokerNode, token: int, given: Announcement) -> None:
         """A broker's word on what it leads and follows."""
         self._hear()
-        self._ask(caller, token, msg.Announce(given))
+        world = self.world
+        unknown = [PartitionKey(*item[:2]) for item in given.leaders if item[3] is None]
+        if not unknown or given.import_cluster is not None or not world.scenario.asks_kafka:
+            self._ask(caller, token, msg.Announce(given))
+            return
+        named = {key: world.oracle(world.keys_of.index(key)) for key in unknown}
+        verdicts = {key: verdict for key, verdict in named.items() if verdict is not None}
+        for key, verdict in named.items():
+            world.informed.setdefault((given.claim, key), []).append(verdict)
+        request = msg.Announce.informed(given, verdicts)
+        world.recording.mark("Kafka asked about an announcement")
+        if request.denied:
+            world.recording.mark("Kafka named another broker")
+        delay = 0 if world.is_healing else world.scenario.oracle_delay
+        self._clock.after(delay, self.life, self._ask, caller, token, request)
 
     def _ask(self, caller: BrokerNode, token: int, request: msg.Request) -> None:
         self._calls += 1

@@ -100,6 +100,8 @@ class Scenario(NamedTuple):
     """How many elections the leader oracle may be behind."""
     oracle_delay: int = 0
     """How long (us) its answer takes."""
+    asks_kafka: bool = False
+    """Whether the oracle is asked about announcements that carry no epoch, too."""
     is_part: bool = False
     """Whether it is what is left of another: too little may happen in it to prove anything."""
 
@@ -157,6 +159,7 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         # Who believes an oracle that is behind waits until Kafka says it again.
         oracle_behind=_pick(seed, "behind", (0, 1, 2)) if repeats else 0,
         oracle_delay=_pick(seed, "oracle delay", (0, 20 * MS, 900 * MS)),
+        asks_kafka=_pick(seed, "asks kafka", (False, True)),
     )
 
 

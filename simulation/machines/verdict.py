@@ -24,6 +24,7 @@ from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
 from tierledger.simulation.history.observations import CHECKPOINT, COLD, Healed, StateSeen
 from tierledger.simulation.machines.coordination_laws import (
+    against_kafka,
     beside,
     coordinated,
     crowded,
@@ -231,6 +232,7 @@ def _of_the_run(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Iterato
     yield from beside(events, world)
     yield from crowded(events, world.scenario.partitions_per_host)
     yield from needless_fence(events, world.fenced)
+    yield from against_kafka(events, world.informed)
     yield from _asked(world, events, logs)
     yield from early_ready(events, world.observer.ready, logs)
     yield from world.observer.failures

@@ -36,7 +36,7 @@ from tierledger.storage.serde import MsgpackSerDe
 
 if TYPE_CHECKING:
     from tierledger.actors.coordinator.rules import HostWork
-    from tierledger.events.commands import LeaderVerdict
+    from tierledger.events.commands import Claim, LeaderVerdict
     from tierledger.simulation.checkers.decisions import Drafted
     from tierledger.simulation.machines.scenario import Decision, Scenario
 
@@ -126,6 +126,8 @@ class World:
         self._numbers = self._ends = self._oracle_asked = 0
         self.oracle_named: dict[int, list[tuple[int, LeaderVerdict]]] = {}
         """Partition to all that the leader oracle ever said, and when it was asked (ns)."""
+        self.informed: dict[tuple[Claim, PartitionKey], list[LeaderVerdict | None]] = {}
+        """What it said of the leaders of an announcement, each time that this arrived."""
         self.refusals: set[tuple[str, int, int]] = set()
         """Host, partition, assignment: refused claims of which a coordinator was told."""
         self.suspected: set[str] = set()

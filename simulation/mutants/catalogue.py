@@ -525,4 +525,16 @@ MUTANTS = (
         "wrong_memory",
         sessions.late_word_of_the_oracle_counts,
     ),
+    _mutant(
+        "M80 kafkas-word-ignored",
+        "a claim is taken though Kafka names another broker",
+        "against_kafka",
+        sessions.kafkas_word_ignored,
+    ),
+    _mutant(
+        "M81 kafkas-epoch-lost",
+        "the leader epoch that Kafka names is not announced",
+        "against_kafka",
+        sessions.kafkas_epoch_lost,
+    ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tierledger.actors.coordinator import formers, refusals, rules
+from tierledger.actors.coordinator import formers, messages, refusals, rules
 from tierledger.actors.coordinator import placement as places
 from tierledger.actors.leader.claim import WaitingClaims
 from tierledger.events import log_events as log
@@ -179,3 +179,19 @@ def late_registration_fences() -> list[tuple[Any, str, Any]]:
 def late_word_of_the_oracle_counts() -> list[tuple[Any, str, Any]]:
     late = "waiting is None or waiting.number != answer.number"
     return rewritten(WaitingClaims.answered, late, "waiting is None")
+
+
+def kafkas_word_ignored() -> list[tuple[Any, str, Any]]:
+    return rewritten(
+        rules.not_taken, "[*named, *outranked(state, given)]", "outranked(state, given)"
+    )
+
+
+def kafkas_epoch_lost() -> list[tuple[Any, str, Any]]:
+    informed: Any = messages.Announce.__dict__["informed"].__func__
+
+    def forgetful(cls: Any, given: Any, verdicts: Any) -> Any:  # noqa: ANN401
+        request = informed(cls, given, verdicts)
+        return request._replace(given=given)
+
+    return [(messages.Announce, "informed", classmethod(forgetful))]

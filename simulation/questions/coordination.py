@@ -153,20 +153,20 @@ class _Asking:
         given = ev.Announcement(
             broker_id, incarnation, number, leaders, followers, stopped, cluster
         )
+        denied = {key for key in self._keys if pick((False,) * 7 + (True,))}
         heard = self.state.heard.get(broker_id, (0, 0))
         found: Any
         try:
-            found = rules.announce(self._drafted(), given)
+            found = rules.announce(self._drafted(), given, denied)
         except RemoteStorageError as error:
             found = type(error).__name__
-        expected = slow.announce(given, heard)
+        expected = slow.announce(given, heard, denied)
         why = self._decided(f"{given}", found, expected)
         if why is None and isinstance(found, list):
-            said = rules.hear(self.state, given)
-            if said != slow.in_force(given):
-                return (
-                    f"{given!r:.300} is told {said}; by the slow rules {slow.in_force(given)}"
-                )
+            said = rules.hear(self.state, given, denied)
+            by_the_slow = slow.in_force(given, denied)
+            if said != by_the_slow:
+                return f"{given!r:.300} is told {said}; by the slow rules {by_the_slow}"
             given_now = (given.incarnation, given.number)
             if self.state.heard.get(broker_id) != max(heard, given_now):
                 return f"{given!r:.300} is not what was heard last"

@@ -262,6 +262,7 @@ class Cluster:
             identity=process.name.encode(),
             backend=None if self._plan.one_writer else store,
             reader=store if self._plan.one_writer else None,
+            oracle=self._oracle,
             give_up=lambda: self._give_up(process),
         )
         self.coordinator = process

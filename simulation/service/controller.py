@@ -11,6 +11,8 @@ from tierledger.simulation.service.network import NOBODY
 from tierledger.simulation.service.plan import stream
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tierledger.events.identifiers import TopicIdPartition
     from tierledger.simulation.service.world import World
 
@@ -156,10 +158,13 @@ class WorldOracle:
         self._world = world
         self._random = stream(world.plan.seed, "oracle")
 
-    async def leader_of(self, topic_id_partition: TopicIdPartition) -> LeaderVerdict | None:
+    async def leaders_of(
+        self, partitions: Sequence[TopicIdPartition]
+    ) -> list[LeaderVerdict | None]:
         await asyncio.sleep(self._random.uniform(0.001, 0.05))
         if self._random.random() >= self._world.plan.oracle_answers:
-            return None
+            return [None] * len(partitions)
         controller = self._world.controller
-        tip = topic_id_partition
-        return LeaderVerdict(controller.leader[tip], controller.epoch[tip])
+        return [
+            LeaderVerdict(controller.leader[tip], controller.epoch[tip]) for tip in partitions
+        ]

@@ -100,10 +100,13 @@ def test_parts_that_share_a_store_can_follow_one_another(tmp_path: Path) -> None
     told: list[str] = []
 
     figures = list(
-        measured(Bench(TINY, tmp_path, told.append), ["checkpoint", "commit", "lookup"])
+        measured(
+            Bench(TINY, tmp_path, told.append),
+            ["checkpoint", "commit", "lookup", "neighbour", "feed"],
+        )
     )
 
-    assert len(figures) == 11
+    assert len(figures) == 26
     assert sum(line.startswith("building 600 segments: 0 %") for line in told) == 1
 
 

@@ -1,6 +1,7 @@
 """An oracle that knows what a test says, when the test lets it answer."""
 
 import asyncio
+from collections.abc import Sequence
 
 from tierledger.events.commands import LeaderVerdict
 from tierledger.events.identifiers import TopicIdPartition
@@ -16,9 +17,11 @@ class FakeOracle:
         self.answers.set()
         self.asked: list[TopicIdPartition] = []
 
-    async def leader_of(self, topic_id_partition: TopicIdPartition) -> LeaderVerdict | None:
-        self.asked.append(topic_id_partition)
+    async def leaders_of(
+        self, partitions: Sequence[TopicIdPartition]
+    ) -> list[LeaderVerdict | None]:
+        self.asked += partitions
         await self.answers.wait()
         if self.error is not None:
             raise self.error
-        return self.verdict
+        return [self.verdict] * len(partitions)

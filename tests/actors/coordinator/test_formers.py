@@ -13,7 +13,7 @@ from tierledger.actors.coordinator.events import (
     LeaderItem,
 )
 from tierledger.actors.coordinator.state import CoordinatorState
-from tierledger.events.commands import Claim
+from tierledger.events.commands import NO_CLAIM, Claim
 from tierledger.events.log_events import Event
 
 KEY = PartitionKey(bytes(range(16)), 0)
@@ -179,7 +179,7 @@ def test_a_claim_below_the_epoch_in_force_is_nobody_elses(world: World) -> None:
     world.announce(1, leads=True, epoch=4)
     refused = world.announce(2, leads=True, epoch=3)
 
-    assert in_force(world, refused, leads=True) == refused
+    assert in_force(world, refused, leads=True) == NO_CLAIM
 
 
 def test_a_partition_is_not_let_go_while_another_s_claim_stands_again() -> None:

@@ -20,9 +20,9 @@ from tests.models.local_world import (
     segment,
 )
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-from tierledger.actors.oracle import ORACLE_DEADLINE_S
+from tierledger.actors.oracle.no_oracle import ORACLE_DEADLINE_S
 from tierledger.events.commands import LeaderVerdict
-from tierledger.events.errors import Fenced
+from tierledger.events.errors import Fenced, NotLeader
 from tierledger.events.log_events import SessionOpened
 
 TIP = partition()
@@ -41,6 +41,13 @@ async def world(oracle: FakeOracle, tmp_path: Path) -> AsyncIterator[LocalWorld]
     await world.start()
     yield world
     await world.stop()
+
+
+async def leader_of(world: LocalWorld, oracle: FakeOracle) -> AsyncRemoteLogMetadataManager:
+    """Broker 1, which leads in an epoch that nobody knows."""
+    leader = await world.leader(TIP)
+    oracle.asked.clear()
+    return leader
 
 
 async def rival_of(
@@ -66,7 +73,7 @@ async def given_back(world: LocalWorld) -> None:
 async def test_the_broker_that_the_oracle_names_leads_and_the_other_serves_until_then(
     world: LocalWorld, oracle: FakeOracle
 ) -> None:
-    leader = await world.leader(TIP)
+    leader = await leader_of(world, oracle)
     oracle.verdict = LeaderVerdict(2, 6)
     oracle.answers.clear()
     rival = await rival_of(world)
@@ -85,7 +92,7 @@ async def test_the_broker_that_the_oracle_names_leads_and_the_other_serves_until
 async def test_a_refused_claim_is_given_back_and_outlives_the_host(
     world: LocalWorld, oracle: FakeOracle
 ) -> None:
-    leader = await world.leader(TIP)
+    leader = await leader_of(world, oracle)
     oracle.verdict = LeaderVerdict(1)
     rival = await rival_of(world)
     await given_back(world)
@@ -111,7 +118,7 @@ async def test_a_claim_that_is_refused_where_nobody_leads_yet_does_not_come_agai
     world: LocalWorld, oracle: FakeOracle
 ) -> None:
     """The host dies while the claim waits: it comes to a new one, and is refused there."""
-    leader = await world.leader(TIP)
+    leader = await leader_of(world, oracle)
     await copy(leader, segment(0))
     oracle.verdict = LeaderVerdict(1)
     oracle.answers.clear()
@@ -136,7 +143,7 @@ async def test_a_claim_that_is_refused_where_nobody_leads_yet_does_not_come_agai
 async def test_a_broker_that_resigns_while_another_waits_makes_way(
     world: LocalWorld, oracle: FakeOracle
 ) -> None:
-    leader = await world.leader(TIP)
+    leader = await leader_of(world, oracle)
     oracle.answers.clear()
     rival = await rival_of(world)
     await eventually(lambda: len(oracle.asked) == 1)
@@ -149,6 +156,39 @@ async def test_a_broker_that_resigns_while_another_waits_makes_way(
         "SessionClosed",
         "SessionOpened",
     ]
+
+
+async def test_a_leader_that_kafka_names_leads_in_kafkas_epoch(
+    world: LocalWorld, oracle: FakeOracle
+) -> None:
+    oracle.verdict = LeaderVerdict(1, 7)
+    leader = await world.leader(TIP)
+
+    await copy(leader, segment(0))
+
+    (opened,) = [e.body for e in await world.events(TIP) if isinstance(e.body, SessionOpened)]
+    assert opened.leader_epoch == 7
+
+
+async def test_a_leader_that_kafka_does_not_name_hears_so_and_what_it_follows_is_announced(
+    world: LocalWorld, oracle: FakeOracle
+) -> None:
+    followed = partition(1)
+    oracle.verdict = LeaderVerdict(1, 7)
+    leader = await world.leader(TIP)
+    rival = await world.broker(2, 20)
+
+    with pytest.raises(NotLeader, match=r"another broker than 2 leads 1 of .*:orders-0"):
+        await rival.on_partition_leadership_changes([TIP], [followed])
+
+    await rival.when_ready([followed])
+    with pytest.raises(Fenced):
+        await rival.add_remote_log_segment_metadata(segment(0))
+    await copy(leader, segment(0))
+    oracle.verdict = LeaderVerdict(2, 8)
+    await rival.on_partition_leadership_changes([TIP], [])
+    await rival.when_ready([TIP])
+    await copy(rival, segment(1))
 
 
 async def test_an_oracle_that_fails_is_one_that_does_not_know(
@@ -165,7 +205,7 @@ async def test_an_oracle_that_fails_is_one_that_does_not_know(
 async def test_an_oracle_that_hangs_is_waited_for_until_its_deadline(
     world: LocalWorld, oracle: FakeOracle
 ) -> None:
-    leader = await world.leader(TIP)
+    leader = await leader_of(world, oracle)
     oracle.answers.clear()
     began = asyncio.get_running_loop().time()
     rival = await rival_of(world)

@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
+from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator import events as ev
+from tierledger.events.commands import Claim, LeaderVerdict
 from tierledger.simulation.machines.coordination_laws import (
     Coordinated,
+    against_kafka,
     beside,
     crowded,
     needless_fence,
@@ -39,6 +42,29 @@ def log(*batches: tuple[Any, ...]) -> list[Coordinated]:
 def world(partitions: int = 1, room: int = 64) -> Any:  # noqa: ANN401 - What the law looks at.
     scenario = SimpleNamespace(partitions=partitions, partitions_per_host=room)
     return SimpleNamespace(scenario=scenario)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "said", "is_wrong"),
+    [
+        (7, [LeaderVerdict(1, 7)], False),
+        (None, [LeaderVerdict(1, 7)], True),
+        (6, [LeaderVerdict(1, 7)], True),
+        (None, [None], False),
+        (None, [LeaderVerdict(2, 7)], True),
+        (7, [LeaderVerdict(2, 7)], True),
+        (8, [LeaderVerdict(2, 7), LeaderVerdict(1, 8)], False),
+    ],
+)
+def test_an_announcement_is_held_against_kafkas_word(
+    epoch: int | None, said: list[LeaderVerdict | None], is_wrong: bool
+) -> None:
+    taken = ev.Announced(1, 1, 5, ((TOPIC, 0, "orders", epoch, None),), (), (), None)
+    informed = {(Claim(1, 1, 5), PartitionKey(TOPIC, 0)): said}
+
+    found = list(against_kafka(log((taken,)), informed))
+
+    assert [one.checker for one in found] == ["against_kafka"] * is_wrong
 
 
 TWO_HOSTS = (started("host-0"), started("host-1"))

@@ -113,16 +113,21 @@ final class Roles {
         if (hosted.claim == null || !hosted.claim.equals(claim)) {
             return;
         }
-        metrics.fenced.increment();
         hosted.claim = null;
         hosted.replica.expect(null);
+        log.info("{}: a newer announcement than this broker's leads", hosted.tip);
+        sayAgain(hosted);
+    }
+
+    /** Another broker leads, for all that the service knows: Kafka may not have told it yet. */
+    private void sayAgain(Hosted hosted) {
+        metrics.fenced.increment();
         long now = System.nanoTime();
         if (now - hosted.fencedAt > FENCINGS_FORGOTTEN_NS) {
             hosted.fencings = 0;
         }
         hosted.fencedAt = now;
         int word = hosted.word;
-        log.info("{}: a newer announcement than this broker's leads", hosted.tip);
         loop.after(pause(hosted.fencings++), () -> {
             if (hosted.word == word) {
                 repeat(hosted);
@@ -254,7 +259,14 @@ final class Roles {
     private void taken(Said said, Claim claim) {
         Hosted hosted = said.hosted;
         hosted.announced = said.word;
-        if (hosted.word == said.word) {
+        if (hosted.word != said.word) {
+            return;
+        }
+        if (claim.getIncarnation() == 0) {
+            hosted.claim = null;
+            log.info("{}: another broker leads, Kafka says", hosted.tip);
+            sayAgain(hosted);
+        } else {
             hosted.claim = claim;
             hosted.feed.announced();
         }

@@ -1,10 +1,12 @@
-"""Who is asked which broker leads a partition when the log alone cannot tell."""
+"""What a service does that cannot ask anybody who leads, and how long it waits if it can."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tierledger.events.commands import LeaderVerdict
     from tierledger.events.identifiers import TopicIdPartition
 
@@ -16,8 +18,7 @@ answers at all does so in milliseconds; the claim that waits serves nobody meanw
 class NoOracle:
     """Knows nothing, at once: every dispute opens for the later claim, and is on record."""
 
-    async def leader_of(
-        self,
-        topic_id_partition: TopicIdPartition,  # noqa: ARG002 - The port's.
-    ) -> LeaderVerdict | None:
-        return None
+    async def leaders_of(
+        self, partitions: Sequence[TopicIdPartition]
+    ) -> list[LeaderVerdict | None]:
+        return [None] * len(partitions)

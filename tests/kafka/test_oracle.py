@@ -1,0 +1,78 @@
+"""Kafka itself is asked which broker leads, and in which leader epoch."""
+
+import asyncio
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
+    AIOKafkaAdminClient,
+    NewTopic,
+)
+
+from tests.models.kafka_broker import KafkaBroker
+from tierledger.actors.oracle.kafka import KafkaOracle
+from tierledger.events.commands import LeaderVerdict
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+
+UNKNOWN = TopicIdPartition(Uuid.parse("AAECAwQFBgcICQoLDA0ODw"), 0, "payments")
+
+WAIT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaBroker]:
+    with KafkaBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+async def orders(broker: KafkaBroker) -> AsyncIterator[TopicIdPartition]:
+    """The last of three partitions."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
+    await admin.start()
+    await admin.create_topics([NewTopic("orders", 3, 1)])
+    known = broker.logs / "orders-2" / "partition.metadata"
+    async with asyncio.timeout(WAIT_S):
+        while not known.exists():  # noqa: ASYNC110 - Another process makes it.
+            await asyncio.sleep(0.05)
+    topic_id = known.read_text().split()[-1]
+    yield TopicIdPartition(Uuid.parse(topic_id), 2, "orders")
+    await admin.delete_topics(["orders"])
+    await admin.close()
+
+
+async def test_the_leader_and_its_epoch_are_known(
+    broker: KafkaBroker, orders: TopicIdPartition
+) -> None:
+    oracle = KafkaOracle([("127.0.0.1", broker.port)])
+
+    assert await oracle.leaders_of([UNKNOWN, orders]) == [None, LeaderVerdict(1, 0)]
+
+    broker.restart(signal.SIGKILL)
+    (verdict,) = await oracle.leaders_of([orders])
+    assert verdict is not None
+    assert verdict.broker_id == 1
+    assert verdict.leader_epoch is not None
+    assert verdict.leader_epoch > 0
+
+
+async def test_one_broker_that_answers_is_enough(
+    broker: KafkaBroker, orders: TopicIdPartition
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        oracle = KafkaOracle([silent.getsockname(), ("127.0.0.1", broker.port)])
+
+        (verdict,) = await oracle.leaders_of([orders])
+
+    assert verdict is not None
+    assert verdict.broker_id == 1
+
+
+async def test_without_a_broker_that_answers_nobody_knows() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        oracle = KafkaOracle([closed.getsockname()])
+
+    with pytest.raises(ConnectionError, match="no broker says who leads"):
+        await oracle.leaders_of([UNKNOWN])
