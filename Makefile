@@ -59,8 +59,9 @@ format: setup ## write the code as `make check` wants it
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: postgresql ## measure
-	@$(BIN)/python -m tierledger.benchmarks
+bench: postgresql ## measure the core and the service, in a quarter of an hour
+	@$(BIN)/python -m tierledger.benchmarks replay lookup commit checkpoint cold-start \
+		cli-lookup neighbour steps feed service door followers announce failover world machines
 
 bench-tiering: setup ## measure the remote tier
 	@$(BIN)/python -m tierledger.benchmarks tier-requests tier-index-cache tier-read tier-retention tier-scrub

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierledger.actors.calls import Call, CloseCall, HostPing, PartitionKey, Placement
-    from tierledger.actors.coordinator.events import Announcement, Registered, Route
+    from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
     from tierledger.actors.deadline import Attempt
     from tierledger.events.commands import Claim, LeaderVerdict
     from tierledger.events.identifiers import TopicIdPartition
@@ -136,8 +136,14 @@ class HostLauncher(Protocol):
 class CoordinatorHandle(Protocol):
     """The coordinator, wherever it runs. Every call may raise `OutcomeUnknown`."""
 
-    async def register(self, broker_id: int, request: bytes, after: int) -> Registered:
+    async def register(
+        self, broker_id: int, request: bytes, after: int, *, is_plugin: bool = False
+    ) -> Registered:
         """A new incarnation of a broker, if its newest was `after`; repeats get the same."""
+        ...
+
+    async def hand_over(self, to: Owner, of: Owner) -> str:
+        """Let `to` own the cluster's metadata in place of `of`; who owns it then, durable."""
         ...
 
     async def announce(self, announcement: Announcement) -> list[Claim]:

@@ -20,6 +20,7 @@ from tierledger.cli.commands import cat as cat_command
 from tierledger.cli.commands import check as check_command
 from tierledger.cli.commands import export as export_command
 from tierledger.cli.commands import forget as forget_command
+from tierledger.cli.commands import handover as handover_command
 from tierledger.cli.commands import log as log_command
 from tierledger.cli.commands import lookup as lookup_command
 from tierledger.cli.commands import partitions as partition_commands
@@ -148,6 +149,7 @@ for commands in (
     spark_command,
     forget_command,
     serve_command,
+    handover_command,
     status_command,
     replay_command,
     simulate_command,

@@ -25,7 +25,14 @@ LAG_NOTED_EVENTS = 1000
 NAMED_MAX = 10
 """Names that an error lists of what there is."""
 
-COORDINATOR_FIELDS = ("position", "partitions", "unplaced", "set_aside", "set_aside_items")
+COORDINATOR_FIELDS = (
+    "owner",
+    "position",
+    "partitions",
+    "unplaced",
+    "set_aside",
+    "set_aside_items",
+)
 """What is told of the coordinator beside its hosts and brokers."""
 
 QUARANTINED = "quarantined"

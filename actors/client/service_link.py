@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from tierledger.actors.calls import Call, PartitionKey
-    from tierledger.actors.coordinator.events import Announcement, Registered, Route
+    from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
     from tierledger.actors.deadline import Attempt
     from tierledger.actors.ports import (
         CoordinatorHandle,
@@ -176,8 +176,15 @@ class _LinkedCoordinator:
     async def _ask(self, ask: Callable[[CoordinatorHandle], Awaitable[T]]) -> T:
         return await self._link.ask("the coordinator", lambda one: ask(one.coordinator))
 
-    async def register(self, broker_id: int, request: bytes, after: int) -> Registered:
-        return await self._ask(lambda one: one.register(broker_id, request, after))
+    async def register(
+        self, broker_id: int, request: bytes, after: int, *, is_plugin: bool = False
+    ) -> Registered:
+        return await self._ask(
+            lambda one: one.register(broker_id, request, after, is_plugin=is_plugin)
+        )
+
+    async def hand_over(self, to: Owner, of: Owner) -> str:
+        return await self._ask(lambda one: one.hand_over(to, of))
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
         return await self._ask(lambda one: one.announce(announcement))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, NamedTuple, TypeAlias
 
 from tierledger.events.commands import Claim
@@ -140,6 +141,19 @@ class PartitionForgotten(NamedTuple):
     partition: int
 
 
+class Owner(StrEnum):
+    """Whose word on a cluster's remote log metadata counts with its brokers (ADR 0050)."""
+
+    NOBODY = "nobody"
+    TIERLEDGER = "tierledger"
+
+
+class OwnerChanged(NamedTuple):
+    """From here on `owner` decides; an `Owner`, or one that a newer release knows."""
+
+    owner: str
+
+
 CoordinatorBody: TypeAlias = (
     ClientRegistered
     | Announced
@@ -151,6 +165,7 @@ CoordinatorBody: TypeAlias = (
     | LeaderRefused
     | LeaderRestored
     | PartitionForgotten
+    | OwnerChanged
 )
 
 COORDINATOR_CODEC = EventCodec(
@@ -165,6 +180,7 @@ COORDINATOR_CODEC = EventCodec(
         (8, PartitionForgotten, 1),
         (9, LeaderRefused, 1),
         (10, LeaderRestored, 1),
+        (11, OwnerChanged, 1),
     ),
     {
         (1, 1): lambda fields: [*fields, None],

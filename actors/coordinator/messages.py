@@ -72,16 +72,36 @@ class Register(NamedTuple):
     broker_id: int
     request: bytes
     after: int
+    is_plugin: bool = False
 
     @property
     def items(self) -> int:
         return 1
 
     def decide(self, state: CoordinatorState) -> list[CoordinatorBody]:
-        return rules.register(state, self.broker_id, self.request, self.after)
+        return rules.register(
+            state, self.broker_id, self.request, self.after, is_plugin=self.is_plugin
+        )
 
     def answer(self, state: CoordinatorState) -> Registered:
         return rules.registered(state, self.broker_id, self.request)
+
+
+class HandOver(NamedTuple):
+    """An operator says who owns the cluster's metadata from now on, instead of `of`."""
+
+    to: str
+    of: str
+
+    @property
+    def items(self) -> int:
+        return 1
+
+    def decide(self, state: CoordinatorState) -> list[CoordinatorBody]:
+        return rules.hand_over(state, self.to, self.of)
+
+    def answer(self, state: CoordinatorState) -> str:
+        return state.owner
 
 
 class Announce(NamedTuple):
@@ -90,25 +110,6 @@ class Announce(NamedTuple):
     given: Announcement
     denied: frozenset[PartitionKey] = frozenset()
     """What it says to lead, and Kafka names another broker for."""
-
-    @classmethod
-    def informed(
-        cls, given: Announcement, verdicts: Mapping[PartitionKey, LeaderVerdict]
-    ) -> Announce:
-        """`given` with the leader epochs that Kafka knows, as `verdicts` has its words.
-
-        Brokers do not tell their plugins in which epoch they lead.
-        """
-        leaders, denied = [], set()
-        for item in given.leaders:
-            verdict = verdicts.get(PartitionKey(*item[:2]), NOBODY_KNOWS)
-            epoch = item[3]
-            if verdict.broker_id == given.broker_id:
-                epoch = verdict.leader_epoch
-            elif verdict.broker_id >= 0:
-                denied.add(PartitionKey(*item[:2]))
-            leaders.append((*item[:3], epoch, item[4]))
-        return cls(given._replace(leaders=tuple(leaders)), frozenset(denied))
 
     @property
     def items(self) -> int:
@@ -121,6 +122,23 @@ class Announce(NamedTuple):
 
     def answer(self, state: CoordinatorState) -> list[Claim]:
         return rules.hear(state, self.given, self.denied)
+
+
+def informed(given: Announcement, verdicts: Mapping[PartitionKey, LeaderVerdict]) -> Announce:
+    """`given` with the leader epochs that Kafka knows, as `verdicts` has its words.
+
+    Brokers do not tell their plugins in which epoch they lead.
+    """
+    leaders, denied = [], set()
+    for item in given.leaders:
+        verdict = verdicts.get(PartitionKey(*item[:2]), NOBODY_KNOWS)
+        epoch = item[3]
+        if verdict.broker_id == given.broker_id:
+            epoch = verdict.leader_epoch
+        elif verdict.broker_id >= 0:
+            denied.add(PartitionKey(*item[:2]))
+        leaders.append((*item[:3], epoch, item[4]))
+    return Announce(given._replace(leaders=tuple(leaders)), frozenset(denied))
 
 
 class Fact(NamedTuple):

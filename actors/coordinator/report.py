@@ -34,6 +34,7 @@ def coordinator_report(
         placed[name] = {"leaders": leaders, "followers": state.load(name) - leaders}
     return {
         "position": state.next_position - 1,
+        "owner": str(state.owner),
         "hosts": dict(state.hosts),
         "addresses": dict(state.addresses),
         "starting": [name for name in starting if name not in state.hosts],

@@ -22,7 +22,7 @@ from tierledger.actors.coordinator.state import (
 )
 from tierledger.actors.messages import Assignment
 from tierledger.events.commands import NO_CLAIM, Claim
-from tierledger.events.errors import Fenced, InvalidArgument
+from tierledger.events.errors import Fenced, InvalidArgument, NotReady, RejectedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -41,14 +41,43 @@ class HostWork(NamedTuple):
     closes: tuple[CloseCall, ...] = ()
 
 
+def hand_over(state: CoordinatorState, to: str, of: str) -> list[CoordinatorBody]:
+    """`to` decides from here on, if `of` did until now; nothing if `to` does already.
+
+    Raises:
+        RejectedError: Another one owns the metadata.
+    """
+    if state.owner == to:
+        return []
+    if state.owner != of:
+        raise RejectedError(
+            f"{state.owner} owns the remote log metadata of this cluster, expected {of}"
+        )
+    return [ev.OwnerChanged(to)]
+
+
 def register(
-    state: CoordinatorState, broker_id: int, request: bytes, after: int
+    state: CoordinatorState,
+    broker_id: int,
+    request: bytes,
+    after: int,
+    *,
+    is_plugin: bool = False,
 ) -> list[CoordinatorBody]:
     """A client of `broker_id` starts; what spoke for it before is out of date.
 
     Nothing for a repeat of `request`, nor if another client has registered since `after` was
     the broker's incarnation: a request that comes late fences nobody.
+
+    Raises:
+        NotReady: It is a broker's plugin, and tierledger does not own the cluster's metadata.
+            The broker would take what the ledger does not know for gone, and delete it.
     """
+    if is_plugin and state.owner != ev.Owner.TIERLEDGER:
+        raise NotReady(
+            f"{state.owner} owns the remote log metadata of this cluster; "
+            "to let tierledger own it: tierledger handover"
+        )
     newest = state.incarnations.get(broker_id, 0)
     if after != newest or request in state.registrations.get(broker_id, {}):
         return []
@@ -270,6 +299,8 @@ def evolve_strictly(state: CoordinatorState, event: Event) -> list[HostWork]:
             state.generations[body.host] = body.generation
         case ev.HostLost():
             _host_lost(state, body.host)
+        case ev.OwnerChanged(owner=owner):
+            state.owner = owner
         case ev.PartitionForgotten():
             _forgotten(state, PartitionKey(body.topic_id, body.partition))
     state.next_position = event.position + 1

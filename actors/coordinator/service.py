@@ -49,7 +49,7 @@ from tierledger.events.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from tierledger.actors.coordinator.events import Announcement, Registered, Route
+    from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
     from tierledger.actors.messages import ReplyTo
     from tierledger.actors.ports import Clock, HostHandle, HostLauncher, LeaderOracle
     from tierledger.events.commands import Claim, LeaderVerdict
@@ -158,7 +158,9 @@ class CoordinatorService:
 
     # Requests.
 
-    async def register(self, broker_id: int, request: bytes, after: int) -> Registered:
+    async def register(
+        self, broker_id: int, request: bytes, after: int, *, is_plugin: bool = False
+    ) -> Registered:
         """A new incarnation for `broker_id`, greater than all before; durable.
 
         A repeat of `request` gets the same one. It gets none, and hears of the newest, if that
@@ -166,10 +168,21 @@ class CoordinatorService:
 
         Raises:
             InvalidArgument: The broker's id is none; nothing changed.
+            NotReady: It is a broker's plugin, and tierledger does not own the cluster's
+                metadata; nothing changed.
         """
         checked_broker(broker_id)
-        given: Registered = await self._ask(msg.Register(broker_id, request, after))
+        given: Registered = await self._ask(msg.Register(broker_id, request, after, is_plugin))
         return given
+
+    async def hand_over(self, to: Owner, of: Owner) -> str:
+        """Who owns the cluster's metadata now: `to`, durable.
+
+        Raises:
+            RejectedError: Neither `of` nor `to` owned it; nothing changed.
+        """
+        owner: str = await self._ask(msg.HandOver(to, of))
+        return owner
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
         """Which claim counts for each leader, then each follower: an earlier one if repeated.
@@ -183,9 +196,7 @@ class CoordinatorService:
             Overloaded: Too much waits; nothing changed.
         """
         given = checked_announcement(announcement)
-        claims: list[Claim] = await self._ask(
-            msg.Announce.informed(given, await self._leaders(given))
-        )
+        claims: list[Claim] = await self._ask(msg.informed(given, await self._leaders(given)))
         return claims
 
     async def _leaders(self, given: Announcement) -> dict[PartitionKey, LeaderVerdict]:

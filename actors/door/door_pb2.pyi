@@ -176,7 +176,7 @@ class HostGreeting(_message.Message):
     def __init__(self, version: _Optional[int] = ..., cluster_id: _Optional[str] = ..., host: _Optional[str] = ..., software: _Optional[str] = ..., frame_bytes_max: _Optional[int] = ..., calls_max: _Optional[int] = ...) -> None: ...
 
 class Call(_message.Message):
-    __slots__ = ("id", "deadline_ms", "host", "write", "question", "ready", "next_page", "register", "announce", "route", "hosts", "status")
+    __slots__ = ("id", "deadline_ms", "host", "write", "question", "ready", "next_page", "register", "announce", "route", "hosts", "status", "hand_over")
     ID_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -189,6 +189,7 @@ class Call(_message.Message):
     ROUTE_FIELD_NUMBER: _ClassVar[int]
     HOSTS_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
+    HAND_OVER_FIELD_NUMBER: _ClassVar[int]
     id: int
     deadline_ms: int
     host: str
@@ -201,10 +202,11 @@ class Call(_message.Message):
     route: RouteQuestion
     hosts: HostsQuestion
     status: StatusQuestion
-    def __init__(self, id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., host: _Optional[str] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., question: _Optional[_Union[Question, _Mapping]] = ..., ready: _Optional[_Union[ReadyQuestion, _Mapping]] = ..., next_page: _Optional[_Union[NextPage, _Mapping]] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ..., route: _Optional[_Union[RouteQuestion, _Mapping]] = ..., hosts: _Optional[_Union[HostsQuestion, _Mapping]] = ..., status: _Optional[_Union[StatusQuestion, _Mapping]] = ...) -> None: ...
+    hand_over: HandOver
+    def __init__(self, id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., host: _Optional[str] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., question: _Optional[_Union[Question, _Mapping]] = ..., ready: _Optional[_Union[ReadyQuestion, _Mapping]] = ..., next_page: _Optional[_Union[NextPage, _Mapping]] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ..., route: _Optional[_Union[RouteQuestion, _Mapping]] = ..., hosts: _Optional[_Union[HostsQuestion, _Mapping]] = ..., status: _Optional[_Union[StatusQuestion, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("id", "better_door", "failure", "written", "found", "ready", "registered", "announced", "routes", "hosts", "status")
+    __slots__ = ("id", "better_door", "failure", "written", "found", "ready", "registered", "announced", "routes", "hosts", "status", "owned")
     ID_FIELD_NUMBER: _ClassVar[int]
     BETTER_DOOR_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
@@ -216,6 +218,7 @@ class Answer(_message.Message):
     ROUTES_FIELD_NUMBER: _ClassVar[int]
     HOSTS_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
+    OWNED_FIELD_NUMBER: _ClassVar[int]
     id: int
     better_door: str
     failure: Failure
@@ -227,7 +230,8 @@ class Answer(_message.Message):
     routes: Routes
     hosts: Hosts
     status: Status
-    def __init__(self, id: _Optional[int] = ..., better_door: _Optional[str] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., written: _Optional[_Union[Written, _Mapping]] = ..., found: _Optional[_Union[Found, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., announced: _Optional[_Union[Announced, _Mapping]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., hosts: _Optional[_Union[Hosts, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ...) -> None: ...
+    owned: Owned
+    def __init__(self, id: _Optional[int] = ..., better_door: _Optional[str] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., written: _Optional[_Union[Written, _Mapping]] = ..., found: _Optional[_Union[Found, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., announced: _Optional[_Union[Announced, _Mapping]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., hosts: _Optional[_Union[Hosts, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., owned: _Optional[_Union[Owned, _Mapping]] = ...) -> None: ...
 
 class Failure(_message.Message):
     __slots__ = ("kind", "message", "fate")
@@ -434,14 +438,16 @@ class Ready(_message.Message):
     def __init__(self, is_ready: _Optional[bool] = ...) -> None: ...
 
 class Register(_message.Message):
-    __slots__ = ("broker_id", "request", "after")
+    __slots__ = ("broker_id", "request", "after", "is_plugin")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
+    IS_PLUGIN_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     request: bytes
     after: int
-    def __init__(self, broker_id: _Optional[int] = ..., request: _Optional[bytes] = ..., after: _Optional[int] = ...) -> None: ...
+    is_plugin: bool
+    def __init__(self, broker_id: _Optional[int] = ..., request: _Optional[bytes] = ..., after: _Optional[int] = ..., is_plugin: _Optional[bool] = ...) -> None: ...
 
 class Registered(_message.Message):
     __slots__ = ("incarnation", "is_given")
@@ -450,6 +456,20 @@ class Registered(_message.Message):
     incarnation: int
     is_given: bool
     def __init__(self, incarnation: _Optional[int] = ..., is_given: _Optional[bool] = ...) -> None: ...
+
+class HandOver(_message.Message):
+    __slots__ = ("to", "of")
+    TO_FIELD_NUMBER: _ClassVar[int]
+    OF_FIELD_NUMBER: _ClassVar[int]
+    to: str
+    of: str
+    def __init__(self, to: _Optional[str] = ..., of: _Optional[str] = ...) -> None: ...
+
+class Owned(_message.Message):
+    __slots__ = ("owner",)
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    owner: str
+    def __init__(self, owner: _Optional[str] = ...) -> None: ...
 
 class Announce(_message.Message):
     __slots__ = ("broker_id", "incarnation", "number", "leaders", "followers", "stopped", "import_cluster")

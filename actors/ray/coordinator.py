@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierledger.actors.calls import PartitionKey
-    from tierledger.actors.coordinator.events import Announcement, Registered, Route
+    from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.events.commands import Claim
     from tierledger.storage.backend import MetadataStorageBackend
@@ -91,8 +91,13 @@ class CoordinatorShell:
         """What this process calls itself."""
         return self._process
 
-    async def register(self, broker_id: int, request: bytes, after: int) -> Registered:
-        return await self._started().register(broker_id, request, after)
+    async def register(
+        self, broker_id: int, request: bytes, after: int, is_plugin: bool
+    ) -> Registered:
+        return await self._started().register(broker_id, request, after, is_plugin=is_plugin)
+
+    async def hand_over(self, to: Owner, of: Owner) -> str:
+        return await self._started().hand_over(to, of)
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
         return await self._started().announce(announcement)

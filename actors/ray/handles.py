@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
-    from tierledger.actors.coordinator.events import Announcement, Registered, Route
+    from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.events.commands import Claim
 
@@ -176,9 +176,15 @@ class RayCoordinator:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    async def register(self, broker_id: int, request: bytes, after: int) -> Registered:
-        given: Registered = await self._call("register", broker_id, request, after)
+    async def register(
+        self, broker_id: int, request: bytes, after: int, *, is_plugin: bool = False
+    ) -> Registered:
+        given: Registered = await self._call("register", broker_id, request, after, is_plugin)
         return given
+
+    async def hand_over(self, to: Owner, of: Owner) -> str:
+        owner: str = await self._call("hand_over", to, of)
+        return owner
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
         claims: list[Claim] = await self._call("announce", announcement)

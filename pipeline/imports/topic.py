@@ -36,6 +36,22 @@ FETCH_BYTES = 4 * 1024 * 1024
 """What a broker gives at once; more, if a single batch is longer."""
 
 
+async def cluster_id_of(brokers: str) -> str:
+    """The id of the Kafka cluster.
+
+    Raises:
+        StorageUnavailable: The brokers do not answer.
+    """
+    admin = AIOKafkaAdminClient(bootstrap_servers=brokers.split(","))
+    try:
+        async with _answering(brokers):
+            await admin.start()
+            found = await admin.describe_cluster()
+    finally:
+        await admin.close()
+    return str(found["cluster_id"])
+
+
 async def offsets_of(brokers: str, topic: str) -> dict[int, tuple[int, int]]:
     """Each partition's oldest offset, and the one that comes next.
 

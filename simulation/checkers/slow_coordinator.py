@@ -60,6 +60,7 @@ class SlowCoordinator:
 
     def __init__(self) -> None:
         self.end = 0
+        self.owner: str = ev.Owner.NOBODY
         self.rows: dict[PartitionKey, Row] = {}
         self.incarnations: dict[int, int] = {}
         self.registrations: dict[int, list[tuple[bytes, int]]] = {}
@@ -115,6 +116,7 @@ class SlowCoordinator:
         loads = {host: self.load(host) for host in hosts}
         pairs = [
             ("next position", state.next_position, self.end),
+            ("owner", state.owner, self.owner),
             ("partitions", rows, self.rows),
             ("hosts", hosts, self.hosts),
             ("generations", state.generations, self.generations),
@@ -298,6 +300,9 @@ class SlowCoordinator:
                 holder, body.leader_epoch, body.import_cluster, body.recorded_time_ms, number
             )
 
+    def _OwnerChanged(self, body: ev.OwnerChanged) -> None:  # noqa: N802
+        self.owner = body.owner
+
     def _PartitionForgotten(self, body: ev.PartitionForgotten) -> None:  # noqa: N802
         self.rows.pop(PartitionKey(body.topic_id, body.partition), None)
 
@@ -319,7 +324,16 @@ class SlowCoordinator:
         ]
         return standing[-1] if standing else None
 
-    def register(self, broker_id: int, request: bytes, after: int) -> list[Any]:
+    def hand_over(self, to: str, of: str) -> list[Any] | str:
+        if to == self.owner:
+            return []
+        return [ev.OwnerChanged(to)] if of == self.owner else "RejectedError"
+
+    def register(
+        self, broker_id: int, request: bytes, after: int, *, is_plugin: bool
+    ) -> list[Any] | str:
+        if is_plugin and self.owner != "tierledger":
+            return "NotReady"
         newest = self.incarnations.get(broker_id, 0)
         is_repeat = request in dict(self.registrations.get(broker_id, ()))
         if after != newest or is_repeat:

@@ -153,7 +153,7 @@ class CoordinatorNode:
         verdicts = {key: verdict for key, verdict in named.items() if verdict is not None}
         for key, verdict in named.items():
             world.informed.setdefault((given.claim, key), []).append(verdict)
-        request = msg.Announce.informed(given, verdicts)
+        request = msg.informed(given, verdicts)
         world.recording.mark("Kafka asked about an announcement")
         if request.denied:
             world.recording.mark("Kafka named another broker")

@@ -537,4 +537,10 @@ MUTANTS = (
         "against_kafka",
         sessions.kafkas_epoch_lost,
     ),
+    _mutant(
+        "M82 plugin-let-in-too-early",
+        "a broker's plugin is let in while nobody owns the metadata",
+        "miscoordinated",
+        sessions.plugin_let_in_too_early,
+    ),
 )

@@ -68,7 +68,7 @@ class _Asking:
         self._kinds: tuple[Callable[[], str | None], ...] = (
             *[self._announce] * 8, self._register, self._registers, self._start,
             self._lose, self._leader_lost, *[self._refuse] * 3, *[self._place] * 5,
-            self._forget,
+            self._forget, self._hand_over,
         )  # fmt: skip
 
     def take(self, body: Any) -> str | None:  # noqa: ANN401 - An event's body.
@@ -111,8 +111,15 @@ class _Asking:
         after = max(0, newest - self._pick((0, 0, 0, 1)))
         made = [request for request, _ in self.slow.registrations.get(broker_id, ())]
         request = self._pick((*made[:1], *made[-1:], b"asked %d" % self.slow.end))
-        found = rules.register(self._drafted(), broker_id, request, after)
-        expected = self.slow.register(broker_id, request, after)
+        is_plugin = self._pick((False, True))
+        found: Any
+        try:
+            found = rules.register(
+                self._drafted(), broker_id, request, after, is_plugin=is_plugin
+            )
+        except RemoteStorageError as error:
+            found = type(error).__name__
+        expected = self.slow.register(broker_id, request, after, is_plugin=is_plugin)
         why = self._decided(f"registration {broker_id, request, after}", found, expected)
         given = dict(self.slow.registrations.get(broker_id, ())).get(request)
         newest = self.slow.incarnations.get(broker_id, 0)
@@ -120,6 +127,15 @@ class _Asking:
         if why is None and rules.registered(self.state, broker_id, request) != told:
             return f"registration {broker_id, request, after} is not told {told}"
         return why
+
+    def _hand_over(self) -> str | None:
+        to, of = self._pick(list(ev.Owner)), self._pick(list(ev.Owner))
+        found: Any
+        try:
+            found = rules.hand_over(self._drafted(), to, of)
+        except RemoteStorageError as error:
+            found = type(error).__name__
+        return self._decided(f"handover to {to} of {of}", found, self.slow.hand_over(to, of))
 
     def _registers(self) -> str | None:
         """A broker starts so often that the first time is forgotten."""

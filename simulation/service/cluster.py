@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
-    from tierledger.actors.coordinator.events import Announcement, Registered, Route
+    from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.actors.ports import LeaderOracle, ServiceConnection
     from tierledger.events.commands import Claim
@@ -149,9 +149,16 @@ class CoordinatorWay:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    async def register(self, broker_id: int, request: bytes, after: int) -> Registered:
+    async def hand_over(self, to: Owner, of: Owner) -> str:
+        owner: str = await self._call(lambda one: one.hand_over(to, of), "hand over")
+        return owner
+
+    async def register(
+        self, broker_id: int, request: bytes, after: int, *, is_plugin: bool = False
+    ) -> Registered:
         given: Registered = await self._call(
-            lambda one: one.register(broker_id, request, after), "register"
+            lambda one: one.register(broker_id, request, after, is_plugin=is_plugin),
+            "register",
         )
         return given
 

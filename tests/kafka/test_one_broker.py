@@ -19,6 +19,7 @@ from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
 
 from tests.models.command_line import lines, run
 from tests.models.kafka_broker import CLUSTER_ID
+from tests.models.local_world import free_ports
 from tests.models.tiered_broker import TIERED, TieredBroker
 from tests.ray.test_serve import served
 
@@ -36,12 +37,19 @@ def ledger(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def broker(tmp_path: Path, ledger: Path) -> Iterator[TieredBroker]:
-    options = ["--cluster", CLUSTER_ID, "--hosts", 2, "--listen", "127.0.0.1:0"]
-    with served(f"sqlite:{ledger}", *options) as serve:
-        assert serve.stdout is not None, "it is a pipe"
-        url = serve.stdout.readline().split()[-1]
-        with TieredBroker(url, tmp_path / "tier") as broker:
-            yield broker
+    door = f"127.0.0.1:{free_ports(2)}"
+    broker = TieredBroker(door, tmp_path / "tier")
+    options = ["--cluster", CLUSTER_ID, "--hosts", 2, "--listen", door]
+    options += ["--kafka", broker.address]
+    with served(f"sqlite:{ledger}", *options), broker:
+        hand_over(broker, ledger)
+        yield broker
+
+
+def hand_over(broker: TieredBroker, ledger: Path) -> None:
+    """Until then the plugin is not ready."""
+    done = run(ledger, "handover", "--fresh", "--kafka", broker.address)
+    assert done.exit_code == 0, done.output
 
 
 async def test_what_was_produced_is_read_from_the_tier_until_it_is_deleted(
@@ -57,6 +65,9 @@ async def test_what_was_produced_is_read_from_the_tier_until_it_is_deleted(
     finished = [one for one in known if one["state"] == "COPY_SEGMENT_FINISHED"]
     assert len(finished) == len(broker.tiered_logs()) >= 10
     assert broker.errors() == []
+    assert await asyncio.to_thread(leader_epochs, ledger) == [0], (
+        "which the broker has not said"
+    )
 
     broker.restart(signal.SIGKILL)
 
@@ -95,6 +106,13 @@ async def consumed(broker: TieredBroker) -> list[bytes]:
 def segments(ledger: Path) -> list[Any]:
     """What the ledger knows, as `tierledger segments` reads it."""
     return lines(run(ledger, "segments", TOPIC, 0, "--json"))
+
+
+def leader_epochs(ledger: Path) -> list[int | None]:
+    """Under which each session was opened."""
+    known = lines(run(ledger, "log", TOPIC, 0, "--json"))
+    opened = [one for one in known if one["type"] == "SessionOpened"]
+    return [one["leader_epoch"] for one in opened]
 
 
 async def until(is_so: Callable[[], bool]) -> None:

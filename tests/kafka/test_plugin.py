@@ -17,7 +17,12 @@ from tests.models.kafka_broker import JARS
 from tests.models.local_world import CLUSTER
 from tests.models.ray_brokers import settings_for
 from tests.ray.test_serve import served
+from tierledger.actors.coordinator.events import Owner
+from tierledger.actors.discovery.connecting import connect
+from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.ray.service import RayConnection, RayService, kill_host
+from tierledger.events.errors import NotAuthorized
+from tierledger.storage.connector import URL_SETTING
 
 PLUGIN = Path(__file__).parents[2] / "kafka-plugin" / "target"
 KAFKAS = {"oldest": PLUGIN / "kafka-3.9.1", "newest": JARS}
@@ -52,8 +57,15 @@ async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ray
     settings = settings_for(tmp_path_factory.mktemp("plugin") / "store.sqlite")
     service = RayService(replace(settings, hosts=2))
     await service.start()
+    await owned(service)
     yield service
     await service.close()
+
+
+async def owned(service: RayService) -> None:
+    """Brokers are let in from now on."""
+    coordinator = RayConnection(service.settings).coordinator
+    assert await coordinator.hand_over(Owner.TIERLEDGER, Owner.NOBODY) == "tierledger"
 
 
 @pytest.fixture(params=list(KAFKAS))
@@ -79,6 +91,15 @@ def first(request: pytest.FixtureRequest) -> int:
     return 10 * list(KAFKAS).index(request.node.callspec.params["plugins"])
 
 
+async def owned_by_word_of(secrets: Secrets, identity: str, url: str) -> None:
+    config = {URL_SETTING: url, **secrets.client(identity)}
+    connection = await connect(ServiceSettings(CLUSTER, config))
+    try:
+        await connection.coordinator.hand_over(Owner.TIERLEDGER, Owner.NOBODY)
+    finally:
+        await connection.close()
+
+
 async def test_a_broker_proves_who_it_is(tmp_path: Path, plugins: Plugins) -> None:
     secrets = Secrets(tmp_path)
     ca = secrets.authority.certificate
@@ -88,6 +109,9 @@ async def test_a_broker_proves_who_it_is(tmp_path: Path, plugins: Plugins) -> No
     with served(f"sqlite:{tmp_path / 'store.sqlite'}", *options) as process:
         assert process.stdout is not None, "it is a pipe"
         url = process.stdout.readline().split()[-1]
+        await owned_by_word_of(secrets, "admin", url)
+        with pytest.raises(NotAuthorized, match="may not say who owns the metadata"):
+            await owned_by_word_of(secrets, "broker:1", url)
         given = f"tierledger.ssl.ca.location {ca} tierledger.token.location"
         token = token_file(tmp_path, "broker:1")
         for broker in (1, 2):

@@ -43,9 +43,9 @@ class KafkaBroker:
     """A broker; a context manager that starts it and removes everything."""
 
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
-        """`settings`: of the broker's, beyond those that all tests need or in place of them."""
+        """`settings`: beyond those that all tests need, or in place of them; none: left out."""
         self.settings = dict(settings or {})
-        self.port, self._controller_port = free_port(), free_port()
+        self.port, self.controller_port = free_port(), free_port()
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -60,7 +60,7 @@ class KafkaBroker:
             (self.folder / "log4j2.xml").write_text(_LOGGING)
             (self.folder / "server.properties").write_text(self._properties())
             self._format()
-            self._start()
+            self.start()
         except BaseException:
             self._remove()
             raise
@@ -97,10 +97,10 @@ class KafkaBroker:
         lines: dict[str, object] = {
             "process.roles": "broker,controller",
             "node.id": 1,
-            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
             "controller.listener.names": "CONTROLLER",
             "listeners": f"PLAINTEXT://{self.address},"
-            f"CONTROLLER://127.0.0.1:{self._controller_port}",
+            f"CONTROLLER://127.0.0.1:{self.controller_port}",
             "advertised.listeners": f"PLAINTEXT://{self.address}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": self.logs,
@@ -113,7 +113,8 @@ class KafkaBroker:
             # Recorded times are old, and none of what is produced may go.
             "log.retention.ms": -1,
         }
-        return "".join(f"{key}={value}\n" for key, value in (lines | self.settings).items())
+        given = (lines | self.settings).items()
+        return "".join(f"{key}={value}\n" for key, value in given if value is not None)
 
     def _command(self, *words: str) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.xml'}"
@@ -131,7 +132,8 @@ class KafkaBroker:
         if done.returncode:
             raise RuntimeError(f"the broker's folder: {done.stdout}{done.stderr}")
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start its process on its folder, and return once it serves."""
         with (self.folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 self._command("kafka.Kafka", str(self.folder / "server.properties")),
@@ -148,19 +150,20 @@ class KafkaBroker:
         raise RuntimeError(f"the broker did not come up:\n{self.log()[-4000:]}")
 
     def restart(self, how: signal.Signals) -> None:
-        """End its process by a signal, and start it again on its folder."""
-        self._end(how)
+        """End its process by a signal, and start it again on its folder, with a new log."""
+        self.stop(how)
         (self.folder / "server.log").unlink()
-        self._start()
+        self.start()
 
-    def _end(self, how: signal.Signals) -> None:
+    def stop(self, how: signal.Signals) -> None:
+        """End its process by a signal; what it has stays."""
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(how)
             process.wait(STOP_TIMEOUT_S)
 
     def _remove(self) -> None:
-        self._end(signal.SIGKILL)
+        self.stop(signal.SIGKILL)
         if self._folder is not None:
             shutil.rmtree(self._folder)
             self._folder = None

@@ -84,6 +84,7 @@ def coordinator(*hosts: str, **more: object) -> dict[str, Any]:
         "unplaced": 0,
         "set_aside": 0,
         "set_aside_items": [],
+        "owner": "nobody",
         **more,
     }
 

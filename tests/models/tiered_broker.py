@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.models.kafka_broker import KafkaBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PLUGIN = Path(__file__).parents[2] / "kafka-plugin" / "target" / "tierledger-kafka-plugin.jar"
 
@@ -20,8 +24,10 @@ TIERED = {
 class TieredBroker(KafkaBroker):
     """A broker with Kafka's own tier in a folder, and the plugin."""
 
-    def __init__(self, service: str, tier: Path) -> None:
-        """`service`: its URL, as `serve` says it."""
+    def __init__(
+        self, service: str, tier: Path, settings: Mapping[str, object] | None = None
+    ) -> None:
+        """`service`: its URL, as `serve` says it; `settings`: beyond these."""
         if not PLUGIN.exists():
             raise RuntimeError(f"{PLUGIN} is not there: `make plugin` builds it")
         manager = "org.tierledger.kafka.TierledgerRemoteLogMetadataManager"
@@ -35,11 +41,11 @@ class TieredBroker(KafkaBroker):
                 "remote.log.metadata.manager.class.path": PLUGIN,
                 "remote.log.metadata.manager.listener.name": "PLAINTEXT",
                 "rlmm.config.tierledger.bootstrap": service,
-                "rlmm.config.tierledger.ledger.is.complete": "true",
                 "remote.log.manager.task.interval.ms": 300,
                 "log.retention.check.interval.ms": 300,
                 "log.initial.task.delay.ms": 300,
                 "log.segment.delete.delay.ms": 200,
+                **(settings or {}),
             }
         )
         self._tier = tier
@@ -49,7 +55,7 @@ class TieredBroker(KafkaBroker):
         return list(self._tier.rglob("*.log"))
 
     def local_start(self, topic: str) -> int:
-        """The first offset of the topic's partition 0 of which this broker has a copy."""
+        """The first offset of the topic's partition 0 of which this broker has a copy; -1: none."""
         logs = (self.logs / f"{topic}-0").glob("*.log")
         return min((int(log.stem) for log in logs), default=-1)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from tierledger.actors.calls import Call, PartitionKey
-    from tierledger.actors.coordinator.events import Announcement, Registered, Route
+    from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
     from tierledger.actors.deadline import Attempt
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.events.commands import Claim
@@ -208,10 +208,18 @@ class DoorCoordinator:
         answer = await stream.ask(pb.Call(deadline_ms=COORDINATOR_MS, **asked))
         return _expected(answer, what)
 
-    async def register(self, broker_id: int, request: bytes, after: int) -> Registered:
-        question = pb.Register(broker_id=broker_id, request=request, after=after)
+    async def register(
+        self, broker_id: int, request: bytes, after: int, *, is_plugin: bool = False
+    ) -> Registered:
+        question = pb.Register(
+            broker_id=broker_id, request=request, after=after, is_plugin=is_plugin
+        )
         answer = await self._ask("registered", register=question)
         return coordination.registered_of(answer.registered)
+
+    async def hand_over(self, to: Owner, of: Owner) -> str:
+        answer = await self._ask("owned", hand_over=pb.HandOver(to=to, of=of))
+        return answer.owned.owner
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
         message = coordination.announce_message(announcement)

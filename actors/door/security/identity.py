@@ -5,7 +5,7 @@
 | `reader` | ask, and be fed |
 | `broker:N` | ask, and speak for broker N: register, announce, write |
 | `broker:*` | the same for every broker |
-| `admin` | the same, and import recorded history |
+| `admin` | the same, import recorded history, and say who owns a cluster's metadata |
 | `host` | anything: hosts pass on to each other what one of them has let in |
 """
 
@@ -67,7 +67,11 @@ class Wish(NamedTuple):
 
     brokers: tuple[int, ...] = ()
     """In whose names it is; none: it only asks."""
-    imports: bool = False
+    admins: str | None = None
+    """What of it only an admin may do."""
+
+
+_IMPORT = "import recorded history"
 
 
 def _of_write(call: pb.Call) -> Wish:
@@ -75,7 +79,7 @@ def _of_write(call: pb.Call) -> Wish:
     kind = write.WhichOneof("change")
     brokers = [write.claim.broker_id]
     if kind == "import_records":
-        return Wish(tuple(brokers), imports=True)
+        return Wish(tuple(brokers), _IMPORT)
     # Under this id a repeat is recognised; another's would stand for what it never asked.
     brokers.append(write.origin_broker_id)
     if kind is not None:
@@ -84,7 +88,8 @@ def _of_write(call: pb.Call) -> Wish:
 
 
 def _of_announce(call: pb.Call) -> Wish:
-    return Wish((call.announce.broker_id,), call.announce.HasField("import_cluster"))
+    imports = call.announce.HasField("import_cluster")
+    return Wish((call.announce.broker_id,), _IMPORT if imports else None)
 
 
 def _of_register(call: pb.Call) -> Wish:
@@ -99,6 +104,7 @@ RULES: Mapping[str, Callable[[pb.Call], Wish]] = {
     "write": _of_write,
     "register": _of_register,
     "announce": _of_announce,
+    "hand_over": lambda _: Wish(admins="say who owns the metadata"),
     "question": _asks,
     "ready": _asks,
     "next_page": _asks,
@@ -148,8 +154,8 @@ def check_allowed(identity: Identity, call: pb.Call) -> None:
     wish = rule(call)
     for broker_id in wish.brokers:
         check_speaks_for(identity, broker_id, kind)
-    if wish.imports:
-        raise NotAuthorized(f"{identity.name} may not import recorded history; admin may")
+    if wish.admins is not None:
+        raise NotAuthorized(f"{identity.name} may not {wish.admins}; admin may")
 
 
 def check_speaks_for(identity: Identity, broker_id: int, what: str) -> None:

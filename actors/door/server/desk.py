@@ -219,8 +219,15 @@ class Desk:
         match message.WhichOneof("ask"):
             case "register":
                 call = coordination.register_of(message.register)
-                registered = await self._coordinator.register(*call)
+                registered = await self._coordinator.register(
+                    *call[:3], is_plugin=call.is_plugin
+                )
                 return pb.Answer(registered=coordination.registered_message(registered))
+            case "hand_over":
+                to = coordination.owner_of(message.hand_over.to)
+                of = coordination.owner_of(message.hand_over.of)
+                owner = await self._coordinator.hand_over(to, of)
+                return pb.Answer(owned=pb.Owned(owner=owner))
             case "announce":
                 announcement = coordination.announcement_of(message.announce)
                 claims = await self._coordinator.announce(announcement)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.actors.coordinator.door import checked_announcement, checked_broker
-from tierledger.actors.coordinator.events import Announcement, Registered, Route
+from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire.segments import (
     claim_message,
     claim_of,
     key_message,
 )
-from tierledger.events.typed_fields import Count, RequestId, checked
+from tierledger.events.errors import InvalidArgument
+from tierledger.events.typed_fields import Count, RequestId, checked, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ class RegisterCall(NamedTuple):
     broker_id: int
     request: RequestId
     after: Count
+    is_plugin: bool = False
 
 
 def register_of(message: pb.Register) -> RegisterCall:
@@ -37,10 +39,26 @@ def register_of(message: pb.Register) -> RegisterCall:
     """
     call: RegisterCall = checked(
         RegisterCall,
-        RegisterCall(checked_broker(message.broker_id), message.request, message.after),
+        RegisterCall(
+            checked_broker(message.broker_id), message.request, message.after, message.is_plugin
+        ),
         "register",
     )
     return call
+
+
+def owner_of(text: str) -> Owner:
+    """The owner of that name.
+
+    Raises:
+        InvalidArgument: There is none.
+    """
+    try:
+        return Owner(text)
+    except ValueError:
+        raise InvalidArgument(
+            f"expected {' or '.join(Owner)} for an owner, got {shown(text)}"
+        ) from None
 
 
 def announce_message(announcement: Announcement) -> pb.Announce:

@@ -16,11 +16,37 @@ from tests.models.coordinated import (
 from tierledger.actors.calls import FOLLOWER, LEADER, CloseCall
 from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator import rules
+from tierledger.actors.coordinator.events import Owner, OwnerChanged
 from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.events.commands import Claim
-from tierledger.events.errors import Fenced, InvalidArgument
+from tierledger.events.errors import Fenced, InvalidArgument, NotReady, RejectedError
 
 GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+# Who owns the cluster's metadata.
+
+
+def test_a_brokers_plugin_is_not_let_in_before_tierledger_owns_the_metadata() -> None:
+    one = Coordinated()
+    with pytest.raises(NotReady, match=r"nobody owns .* tierledger handover"):
+        rules.register(one.state, 1, b"a", 0, is_plugin=True)
+    assert rules.register(one.state, 1, b"a", 0), "a program is"
+
+    one.apply(rules.hand_over(one.state, Owner.TIERLEDGER, Owner.NOBODY))
+
+    assert rules.register(one.state, 1, b"a", 0, is_plugin=True)
+    assert one.state.draft().owner == Owner.TIERLEDGER
+    assert rules.hand_over(one.state, Owner.TIERLEDGER, Owner.NOBODY) == [], "a repeat"
+
+
+def test_the_metadata_is_not_taken_from_an_owner_whom_nobody_named() -> None:
+    one = Coordinated()
+    one.apply(rules.hand_over(one.state, Owner.TIERLEDGER, Owner.NOBODY))
+    one.evolve(OwnerChanged("kafka"))
+
+    with pytest.raises(RejectedError, match=r"kafka owns .* expected nobody"):
+        rules.hand_over(one.state, Owner.TIERLEDGER, Owner.NOBODY)
 
 
 # Who speaks for a broker.

@@ -12,7 +12,7 @@ def announced(
     if broker not in one.state.incarnations:
         one.register(broker)
     given = announcement(broker, number, leads=[0], epoch=epoch)
-    request = msg.Announce.informed(given, {key(0): verdict})
+    request = msg.informed(given, {key(0): verdict})
     one.apply(request.decide(one.state))
     return request.answer(one.state)
 

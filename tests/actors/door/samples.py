@@ -208,6 +208,11 @@ OBJECTS: dict[str, Domain] = {
         lambda: pb.Register(broker_id=7, request=b"client-1", after=1),
         coordination.register_of,
     ),
+    "register-plugin": Domain(
+        coordination.RegisterCall(7, b"client-1", 1, True),
+        lambda: pb.Register(broker_id=7, request=b"client-1", after=1, is_plugin=True),
+        coordination.register_of,
+    ),
     "registered": Domain(
         Registered(2, True),
         lambda: coordination.registered_message(Registered(2, True)),
@@ -333,6 +338,10 @@ def messages() -> dict[str, Message]:
         "hosts": pb.Hosts(hosts=[HOST]),
         "status-question": pb.StatusQuestion(of=pb.StatusQuestion.PARTITIONS),
         "status": pb.Status(json='{"position": 4}'),
+        "hand-over": pb.HandOver(to="tierledger", of="nobody"),
+        "owned": pb.Owned(owner="tierledger"),
+        "call-hand-over": pb.Call(id=9, hand_over=pb.HandOver(to="tierledger")),
+        "answer-owned": pb.Answer(id=9, owned=pb.Owned(owner="tierledger")),
         "call-register": pb.Call(id=9, register=pb.Register(broker_id=7)),
         "call-announce": pb.Call(id=9, announce=pb.Announce(broker_id=7)),
         "call-route": pb.Call(id=9, route=pb.RouteQuestion(partitions=[PARTITION])),

@@ -104,7 +104,8 @@ async def test_a_leader_epoch_that_lost_a_dispute_gains_nothing_from_a_dead_host
     leader, zombie = await shared.broker(1), await shared.broker(2)
     await leader.on_partition_leadership_changes([TIP], [], leader_epochs={TIP: 5})
     await leader.when_ready([TIP])
-    await zombie.on_partition_leadership_changes([TIP], [], leader_epochs={TIP: 4})
+    with pytest.raises(NotLeader):
+        await zombie.on_partition_leadership_changes([TIP], [], leader_epochs={TIP: 4})
     await shared.service.kill_host("host-0")
 
     await leader.when_ready([TIP])

@@ -64,6 +64,8 @@ final class Roles {
     private long announcements;
     private boolean isSaying;
     private int failures;
+    /** Why the service took nothing last; logged once. */
+    private String delayed;
 
     Roles(Settings settings, Loop loop) {
         this.settings = settings;
@@ -161,7 +163,8 @@ final class Roles {
             send(home, Call.newBuilder().setRegister(Register.newBuilder()
                 .setBrokerId(settings.brokerId)
                 .setRequest(request)
-                .setAfter(newestIncarnation)), this::registered);
+                .setAfter(newestIncarnation)
+                .setIsPlugin(true)), this::registered);
             return;
         }
         List<Said> words = new ArrayList<>();
@@ -207,6 +210,7 @@ final class Roles {
             isSaying = false;
             if (error == null) {
                 failures = 0;
+                delayed = null;
                 taken.by(answer);
                 say();
                 return;
@@ -228,6 +232,9 @@ final class Roles {
         } else if (error.fate != Fate.RETRYABLE && error.fate != Fate.UNKNOWN) {
             log.error("The service does not take what this broker announces: {}",
                 error.getMessage());
+        } else if (!error.getMessage().equals(delayed)) {
+            delayed = error.getMessage();
+            log.warn("The service does not take what this broker announces yet: {}", delayed);
         }
     }
 

@@ -15,7 +15,6 @@ final class Settings {
     static final String BROKER = "broker.id";
     static final String CLUSTER = "cluster.id";
     static final String BOOTSTRAP = "tierledger.bootstrap";
-    static final String COMPLETE = "tierledger.ledger.is.complete";
     static final String CA = "tierledger.ssl.ca.location";
     static final String CERTIFICATE = "tierledger.ssl.certificate.location";
     static final String KEY = "tierledger.ssl.key.location";
@@ -51,12 +50,6 @@ final class Settings {
         List<String> doors = read.getList(BOOTSTRAP);
         isTls = doors.get(0).startsWith(TLS_SCHEME);
         bootstrap = doors.stream().map(Settings::withoutScheme).collect(Collectors.toList());
-        if (!read.getBoolean(COMPLETE)) {
-            throw new ConfigException(
-                COMPLETE, false, "expected true: brokers take what the ledger does not know for "
-                    + "gone, and delete their own log up to there. Say so once nothing was tiered "
-                    + "under another metadata manager, or all of it was imported");
-        }
         caFile = read.getString(CA);
         certificateFile = read.getString(CERTIFICATE);
         keyFile = read.getString(KEY);
@@ -88,9 +81,6 @@ final class Settings {
                     Settings::checkDoors, () -> "HOST:PORT,HOST:PORT,..."),
                 Importance.HIGH, "Hosts of the service; one that answers is enough. Behind "
                     + TLS_SCHEME + " they speak TLS.")
-            .define(COMPLETE, Type.BOOLEAN, false, Importance.HIGH,
-                "That the ledger knows all that was ever tiered: true, or the broker refuses to "
-                    + "start.")
             .define(CA, Type.STRING, null, Importance.MEDIUM,
                 "Authorities whose signature on a host's certificate counts, a PEM file.")
             .define(CERTIFICATE, Type.STRING, null, Importance.MEDIUM,

@@ -52,7 +52,6 @@ class AwayTest {
         config.put("broker.id", 1);
         config.put("cluster.id", "c");
         config.put("tierledger.bootstrap", bootstrap);
-        config.put("tierledger.ledger.is.complete", "true");
         config.put("tierledger.write.timeout.ms", "1000");
         config.put("tierledger.finish.timeout.ms", "1500");
         return config;
@@ -152,7 +151,6 @@ class AwayTest {
         "tierledger.write.timeout.ms, 999", "tierledger.finish.timeout.ms, 0",
         "cluster.id, ''", "broker.id, -1", "tierledger.token.without.tls, perhaps",
         "tierledger.ssl.ca.location, ca.pem", "tierledger.ssl.key.location, key.pem",
-        "tierledger.ledger.is.complete, false",
     })
     void aWrongSettingIsNamed(String key, String value) {
         Map<String, Object> config = config("127.0.0.1:1");

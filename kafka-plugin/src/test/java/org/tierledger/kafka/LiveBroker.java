@@ -61,7 +61,6 @@ public final class LiveBroker {
                 config.put("broker.id", broker);
                 config.put("cluster.id", words[2]);
                 config.put("tierledger.bootstrap", words[3]);
-                config.put("tierledger.ledger.is.complete", "true");
                 for (int i = 4; i < words.length; i += 2) {
                     config.put(words[i], words[i + 1]);
                 }

@@ -1,0 +1,76 @@
+"""A cluster that has tiered nothing yet is handed over to tierledger; another one is not."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped] # It has no types.
+from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
+    AIOKafkaAdminClient,
+    NewTopic,
+)
+
+from tests.models.kafka_broker import CLUSTER_ID, KafkaBroker
+from tests.ray.test_serve import run, served
+from tierledger.cli.exit_status import ExitStatus
+
+METADATA = "__remote_log_metadata"
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaBroker]:
+    with KafkaBroker() as broker:
+        yield broker
+
+
+async def test_a_fresh_cluster_is_handed_over_once_and_one_that_has_tiered_is_not(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    store = f"sqlite:{tmp_path / 'ledger.sqlite'}"
+    with served(store, "--cluster", CLUSTER_ID):
+        given = ["--fresh", "--kafka", broker.address, "--store", store]
+        unsaid = run("handover", *given[1:])
+        assert unsaid.returncode == ExitStatus.USAGE
+        assert "expected --fresh" in unsaid.stderr
+        assert owner(store) == "nobody"
+
+        async with AIOKafkaProducer(bootstrap_servers=broker.address) as producer:
+            admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
+            await admin.start()
+            await admin.create_topics([NewTopic(METADATA, 2, 1)])
+            await producer.send_and_wait(METADATA, b"a record", partition=1)
+            refused = run("handover", *given)
+            assert refused.returncode == ExitStatus.USAGE
+            assert f"{METADATA}-1 has had 1 records" in refused.stderr
+            assert owner(store) == "nobody"
+            await admin.delete_topics([METADATA])
+            await admin.close()
+
+        for _ in range(2):
+            done = run("handover", *given)
+            assert done.returncode == ExitStatus.WELL, done.stderr
+            assert done.stdout == (
+                f"tierledger owns the remote log metadata of the cluster {CLUSTER_ID}\n"
+            )
+            assert owner(store) == "tierledger"
+
+
+def test_a_service_of_another_cluster_is_not_handed_this_one(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    with served(f"sqlite:{tmp_path / 'ledger.sqlite'}", "--cluster", "another") as serve:
+        assert serve.stdout is not None, "it is a pipe"
+        url = serve.stdout.readline().split()[-1]
+        refused = run("handover", "--fresh", "--kafka", broker.address, "--store", url)
+
+    assert refused.returncode != ExitStatus.WELL
+    assert "another" in refused.stderr
+    assert CLUSTER_ID in refused.stderr
+
+
+def owner(store: str) -> str:
+    said = json.loads(run("status", "--store", store, "--json").stdout)
+    return str(said["coordinator"]["owner"])

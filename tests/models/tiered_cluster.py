@@ -1,0 +1,207 @@
+"""Three stock brokers and a controller of their own, any of which can be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+from aiokafka import (  # type: ignore[import-untyped] # It has no types.
+    AIOKafkaConsumer,
+    AIOKafkaProducer,
+    TopicPartition,
+)
+from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
+    AIOKafkaAdminClient,
+    NewTopic,
+)
+from aiokafka.errors import KafkaError  # type: ignore[import-untyped] # It has no types.
+
+from tests.models.kafka_broker import KafkaBroker
+from tests.models.tiered_broker import TIERED, TieredBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+BROKERS = (1, 2, 3)
+CONTROLLER = 100
+
+WAIT_S = 90.0
+"""Time for what Kafka does at intervals of its own, on a busy machine."""
+
+QUICK = {
+    "broker.session.timeout.ms": 3000,
+    "broker.heartbeat.interval.ms": 500,
+    "replica.lag.time.max.ms": 3000,
+    "offsets.topic.replication.factor": 3,
+    "transaction.state.log.replication.factor": 3,
+    "transaction.state.log.min.isr": 1,
+}
+
+
+class TieredCluster:
+    """A context manager that starts all of it, and removes all of it."""
+
+    def __init__(self, service: str, tier: Path) -> None:
+        """`service`: where it will listen by the time that this is entered."""
+        self._controller = KafkaBroker()
+        voters = f"{CONTROLLER}@127.0.0.1:{self._controller.controller_port}"
+        self._controller.settings = {
+            "process.roles": "controller",
+            "node.id": CONTROLLER,
+            "controller.quorum.voters": voters,
+            "listeners": f"CONTROLLER://127.0.0.1:{self._controller.controller_port}",
+            "advertised.listeners": None,
+            "remote.log.storage.system.enable": "true",  # Else it refuses tiered topics.
+        }
+        self.brokers = {one: TieredBroker(service, tier) for one in BROKERS}
+        for number, broker in self.brokers.items():
+            broker.settings |= {
+                **QUICK,
+                "process.roles": "broker",
+                "node.id": number,
+                "controller.quorum.voters": voters,
+                "listeners": f"PLAINTEXT://{broker.address}",
+            }
+        self._running = ExitStack()
+        self.dead: set[int] = set()
+
+    def __enter__(self) -> Self:
+        try:
+            self._running.enter_context(self._controller)
+            with ThreadPoolExecutor() as threads:
+                for broker in self.brokers.values():
+                    self._running.push(broker)
+                    threads.submit(broker.__enter__)
+            for broker in self.brokers.values():
+                broker.log()  # It has one if it has started.
+        except BaseException:
+            self._running.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._running.close()
+
+    @property
+    def bootstrap(self) -> list[str]:
+        """All brokers' addresses, also of those that are dead."""
+        return [broker.address for broker in self.brokers.values()]
+
+    def kill(self, number: int, how: signal.Signals = signal.SIGKILL) -> None:
+        """End a broker's process."""
+        self.dead.add(number)
+        self.brokers[number].stop(how)
+
+    async def revive(self, number: int) -> None:
+        """Start a broker that is dead on what it has."""
+        await asyncio.to_thread(self.brokers[number].start)
+        self.dead.discard(number)
+
+    # Topics.
+
+    async def create(self, topic: str, replicas: Sequence[int], **more: object) -> None:
+        """A tiered topic of one partition on these brokers; the first is to lead."""
+        settings = TIERED | {name.replace("_", "."): str(value) for name, value in more.items()}
+        made = NewTopic(topic, -1, -1, {0: list(replicas)}, settings)
+        async with self.admin() as admin:
+            answer = await admin.create_topics([made])
+        assert [error for _, error, _ in answer.topic_errors] == [0], answer
+        await self.until(lambda: self._led(topic))
+
+    def admin(self) -> _Admin:
+        """An admin client, to be entered."""
+        return _Admin(self.bootstrap)
+
+    async def _led(self, topic: str) -> bool:
+        return await self.leader(topic) in self.brokers
+
+    async def leader(self, topic: str) -> int:
+        """Which broker leads the topic's partition; -1: none."""
+        async with self.admin() as admin:
+            (found,) = await admin.describe_topics([topic])
+        return next((int(one["leader"]) for one in found["partitions"]), -1)
+
+    async def produced(
+        self, topic: str, first: int, end: int, producer: Mapping[str, object] | None = None
+    ) -> list[bytes]:
+        """Records in order, each acknowledged by all replicas in sync."""
+        values = [b"%06d" % number + bytes(200) for number in range(first, end)]
+        async with AIOKafkaProducer(
+            bootstrap_servers=self.bootstrap, acks="all", **(producer or {})
+        ) as sending:
+            for value in values:
+                await sending.send_and_wait(topic, value, partition=0)
+        return values
+
+    async def consumed(
+        self, topic: str, isolation_level: str = "read_uncommitted"
+    ) -> list[bytes]:
+        """All values from the first offset there is to the end."""
+        partition = TopicPartition(topic, 0)
+        values: list[bytes] = []
+        async with AIOKafkaConsumer(
+            bootstrap_servers=self.bootstrap,
+            auto_offset_reset="earliest",
+            isolation_level=isolation_level,
+        ) as consumer:
+            consumer.assign([partition])
+            end = (await consumer.end_offsets([partition]))[partition]
+            async with asyncio.timeout(WAIT_S):
+                while await consumer.position(partition) < end:
+                    found = await consumer.getmany(partition, timeout_ms=500)
+                    values += [one.value for batch in found.values() for one in batch]
+        return values
+
+    async def tiered(self, topic: str, offset: int) -> None:
+        """Return once the leader has no copy of its own of what comes before `offset`."""
+
+        async def is_so() -> bool:
+            leader = await self.leader(topic)
+            return leader > 0 and self.brokers[leader].local_start(topic) >= offset
+
+        await self.until(is_so)
+
+    async def until(self, is_so: Callable[[], Any]) -> None:
+        """Return once that is so; brokers do it at intervals of their own."""
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                try:
+                    if await is_so():
+                        return
+                except (KafkaError, OSError):
+                    pass  # Of a broker that is dead, or does not know of it yet.
+                await asyncio.sleep(0.2)
+
+    def errors(self) -> list[str]:
+        """What brokers wrote of errors, and which of them."""
+        return [
+            f"broker {number}: {line}"
+            for number, broker in self.brokers.items()
+            for line in broker.errors()
+        ]
+
+
+class _Admin:
+    def __init__(self, bootstrap: list[str]) -> None:
+        self._client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+
+    async def __aenter__(self) -> Any:  # noqa: ANN401 - It has no types.
+        try:
+            await self._client.start()
+        except BaseException:
+            await self._client.close()
+            raise
+        return self._client
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.close()
