@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Each worker starts servers of its own, so that more than four gain little.
 PARALLEL := --numprocesses logical --maxprocesses 4 --dist loadfile
 
-.PHONY: help setup postgresql servers plugin demo test test-core test-ray test-long fuzz check format bench bench-tiering bench-spark chaos lock clean
+.PHONY: help setup postgresql servers plugin demo test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark chaos lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,6 +39,9 @@ test-core: servers ## what one runs after an edit: no Ray, no Spark, no soak, no
 
 test-ray: postgresql ## the tests on a local Ray cluster
 	@$(PYTEST) -m "ray and not long"
+
+test-kafka: servers ## the brokers' plugin, and stock brokers on tierledger
+	@$(PYTEST) tests/kafka --durations=10
 
 test-long: servers ## every test, with ten thousand examples of each property
 	@$(PYTEST) $(PARALLEL) --hypothesis-profile=nightly --fuzz-seconds 60 \

@@ -67,3 +67,103 @@ async def test_a_leader_that_is_stopped_or_killed_while_it_tiers_loses_nothing(
     epochs = await asyncio.to_thread(leader_epochs, ledger, "orders")
     assert epochs == sorted(epochs)
     assert len(set(epochs)) >= 3
+
+
+async def test_a_partition_that_moves_to_another_broker_is_tiered_on_from_there(
+    cluster: TieredCluster,
+) -> None:
+    await cluster.create("moved", [1, 2])
+    sent = await cluster.produced("moved", 0, 80)
+    await cluster.tiered("moved", 60)
+
+    await cluster.reassign("moved", [3])
+
+    sent += await cluster.produced("moved", 80, 160)
+    assert await cluster.leader("moved") == 3
+    await cluster.tiered("moved", 140)
+    assert await cluster.consumed("moved") == sent
+    assert not list((cluster.brokers[1].logs).glob("moved-0"))
+
+
+async def test_an_unclean_leader_serves_its_own_history_and_no_other(
+    cluster: TieredCluster,
+) -> None:
+    await cluster.create("unclean", [1, 2], unclean_leader_election_enable="true")
+    kept = await cluster.produced("unclean", 0, 80)
+    await asyncio.to_thread(cluster.kill, 2)
+    await cluster.produced("unclean", 80, 160)  # Which broker 2 never sees.
+    await cluster.tiered("unclean", 140)
+    await asyncio.to_thread(cluster.kill, 1)
+    await cluster.revive(2)
+    await cluster.led_by("unclean", 2)
+
+    kept += await cluster.produced("unclean", 200, 300)
+
+    await cluster.tiered("unclean", 160)
+    assert await cluster.consumed("unclean") == kept
+    await cluster.revive(1)
+    assert await cluster.consumed("unclean") == kept
+
+
+async def test_aborted_records_are_not_served_from_the_tier(cluster: TieredCluster) -> None:
+    await cluster.create("payments", [1, 2, 3])
+    committed: list[bytes] = []
+    for turn in range(8):
+        values = await cluster.transaction("payments", turn, commits=turn % 2 == 0)
+        committed += values if turn % 2 == 0 else []
+    await cluster.produced("payments", 0, 20)  # Rolls the last of them into the tier.
+    await cluster.tiered("payments", 90)
+
+    found = await cluster.consumed("payments", "read_committed")
+
+    assert [one for one in found if one.startswith(b"in ")] == committed
+
+
+async def test_deleted_records_and_those_past_retention_leave_the_tier(
+    cluster: TieredCluster,
+) -> None:
+    await cluster.create("short", [2, 3])
+    sent = await cluster.produced("short", 0, 120)
+    await cluster.tiered("short", 100)
+    before = cluster.tiered_logs("short")
+
+    await cluster.delete_records("short", 60)
+
+    assert await cluster.consumed("short") == sent[60:]
+    await cluster.until(lambda: cluster.has_fewer_logs("short", before - 5))
+
+    await cluster.configure("short", **{"retention.bytes": 4096})
+    await cluster.until(lambda: cluster.has_fewer_logs("short", 5))
+    found = await cluster.consumed("short")
+    assert found
+    assert found == sent[-len(found) :]
+
+
+async def test_tiering_is_switched_off_and_on(cluster: TieredCluster) -> None:
+    await cluster.create("switched", [1, 3])
+    await cluster.produced("switched", 0, 80)
+    await cluster.tiered("switched", 60)
+
+    await cluster.configure(
+        "switched",
+        **{"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"},
+        **{"local.retention.bytes": -2, "local.retention.ms": -2},
+    )
+    await cluster.until(lambda: cluster.has_fewer_logs("switched", 1))
+
+    await cluster.configure("switched")
+    sent = await cluster.produced("switched", 80, 200)
+    await cluster.tiered("switched", 180)
+    found = await cluster.consumed("switched")
+    assert found[-len(sent) :] == sent
+
+
+async def test_what_is_deleted_leaves_nothing_in_the_tier(cluster: TieredCluster) -> None:
+    await cluster.create("gone", [3, 1, 2])
+    await cluster.produced("gone", 0, 80)
+    await cluster.tiered("gone", 60)
+
+    async with cluster.admin() as admin:
+        await admin.delete_topics(["gone"])
+
+    await cluster.until(lambda: cluster.has_fewer_logs("gone", 1))

@@ -26,11 +26,13 @@ from tierledger.events.tables.segment_rows import id_of_row
 class FedPartition(DrivenPartition):
     """A partition whose batches go into a feed once they are applied."""
 
-    def __init__(self, tip: TopicIdPartition, claim: Claim) -> None:
+    def __init__(self, tip: TopicIdPartition, claim: Claim | None) -> None:
+        """`claim`: under which it is led; none: its log is empty."""
         super().__init__()
         self.state = PartitionState(tip, genesis("cluster", tip.topic_id, tip.partition))
         self.feed = FeedSource(self, self.session_under)
-        self.accept(open_session(claim, 1, imports=True))
+        if claim is not None:
+            self.accept(open_session(claim, 1, imports=True))
 
     def session_under(self, claim: Claim) -> int | None:
         session = self.state.session

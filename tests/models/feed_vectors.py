@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from tests.models.driven_partition import CLAIM
+from tests.models.driven_partition import CLAIM, open_session
 from tests.models.fed_replicas import Connected, FedPartition
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.door import door_pb2 as pb
@@ -73,10 +73,12 @@ def write_vectors(trace: Path, into: Path, random: Random, patch: pytest.MonkeyP
     for number, part in enumerate(loaded.partitions):
         tip = part.topic_id_partition
         lines.append(f"partition {number} {claim_message(CLAIM).SerializeToString().hex()}")
-        numbers[tip], partitions[tip] = number, FedPartition(tip, CLAIM)
+        numbers[tip], partitions[tip] = number, FedPartition(tip, None)
         noting = NotingSource(partitions[tip].feed, number, lines)
         key = PartitionKey.of(tip)
         replicas[tip] = Connected(noting, key, CLAIM)  # type: ignore[arg-type] # It does as one.
+        replicas[tip].catch_up()  # Before there is anything in the log.
+        partitions[tip].accept(open_session(CLAIM, 1, imports=True))
 
     def ask(question: Question) -> None:
         tip = partition_of(question)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,10 +56,14 @@ class TieredBroker(KafkaBroker):
         return list(self._tier.rglob("*.log"))
 
     def local_start(self, topic: str) -> int:
-        """The first offset of the topic's partition 0 of which this broker has a copy; -1: none."""
+        """The first offset that this broker has of the topic's partition 0, or -1."""
         logs = (self.logs / f"{topic}-0").glob("*.log")
         return min((int(log.stem) for log in logs), default=-1)
 
     def errors(self) -> list[str]:
-        """What it wrote of errors since its last start."""
-        return [line for line in self.log().splitlines() if line.startswith("ERROR")]
+        """What it wrote of errors since its last start.
+
+        Not Kafka's own log of state changes (`logger`), to which any new replica is one.
+        """
+        found = self.log().splitlines()
+        return [line for line in found if re.match("ERROR (?!logger )", line)]

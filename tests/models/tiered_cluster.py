@@ -16,10 +16,17 @@ from aiokafka import (  # type: ignore[import-untyped] # It has no types.
 from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
     AIOKafkaAdminClient,
     NewTopic,
+    RecordsToDelete,
 )
+from aiokafka.admin.config_resource import (  # type: ignore[import-untyped] # No types.
+    ConfigResource,
+    ConfigResourceType,
+)
+from aiokafka.conn import create_conn  # type: ignore[import-untyped] # It has no types.
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped] # It has no types.
 
 from tests.models.kafka_broker import KafkaBroker
+from tests.models.reassignment_request import ReassignmentRequest
 from tests.models.tiered_broker import TIERED, TieredBroker
 
 if TYPE_CHECKING:
@@ -48,6 +55,7 @@ class TieredCluster:
 
     def __init__(self, service: str, tier: Path) -> None:
         """`service`: where it will listen by the time that this is entered."""
+        self._tier = tier
         self._controller = KafkaBroker()
         voters = f"{CONTROLLER}@127.0.0.1:{self._controller.controller_port}"
         self._controller.settings = {
@@ -116,14 +124,60 @@ class TieredCluster:
         async with self.admin() as admin:
             answer = await admin.create_topics([made])
         assert [error for _, error, _ in answer.topic_errors] == [0], answer
-        await self.until(lambda: self._led(topic))
+        await self.in_sync(topic, replicas)
 
     def admin(self) -> _Admin:
         """An admin client, to be entered."""
         return _Admin(self.bootstrap)
 
-    async def _led(self, topic: str) -> bool:
-        return await self.leader(topic) in self.brokers
+    async def led_by(self, topic: str, number: int) -> None:
+        """Return once that broker leads."""
+
+        async def is_so() -> bool:
+            return await self.leader(topic) == number
+
+        await self.until(is_so)
+
+    async def reassign(self, topic: str, replicas: Sequence[int]) -> None:
+        """Return once these brokers have the topic, and no others."""
+        connection = await create_conn("127.0.0.1", self.brokers[1].port)
+        answer = await connection.send(ReassignmentRequest(topic, replicas))
+        connection.close()
+        assert answer.error_code == 0, answer
+        await self.in_sync(topic, replicas)
+
+    async def in_sync(self, topic: str, replicas: Sequence[int]) -> None:
+        """Return once these brokers have the topic, no others, and all that is in it."""
+
+        async def is_so() -> bool:
+            async with self.admin() as admin:
+                (found,) = await admin.describe_topics([topic])
+            (one,) = found["partitions"]
+            return {*one["replicas"]} == {*one["isr"]} == {*replicas}
+
+        await self.until(is_so)
+
+    async def configure(self, topic: str, **settings: object) -> None:
+        """Give the topic these settings on top of those of a tiered one, and no others."""
+        given = TIERED | {name: str(value) for name, value in settings.items()}
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, given)
+        async with self.admin() as admin:
+            (answer,) = await admin.alter_configs([resource])
+        assert [one[0] for one in answer.resources] == [0], answer
+
+    async def delete_records(self, topic: str, before: int) -> None:
+        """Let the log start there."""
+        async with self.admin() as admin:
+            wanted = RecordsToDelete(before_offset=before)
+            await admin.delete_records({TopicPartition(topic, 0): wanted})
+
+    def tiered_logs(self, topic: str) -> int:
+        """How many segments of the topic the tier has."""
+        return len(list(self._tier.rglob(f"{topic}-0-*/*.log")))
+
+    async def has_fewer_logs(self, topic: str, count: int) -> bool:
+        """Whether the tier has fewer segments of the topic than that."""
+        return self.tiered_logs(topic) < count
 
     async def leader(self, topic: str) -> int:
         """Which broker leads the topic's partition; -1: none."""
@@ -141,6 +195,18 @@ class TieredCluster:
         ) as sending:
             for value in values:
                 await sending.send_and_wait(topic, value, partition=0)
+        return values
+
+    async def transaction(self, topic: str, turn: int, *, commits: bool) -> list[bytes]:
+        """The records of a transaction that is committed, or aborted."""
+        values = [b"in %d: %03d" % (turn, number) + bytes(200) for number in range(10)]
+        async with AIOKafkaProducer(
+            bootstrap_servers=self.bootstrap, transactional_id=f"{topic}-{turn}"
+        ) as sending:
+            await sending.begin_transaction()
+            for value in values:
+                await sending.send_and_wait(topic, value, partition=0)
+            await (sending.commit_transaction() if commits else sending.abort_transaction())
         return values
 
     async def consumed(

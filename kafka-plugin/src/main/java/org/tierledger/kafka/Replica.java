@@ -70,6 +70,8 @@ final class Replica {
     }
 
     private static final long NONE = -1;
+    /** A snapshot of an empty log is one of -1. */
+    private static final long NO_SNAPSHOT = Long.MIN_VALUE;
 
     private Claim claim;
     private long floor = NONE;
@@ -79,7 +81,7 @@ final class Replica {
     private boolean isReady;
     private DeletionState deletion;
     private byte[] checksum;
-    /** Where the snapshot is that comes, and its next slice; {@link #NONE} if none does. */
+    /** Where the snapshot is that comes, and its next slice; {@link #NO_SNAPSHOT} if none does. */
     private long snapshotPosition;
     private long nextSlice;
     private final Set<Uuid> newerIds = new HashSet<>();
@@ -99,7 +101,7 @@ final class Replica {
         isReady = false;
         deletion = null;
         checksum = new byte[0];
-        snapshotPosition = NONE;
+        snapshotPosition = NO_SNAPSHOT;
         nextSlice = 0;
         newerIds.clear();
         newerEpochs.clear();
@@ -187,7 +189,7 @@ final class Replica {
     }
 
     private Refusal slice(Slice part) {
-        if (snapshotPosition == NONE || part.getPosition() < snapshotPosition
+        if (snapshotPosition == NO_SNAPSHOT || part.getPosition() < snapshotPosition
             || part.getPosition() == snapshotPosition && part.getNumber() < nextSlice) {
             return null;
         }
@@ -202,7 +204,7 @@ final class Replica {
 
     private Refusal whole() {
         isWhole = true;
-        snapshotPosition = NONE;
+        snapshotPosition = NO_SNAPSHOT;
         newerIds.clear();
         newerEpochs.clear();
         rows.place();
@@ -239,7 +241,7 @@ final class Replica {
 
     private void apply(Contents contents) {
         rows.put(contents, Set.of(), Set.of());
-        if (snapshotPosition != NONE) {
+        if (snapshotPosition != NO_SNAPSHOT) {
             contents.getRowsList().forEach(row -> newerIds.add(
                 ReplicaRows.idOf(row.toByteArray())));
             contents.getGoneList().forEach(id -> newerIds.add(Segments.uuid(id)));

@@ -1,0 +1,89 @@
+"""Kafka's AlterPartitionReassignments request, which aiokafka lacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.protocol.api import (  # type: ignore[import-untyped] # It has no types.
+    Request,
+    RequestStruct,
+    Response,
+)
+from aiokafka.protocol.types import (  # type: ignore[import-untyped] # It has no types.
+    CompactArray,
+    CompactString,
+    Int16,
+    Int32,
+    Schema,
+    TaggedFields,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+API_KEY = 45
+
+
+class ReassignmentResponse(Response):  # type: ignore[misc]
+    API_KEY = API_KEY
+    API_VERSION = 0
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        ("error_code", Int16),
+        ("error_message", CompactString("utf-8")),
+        (
+            "topics",
+            CompactArray(
+                ("name", CompactString("utf-8")),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("partition", Int32),
+                        ("error_code", Int16),
+                        ("error_message", CompactString("utf-8")),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
+class _ReassignmentRequestV0(RequestStruct):  # type: ignore[misc]
+    API_KEY = API_KEY
+    API_VERSION = 0
+    FLEXIBLE_VERSION = True
+    RESPONSE_TYPE = ReassignmentResponse
+    SCHEMA = Schema(
+        ("timeout_ms", Int32),
+        (
+            "topics",
+            CompactArray(
+                ("name", CompactString("utf-8")),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("partition", Int32),
+                        ("replicas", CompactArray(Int32)),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
+class ReassignmentRequest(Request[_ReassignmentRequestV0]):  # type: ignore[misc]
+    """Lets other brokers have the topic's partition 0."""
+
+    API_KEY = API_KEY
+
+    def __init__(self, topic: str, replicas: Sequence[int]) -> None:
+        self._topics: list[Any] = [(topic, [(0, list(replicas), {})], {})]
+
+    def build(self, request_struct_class: Any) -> Any:  # noqa: ANN401 - aiokafka's.
+        return request_struct_class(10_000, self._topics, {})
