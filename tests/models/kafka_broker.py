@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 JARS = Path(__file__).parents[2] / ".venv" / "kafka"
+OLDEST = JARS.with_name("kafka-3.9.1")
+"""The oldest release that the plugin is for."""
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 
 READY = "Kafka Server started"
@@ -42,17 +44,21 @@ _JAVA = ("java", "-Xmx512m", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:TieredStop
 class KafkaBroker:
     """A broker; a context manager that starts it and removes everything."""
 
-    def __init__(self, settings: Mapping[str, object] | None = None) -> None:
-        """`settings`: beyond those that all tests need, or in place of them; none: left out."""
+    def __init__(self, settings: Mapping[str, object] | None = None, jars: Path = JARS) -> None:
+        """`settings`: beyond those that all tests need, or in place of them; none: left out.
+
+        `jars`: the release that it is of.
+        """
+        self.jars = jars
         self.settings = dict(settings or {})
         self.port, self.controller_port = free_port(), free_port()
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        if not (JARS / ".key").exists() or shutil.which("java") is None:
+        if not (self.jars / ".key").exists() or shutil.which("java") is None:
             raise RuntimeError(
-                f"the Kafka broker is not in {JARS}, or there is no Java: "
+                f"the Kafka broker is not in {self.jars}, or there is no Java: "
                 "run scripts/setup.sh --with-java, which installs both or says how to"
             )
         self._folder = Path(tempfile.mkdtemp(prefix="tierledger-kafka-"))
@@ -118,7 +124,7 @@ class KafkaBroker:
 
     def _command(self, *words: str) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.xml'}"
-        return [*_JAVA, logging, "-cp", f"{JARS}/*", *words]
+        return [*_JAVA, logging, "-cp", f"{self.jars}/*", *words]
 
     def _format(self) -> None:
         config = str(self.folder / "server.properties")

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.models.kafka_broker import KafkaBroker
+from tests.models.kafka_broker import JARS, KafkaBroker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,9 +26,16 @@ class TieredBroker(KafkaBroker):
     """A broker with Kafka's own tier in a folder, and the plugin."""
 
     def __init__(
-        self, service: str, tier: Path, settings: Mapping[str, object] | None = None
+        self,
+        service: str,
+        tier: Path,
+        settings: Mapping[str, object] | None = None,
+        jars: Path = JARS,
     ) -> None:
-        """`service`: its URL, as `serve` says it; `settings`: beyond these."""
+        """`service`: its URL, as `serve` says it; `settings`: beyond these.
+
+        `jars`: the release that it is of.
+        """
         if not PLUGIN.exists():
             raise RuntimeError(f"{PLUGIN} is not there: `make plugin` builds it")
         manager = "org.tierledger.kafka.TierledgerRemoteLogMetadataManager"
@@ -47,7 +54,8 @@ class TieredBroker(KafkaBroker):
                 "log.initial.task.delay.ms": 300,
                 "log.segment.delete.delay.ms": 200,
                 **(settings or {}),
-            }
+            },
+            jars,
         )
         self._tier = tier
 
