@@ -85,6 +85,10 @@ class Shell:
         self._carry_out(self._guard.handle(stimulus))
 
     def _carry_out(self, effects: list[msg.Effect]) -> None:
+        # Whatever the machine makes of it: one that is gone hears of nothing.
+        failure, self._guard.failure = self._guard.failure, None
+        if failure is not None:
+            self.host.world.observer.failed(self, failure)
         for effect in effects:
             try:
                 CARRY[type(effect)](self, effect)
@@ -225,8 +229,6 @@ class Shell:
             self._clock.after(0, self._life, follower.feed, hint)
 
     def _on_alarm(self, effect: msg.Alarm) -> None:
-        if self._guard.failure is not None:
-            self.host.world.observer.failed(self, self._guard.failure)
         self.host.world.observer.alarmed(self, effect)
 
     def _on_gone(self, effect: msg.Gone) -> None:
