@@ -59,6 +59,10 @@ class Decision(NamedTuple):
     args: tuple[Any, ...]
 
 
+REPLICAS_EVERY, REPLICAS_FIRST = 8, 2
+"""One seed in so many has replicas, from the first on: they cost a third of its time."""
+
+
 class Scenario(NamedTuple):
     """One world, whole."""
 
@@ -100,6 +104,8 @@ class Scenario(NamedTuple):
     """How many elections the leader oracle may be behind."""
     oracle_delay: int = 0
     """How long (us) its answer takes."""
+    has_replicas: bool = False
+    """Whether brokers keep replicas that are fed."""
     is_part: bool = False
     """Whether it is what is left of another: too little may happen in it to prove anything."""
 
@@ -157,6 +163,7 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         # Who believes an oracle that is behind waits until Kafka says it again.
         oracle_behind=_pick(seed, "behind", (0, 1, 2)) if repeats else 0,
         oracle_delay=_pick(seed, "oracle delay", (0, 20 * MS, 900 * MS)),
+        has_replicas=seed % REPLICAS_EVERY == REPLICAS_FIRST,
     )
 
 

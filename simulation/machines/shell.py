@@ -269,15 +269,19 @@ class Shell:
             self._checkpoint_refused(again=standing is Standing.LESS)
 
     def _checkpoint_refused(self, *, again: bool) -> None:
-        self.mark(
+        found = (
             "checkpoint of a former leader to be replaced"
             if again
             else "checkpoint of a former leader refused"
         )
+        self.mark(found)
+        self.host.world.recording.moment(self._life.name, found, "", None, self.number)
         self.feed(msg.CheckpointDone(stored=False, again=again))
 
     def _checkpoint_stands(self, plan: CheckpointPlan) -> None:
         self.mark("checkpoint written")
+        said = f"up to position {plan.next_position - 1}"
+        self.host.world.recording.moment(self._life.name, "checkpoint", said, None, self.number)
         self.host.world.passes("checkpointed", self._life)
         if self._life.is_dead:
             return

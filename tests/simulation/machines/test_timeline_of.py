@@ -5,9 +5,9 @@ from functools import cache
 from tierledger.actors.calls import PartitionKey
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.content import CONTENT_MAX, content
 from tierledger.simulation.explain.page import page
 from tierledger.simulation.explain.text import text
-from tierledger.simulation.machines.recording import CONTENT_MAX, content
 from tierledger.simulation.machines.scenario import Decision, Scenario, drawn
 from tierledger.simulation.machines.shape import shaped
 from tierledger.simulation.machines.timeline_of import timeline_of
