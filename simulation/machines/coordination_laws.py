@@ -385,21 +385,31 @@ def unfollowed(world: World, log: Sequence[Coordinated]) -> Iterator[Violation]:
     """A broker follows a partition, and no replica anywhere follows its log for it."""
     for number in _whole(world):
         leader = world.controller.leader[number]
-        brokers = [
-            broker.broker_id
+        claims = [
+            broker.claims[number][1]
             for broker in world.brokers.values()
             if broker.broker_id != leader
             and broker.claims.get(number, (None,))[0] == FOLLOWER
             and not (broker.is_fenced or broker.life.is_dead)
         ]
-        if brokers and not _follows(world, number):
-            who = " and ".join(map(str, brokers))
-            key = world.keys_of[number]
+        if claims and not _follows(world, number):
+            who = " and ".join(str(claim.broker_id) for claim in claims)
+            key, since = world.keys_of[number], min(_announced_at(log, claims), default=0)
             message = (
-                f"broker {who} follows it, and no host that can be reached does: its follower "
-                f"{_last_placed(key, log)}"
+                f"broker {who} follows it since {ms_text(since)}, and no host that can be "
+                f"reached does: its follower {_last_placed(key, log)}"
             )
             yield Violation("unfollowed", key, message)
+
+
+def _announced_at(log: Sequence[Coordinated], claims: Collection[Claim]) -> list[int]:
+    """When each of `claims` was announced that was."""
+    return [
+        time
+        for time, body in log
+        if isinstance(body, ev.Announced)
+        and Claim(body.broker_id, body.incarnation, body.number) in claims
+    ]
 
 
 def _last_placed(key: PartitionKey, log: Sequence[Coordinated]) -> str:

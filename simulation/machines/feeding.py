@@ -224,7 +224,10 @@ class Feeding:
                         self._refuse(node, refusal.reason)
             source.drop(number)
             if not replica.is_whole or replica.position < machine.position:
-                why = f"it is at {replica.position}, its source at {machine.position}"
+                why = (
+                    f"it was given all there is and is at position {replica.position}, its "
+                    f"source is at {machine.position}"
+                )
                 self._refuse(node, why)
             self.look(node)
 

@@ -12,6 +12,7 @@ from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.coordinator.events import COORDINATOR_CODEC
 from tierledger.events.errors import DataError
 from tierledger.events.event_codec import PARTITION_CODEC
+from tierledger.simulation.checkers.violation import ASKED
 from tierledger.simulation.content import content
 from tierledger.simulation.history.calls import INFO, OK
 from tierledger.simulation.machines.medium import COORDINATOR as COORDINATOR_LOG
@@ -154,8 +155,10 @@ def _when(violation: Violation, world: World) -> int:
     """The moment that a violation is about (us).
 
     That is the first time that it names; else when its calls were over, or its position was
-    durable; else the run's end.
+    durable; else the run's end, as for what was asked behind it.
     """
+    if violation.message.startswith(ASKED):
+        return world.clock.now
     if found := _TIME.search(violation.message):
         return round(float(found[1].replace(",", "")) * 1000)
     operations = world.recorder.history().operations

@@ -19,7 +19,7 @@ from tierledger.events.commands import Claim
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.log_events import Event
 from tierledger.simulation.checkers.slow_coordinator import SlowCoordinator
-from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.checkers.violation import ASKED, Violation
 from tierledger.simulation.content import content, first_difference
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def miscoordinated(
             at = asking.slow.end
             why = asking.ask()
             if why is not None:
-                message = f"asked, and nobody sent it, behind event {at - 1}: {why}"
+                message = f"{ASKED}, behind event {at - 1}: {why}"
                 yield Violation("miscoordinated", None, message)
                 return
     except (LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:

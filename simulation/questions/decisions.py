@@ -30,7 +30,7 @@ from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.overlay import Overlay
 from tierledger.simulation.checkers.decisions import Drafted, difference
 from tierledger.simulation.checkers.slow_decisions import CUSTOM_KEPT_MAX, Facts
-from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.checkers.violation import ASKED, Violation
 from tierledger.simulation.content import content
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _misdecided_behind(
         why = difference(drafted, facts)
         if why is not None:
             message = (
-                f"asked, and nobody sent it, behind position {position - 1} for "
+                f"{ASKED}, behind position {position - 1}: for "
                 f"{content((arrived.command,))}: {why}"
             )
             return [Violation("misdecided", log.key, message)], []

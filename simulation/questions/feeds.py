@@ -18,7 +18,7 @@ from tierledger.actors.feed.source import FeedSource
 from tierledger.events.commands import Claim
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.state import PartitionState
-from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.checkers.violation import ASKED, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ def misfed(log: FinalLog, seed: int, count: int) -> Iterator[Violation]:
         asked.happen()
     asked.finish()
     for checker, why in asked.wrong[:1]:
-        yield Violation(checker, log.key, f"asked of its feed, and nobody sent it: {why}")
+        yield Violation(checker, log.key, f"{ASKED}, of its feed: {why}")
 
 
 class _Asked:

@@ -16,7 +16,7 @@ from tierledger.actors.leader.checkpoints import Checkpoints
 from tierledger.actors.leader.claim import WaitingClaims
 from tierledger.events import commands as cmd
 from tierledger.events.errors import NotLeader
-from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.checkers.violation import ASKED, Violation
 from tierledger.simulation.content import first_difference
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def wrong_memory(seed: int, count: int) -> Iterator[Violation]:
         except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
             why = f"{ask.__name__}: a word leads to {error!r}"
         if why is not None:
-            yield Violation("wrong_memory", None, f"asked, and nobody sent it: {why}")
+            yield Violation("wrong_memory", None, f"{ASKED}: {why}")
 
 
 def _order_differs(random: Random, count: int) -> str | None:
