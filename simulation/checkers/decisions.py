@@ -15,9 +15,9 @@ from tierledger.actors.calls import PartitionKey
 from tierledger.actors.leader import batch as leader_batch
 from tierledger.actors.leader import machine
 from tierledger.events import commands as cmd
+from tierledger.simulation.checkers.content import first_difference
 from tierledger.simulation.checkers.slow_decisions import Refused, Unsure, Waits, decided
 from tierledger.simulation.checkers.violation import Violation
-from tierledger.simulation.content import first_difference
 
 if TYPE_CHECKING:
     from collections import deque

@@ -12,8 +12,8 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
+from tierledger.simulation.checkers.content import content
 from tierledger.simulation.checkers.violation import Violation, ms_text
-from tierledger.simulation.content import content
 from tierledger.simulation.history.calls import FAIL, INFO, OK, WRITE
 
 if TYPE_CHECKING:

@@ -31,6 +31,7 @@ from tierledger.events.tables.segment_rows import (
     unpack_row,
 )
 from tierledger.simulation.checkers.answer_text import answer_text, difference, id_text
+from tierledger.simulation.checkers.content import content, first_difference
 from tierledger.simulation.checkers.fold import answer_of, folded
 from tierledger.simulation.checkers.slow_model import (
     COPY_FINISHED,
@@ -43,7 +44,6 @@ from tierledger.simulation.checkers.slow_model import (
     Update,
 )
 from tierledger.simulation.checkers.violation import Violation
-from tierledger.simulation.content import content, first_difference
 from tierledger.simulation.history.calls import OK, READ, WRITE, digest_of
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def unlike_log(
     ]  # fmt: skip
     for name, expected, found in held:
         if expected != found:
-            yield f"at the end its {name} are {first_difference(found, expected)}"
+            yield f"at the end its {name} differ: {first_difference(found, expected)}"
 
 
 class Told:

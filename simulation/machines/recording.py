@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
-from tierledger.simulation.content import content, partition_of
+from tierledger.simulation.checkers.content import content, partition_of
 from tierledger.simulation.machines.marks import MARKS
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.coordinator.events import COORDINATOR_CODEC
 from tierledger.events.errors import DataError
 from tierledger.events.event_codec import PARTITION_CODEC
+from tierledger.simulation.checkers.content import content
 from tierledger.simulation.checkers.violation import ASKED
-from tierledger.simulation.content import content
 from tierledger.simulation.history.calls import INFO, OK
 from tierledger.simulation.machines.medium import COORDINATOR as COORDINATOR_LOG
 from tierledger.simulation.machines.medium import FATES

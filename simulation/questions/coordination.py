@@ -18,9 +18,9 @@ from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.events.commands import Claim
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.log_events import Event
+from tierledger.simulation.checkers.content import content, first_difference
 from tierledger.simulation.checkers.slow_coordinator import SlowCoordinator
 from tierledger.simulation.checkers.violation import ASKED, Violation
-from tierledger.simulation.content import content, first_difference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -28,10 +28,10 @@ from tierledger.events.metadata import (
 )
 from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.overlay import Overlay
+from tierledger.simulation.checkers.content import content
 from tierledger.simulation.checkers.decisions import Drafted, difference
 from tierledger.simulation.checkers.slow_decisions import CUSTOM_KEPT_MAX, Facts
 from tierledger.simulation.checkers.violation import ASKED, Violation
-from tierledger.simulation.content import content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,8 +16,8 @@ from tierledger.actors.leader.checkpoints import Checkpoints
 from tierledger.actors.leader.claim import WaitingClaims
 from tierledger.events import commands as cmd
 from tierledger.events.errors import NotLeader
+from tierledger.simulation.checkers.content import first_difference
 from tierledger.simulation.checkers.violation import ASKED, Violation
-from tierledger.simulation.content import first_difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

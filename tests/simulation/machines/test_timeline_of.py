@@ -1,11 +1,12 @@
 """A world's picture has everybody who took part, what happened to them and what they sent."""
 
+import re
 from functools import cache
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.simulation.checkers.content import CONTENT_MAX, content
 from tierledger.simulation.checkers.violation import ASKED, Violation
-from tierledger.simulation.content import CONTENT_MAX, content
 from tierledger.simulation.explain.page import page
 from tierledger.simulation.explain.text import text
 from tierledger.simulation.machines.scenario import REPLICAS_FIRST, Decision, Scenario, drawn
@@ -307,3 +308,15 @@ def test_a_smaller_run_may_do_without_replicas() -> None:
     world = ran(shaped(drawn(REPLICAS_FIRST), ["replicas=none"]), keeps=True)
 
     assert not world.feeding.seen
+
+
+def test_answers_and_what_replicas_are_fed_name_their_segments() -> None:
+    world = ran(drawn(REPLICAS_FIRST), keeps=True)
+    run = timeline_of(world, title="a run", command="again", violations=[])
+
+    said = {what: [one.detail for one in run.arrows if one.what == what] for what in
+            ("answered", "feed given")}  # fmt: skip
+
+    segments = r"\d+ segments: [0-9a-f]{8} from \d+ in state \d"
+    assert any(re.search(rf"{segments}.* at position \d", one) for one in said["answered"])
+    assert any(re.search(rf"Contents\(.*\) with {segments}", one) for one in said["feed given"])

@@ -7,7 +7,12 @@ import pytest
 from tierledger.actors.calls import PartitionKey
 from tierledger.events.commands import Claim
 from tierledger.events.log_events import Event, SegmentUpdated
-from tierledger.simulation.content import SHOWN_MAX, content, first_difference, partition_of
+from tierledger.simulation.checkers.content import (
+    SHOWN_MAX,
+    content,
+    first_difference,
+    partition_of,
+)
 
 TOPIC = bytes(15) + b"\x09"
 KEY, OTHER = PartitionKey(TOPIC, 3), PartitionKey(TOPIC, 4)

@@ -10,8 +10,10 @@ from enum import Enum
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from tierledger.actors.calls import PartitionKey
+from tierledger.actors.calls import Answered, PartitionKey
+from tierledger.actors.feed.frames import Contents
 from tierledger.events.identifiers import TopicIdPartition
+from tierledger.simulation.checkers.answer_text import answer_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,9 +36,9 @@ def content(args: Sequence[Any]) -> str:
 
 def _said(value: Any) -> str:  # noqa: ANN401 - Whatever is sent.
     """One part of a message: of processes nothing, of calls their number."""
-    said = getattr(value, "said", None)
-    if isinstance(said, str):
-        return said
+    own = _own_words(value)
+    if own is not None:
+        return own
     if isinstance(value, bytes):
         return _bytes_text(value)
     if isinstance(value, Exception):
@@ -62,6 +64,17 @@ def _said(value: Any) -> str:  # noqa: ANN401 - Whatever is sent.
     if value is None or isinstance(value, str | int | float | Enum):
         return str(value)
     return ""
+
+
+def _own_words(value: Any) -> str | None:  # noqa: ANN401
+    """What a call or a replica is called, and of what holds rows their segments."""
+    if isinstance(value, Answered) and not value.cursor:
+        stale = ", stale" if value.stale else ""
+        return f"{answer_text(value.value)} at position {value.position}{stale}"
+    if isinstance(value, Contents) and value.rows:
+        return f"{_said(value._replace(rows=()))} with {answer_text(list(value.rows))}"
+    said = getattr(value, "said", None)
+    return said if isinstance(said, str) else None
 
 
 def _bytes_text(value: bytes) -> str:
