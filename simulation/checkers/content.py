@@ -124,9 +124,10 @@ def _shown(value: Any) -> str:  # noqa: ANN401
 def _apart(found: Any, expected: Any) -> tuple[str, Any, Any]:  # noqa: ANN401
     """The way to the first difference, and what stands there."""
     if isinstance(found, dict) and isinstance(expected, dict):
-        keys = [key for key in (*expected, *found) if found.get(key) != expected.get(key)]
-        of = (dict.get(one, keys[0], NOTHING) for one in (found, expected))
-        return (f"of {_said(keys[0])}", *of)
+        for key in (*expected, *found):
+            one, other = found.get(key, NOTHING), expected.get(key, NOTHING)
+            if one != other:
+                return f"of {_said(key)}", one, other
     if type(found) is not type(expected) or not isinstance(found, list | tuple):
         return "", found, expected
     pairs = zip_longest(found, expected, fillvalue=NOTHING)

@@ -394,16 +394,17 @@ def unfollowed(world: World, log: Sequence[Coordinated]) -> Iterator[Violation]:
         ]
         if claims and not _follows(world, number):
             who = " and ".join(str(claim.broker_id) for claim in claims)
-            key, since = world.keys_of[number], min(_announced_at(log, claims), default=0)
+            key, times = world.keys_of[number], _announced_at(log, claims)
+            since = f" since {ms_text(min(times))}" if times else ""
             message = (
-                f"broker {who} follows it since {ms_text(since)}, and no host that can be "
-                f"reached does: its follower {_last_placed(key, log)}"
+                f"broker {who} follows it{since}, and no host that can be reached does: its "
+                f"follower {_last_placed(key, log)}"
             )
             yield Violation("unfollowed", key, message)
 
 
 def _announced_at(log: Sequence[Coordinated], claims: Collection[Claim]) -> list[int]:
-    """When each of `claims` was announced that was."""
+    """When each of `claims` was announced, of those that were."""
     return [
         time
         for time, body in log
@@ -537,7 +538,7 @@ def stalled_checkpoint(
     if covered + 1 < due:
         said = "no checkpoint was written"
         if last is not None:
-            said = f"the last checkpoint, written at {ms_text(last.time)}, ends at {covered}"
+            said = f"the last checkpoint, at {ms_text(last.time)}, ends at position {covered}"
         message = (
             f"{said}; {leader.name} leads, and writes one every {every} events: one up to "
             f"position {due - 1} was due"

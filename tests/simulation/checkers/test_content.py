@@ -30,6 +30,7 @@ EVENT = Event(5, 1, 0, 1, b"1.1.2", UPDATED)
         ([1, 2], [1], "2; expected nothing"),
         ({"a": 1, "b": None}, {"a": 1, "b": 9}, "of b None; expected 9"),
         ({"a": 1}, {}, "of a 1; expected nothing"),
+        ({"a": None}, {}, "of a None; expected nothing"),
         ((7, [1, 2, 3]), (7, [1, 4, 3]), "2; expected 4"),
         ("NotReady", [EVENT.position], "NotReady; expected [5]"),
     ],
