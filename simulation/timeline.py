@@ -15,7 +15,8 @@ BROKER, COORDINATOR, HOST, STORE = "broker", "coordinator", "host", "store"
 KINDS: Final = (BROKER, COORDINATOR, HOST, STORE)
 """Kinds of lanes from top to bottom: as a message usually travels."""
 
-DEAD, PAUSED, CUT_OFF, LEADS, CALL = "dead", "paused", "cut off", "leads", "call"
+DEAD, PAUSED, CUT_OFF = "dead", "paused", "cut off"
+LEADS, FOLLOWS, CALL = "leads", "follows", "call"
 STATES: Final = (DEAD, PAUSED, CUT_OFF)
 """Spans in which a whole process is not as it should be; others are bars beneath its lane."""
 
@@ -67,6 +68,7 @@ class Span(NamedTuple):
     what: str
     epoch: int | None = None
     key: str = ""
+    detail: str = ""
 
 
 class Timeline(NamedTuple):

@@ -132,7 +132,8 @@ class _OpenFeed:
         self._close = close
         self.is_gone = False
         self._is_beginning = False
-        self.fed: set[Fed] = set()
+        self.fed: dict[Fed, None] = {}
+        """In the order in which they are woken."""
         self.closing: asyncio.TimerHandle | None = None
         """While nobody is fed."""
 
@@ -157,7 +158,7 @@ class _OpenFeed:
     def drop(self, fed: Fed, number: int) -> None:
         if fed not in self.fed:
             return
-        self.fed.discard(fed)
+        del self.fed[fed]
         if self.is_gone:
             return
         self.source.drop(number)
@@ -197,7 +198,7 @@ class Feeds:
             shell.after_step = feed.stepped
         fed = Fed(feed, subscription, wake, self._turns)
         feed.keep()
-        feed.fed.add(fed)
+        feed.fed[fed] = None
         if not feed.source.has_begun:
             feed.stepped()
         return fed

@@ -62,7 +62,7 @@ class Heads:
     def __init__(self, shells: Mapping[tuple[PartitionKey, str], PartitionShell]) -> None:
         """`shells`: what runs here, as it is at any time."""
         self._shells = shells
-        self._watched: dict[PartitionShell, set[WatchedHead]] = {}
+        self._watched: dict[PartitionShell, dict[WatchedHead, None]] = {}
 
     def watch(self, key: PartitionKey, wake: Callable[[], None]) -> WatchedHead:
         """Tell where a head is; whenever it has moved, or at the end, `wake` is called.
@@ -74,7 +74,7 @@ class Heads:
         if shell is None:
             raise NotLeader(f"this host does not lead {key.named('?')}")
         one = WatchedHead(self, shell, wake)
-        self._watched.setdefault(shell, set()).add(one)
+        self._watched.setdefault(shell, {})[one] = None
         return one
 
     def has(self, one: WatchedHead) -> bool:
@@ -94,7 +94,7 @@ class Heads:
     def drop(self, one: WatchedHead) -> None:
         watched = self._watched.get(one.shell)
         if watched is not None:
-            watched.discard(one)
+            watched.pop(one, None)
             if not watched:
                 del self._watched[one.shell]
 

@@ -133,7 +133,7 @@ class Host:
         """Those of `_replies` that are asked, and who makes the answer, if it is hosted."""
         self._patience: AlarmClock[int] = AlarmClock(self._expire)
         self._reply_ids = itertools.count(1)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self.feeds = Feeds(self._shells)
         self.heads = Heads(self._shells)
         self.hints = Hints(self._shells)
@@ -366,12 +366,12 @@ class Host:
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run `work` beside the rest, and let nobody lose its failure."""
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._finished)
         return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and task.exception() is not None:
             _log.error("a task of the host failed", host=self.name, exc_info=task.exception())
             # Of a task that serves all partitions, as the committer does; what one partition

@@ -40,7 +40,7 @@ class MachineGuard:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.failure: str | None = None
-        """The last unforeseen one."""
+        """The last unforeseen one, until it is taken from here."""
         self._story = Story()
         self._waiting: dict[int, msg.Stimulus] = {}
 

@@ -17,8 +17,8 @@ const arrows = data.arrows.map(
   ([sent, source, target, received, what, detail, lost, epoch, key], at) => ({type: "a", at,
     begin: sent, end: received === null || lost ? sent : received, source, target, received,
     what, detail, lost: !!lost, epoch, key}));
-const spans = data.spans.map(([lane, begin, end, what, epoch, key], at) =>
-  ({type: "s", at, begin, end: Math.max(begin, end), lane, what, epoch, key,
+const spans = data.spans.map(([lane, begin, end, what, epoch, key, detail], at) =>
+  ({type: "s", at, begin, end: Math.max(begin, end), lane, what, epoch, key, detail,
     isState: STATES.has(text(what))}));
 const things = {m: moments, a: arrows, s: spans};
 const rare = moments.filter((one) => one.mark[3]);
@@ -101,7 +101,7 @@ function layOut() {
     lane.top = y;
     lane.y = y + LANE / 2;
     // Calls that overlap are many and say little: they get thin bars.
-    lane.row = lane.rows > 2 && !lane.bars.some((bar) => text(bar.what) === "leads") ? 5 : ROW;
+    lane.row = lane.rows > 2 && lane.bars.every((bar) => text(bar.what) === "call") ? 5 : ROW;
     lane.bottom = y + LANE + lane.rows * lane.row + (lane.rows ? 5 : 0);
     const button = label("button", lane.name || "run", "", lane.y - 12);
     button.type = "button";
@@ -616,7 +616,7 @@ function facts(one) {
   }
   if (one.epoch !== null) list.push(["epoch", String(one.epoch)]);
   if (text(one.key)) list.push(["partition", text(one.key)]);
-  if (one.detail !== undefined && text(one.detail)) list.push(["detail", text(one.detail)]);
+  if (text(one.detail)) list.push(["detail", text(one.detail)]);
   return list;
 }
 function tell(some, most, into) {

@@ -212,6 +212,11 @@ def mutant_named(name: str) -> Mutant:
     raise InvalidArgument(f"no mutant {name!r}; there are {known}")
 
 
+def world_of(mutant: Mutant) -> str:
+    """The world in which `mutant` shows."""
+    return SERVICE if mutant.in_service else MACHINES
+
+
 def verdicts(
     seeds: Iterable[int],
     *,
@@ -260,20 +265,19 @@ def hunt(
     *,
     jobs: int = 1,
     to_the_end: bool = False,
-    world: str = MACHINES,
     workers: Workers | None = None,
 ) -> Hunt:
-    """Look for `mutant` until a seed catches it; `to_the_end` counts how many of all do.
+    """Look for `mutant`, in the world that shows it, until a seed catches it.
 
-    `workers` that are there already save their start.
+    `to_the_end` counts how many of all do. `workers` that are there already save their start.
     """
     if workers is None:
         with Workers(jobs) as made:
-            return hunt(mutant, seeds, to_the_end=to_the_end, world=world, workers=made)
+            return hunt(mutant, seeds, to_the_end=to_the_end, workers=made)
     checkers: Counter[str] = Counter()
     caught_at: int | None = None
     looked, caught, cpu_s = 0, 0, 0.0
-    for one in workers.outcomes(seeds, mutant=mutant.name, world=world):
+    for one in workers.outcomes(seeds, mutant=mutant.name, world=world_of(mutant)):
         looked += 1
         cpu_s += one.cpu_s
         names = {violation.checker for violation in one.violations}

@@ -248,7 +248,7 @@ def assumptions(
 ) -> list[Violation]:
     """The history is not one that the other checkers can judge."""
     found = [
-        Violation("assumptions", op.key, f"operation {op.number}: {broken}", (op.number,))
+        Violation("assumptions", op.key, f"call {op.number}: {broken}", (op.number,))
         for op in operations
         if (broken := _misrecorded(op)) is not None
     ]
@@ -282,7 +282,7 @@ def _overlaps(operations: Sequence[Operation]) -> list[Violation]:
         process, invoked, number = op.process, op.invoked, op.number
         before = busy.get(process)
         if before is not None and (before[0] is None or before[0] > invoked):
-            message = f"{process} began operation {number} within {before[1]}"
+            message = f"{process} began call {number} within {before[1]}"
             found.append(Violation("assumptions", op.key, message, (before[1], number)))
         busy[process] = op.completed, number
     return found
@@ -295,7 +295,7 @@ def _repeated_requests(operations: Sequence[Operation]) -> list[Violation]:
         if op.kind == WRITE and op.request:
             first = seen.setdefault(op.request, op.number)
             if first != op.number:
-                message = f"operations {first} and {op.number} share request {op.request.hex()}"
+                message = f"calls {first} and {op.number} share request {op.request.hex()}"
                 found.append(Violation("assumptions", op.key, message, (first, op.number)))
     return found
 

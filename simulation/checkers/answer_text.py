@@ -34,6 +34,8 @@ def id_text(segment_id: bytes) -> str:
 def answer_text(answer: Any) -> str:  # noqa: ANN401 - Any answer.
     """An answer in short: of segments their ids, starts and states."""
     if isinstance(answer, list):
+        if not answer:
+            return "no segments"
         more = ", ..." if len(answer) > SHOWN else ""
         return f"{len(answer)} segments: {', '.join(map(answer_text, answer[:SHOWN]))}{more}"
     if isinstance(answer, bytes):

@@ -15,6 +15,7 @@ from tierledger.actors.calls import PartitionKey
 from tierledger.actors.leader import batch as leader_batch
 from tierledger.actors.leader import machine
 from tierledger.events import commands as cmd
+from tierledger.simulation.checkers.content import first_difference
 from tierledger.simulation.checkers.slow_decisions import Refused, Unsure, Waits, decided
 from tierledger.simulation.checkers.violation import Violation
 
@@ -174,10 +175,8 @@ def difference(  # noqa: C901 - One loop, as a leader's.
     for what, expected, found_there in expected_and_found:
         if expected != found_there:
             commands = ", ".join(type(arrived.command).__name__ for arrived in one.given)
-            return (
-                f"a leader {what} {found_there!r:.300} for {commands:.80}; by the slow rules "
-                f"{expected!r:.300}"
-            )
+            apart = first_difference(found_there, expected)
+            return f"for {commands:.80} a leader {what} {apart}"
     return None
 
 

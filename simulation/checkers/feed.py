@@ -103,4 +103,4 @@ def _difference(answer: Any, expected: Any) -> str:  # noqa: ANN401 - Any two an
 
 
 def _of(one: ReplicaSeen) -> str:
-    return f"{one.node} was at {one.position} at {ms_text(one.time)}"
+    return f"{one.node} was at position {one.position} at {ms_text(one.time)}"

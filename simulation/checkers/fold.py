@@ -12,7 +12,7 @@ from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.state import PartitionState
 from tierledger.simulation.checkers.laws import unlawful_event
 from tierledger.simulation.checkers.state_digest import fields_that_differ, state_digest
-from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.history.observations import CHECKPOINT, COLD
 
 if TYPE_CHECKING:
@@ -215,8 +215,8 @@ def _judge_states(
         if one.digest != digest:
             names = ", ".join(fields_that_differ(one.digest, digest))
             message = (
-                f"{_who(one)} at position {position} has another state than the "
-                f"log: its {names} differ"
+                f"{_who(one)} at position {position} had another state than the log at "
+                f"{ms_text(one.time)}: its {names} differ"
             )
             yield Violation("replay_determinism", log.key, message)
 
@@ -248,5 +248,7 @@ def judged_state(state: PartitionState, log: FinalLog) -> Iterator[Violation]:
     try:
         invariants.check(state)
     except AssertionError as error:
-        message = f"before position {state.next_position}: {error}"
+        message = (
+            f"behind position {state.next_position - 1} the state contradicts itself: {error}"
+        )
         yield Violation("lifecycle", log.key, message)

@@ -52,7 +52,7 @@ def lockout(operations: Sequence[Operation], log: FinalLog, healed: Healed) -> l
             f"{opened.broker_id}, opened at position {log.sessions[-1]}"
         )
     told += [
-        f"operation {op.number} of the leader, broker {leader}, was refused with {op.error}"
+        f"call {op.number} of the leader, broker {leader}, was refused with {op.error}"
         for op in tried
         if op.invoked > healed.until and op.claim == last and op.error in _NOT_YOU
     ]
@@ -65,7 +65,7 @@ def liveness(operations: Sequence[Operation], log: FinalLog, healed: Healed) -> 
         Violation(
             "liveness",
             log.key,
-            f"operation {op.number} ({op.what or op.kind} by {op.process}) began after "
+            f"call {op.number} ({op.what or op.kind} by {op.process}) began after "
             f"{ms_text(healed.until)}, and ended with {op.error}",
             (op.number,),
         )

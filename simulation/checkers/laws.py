@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tierledger.events import log_events
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierledger.simulation.checkers.answer_text import id_text
 from tierledger.simulation.checkers.slow_model import LEGAL, LEGAL_DELETES
 from tierledger.simulation.checkers.violation import Violation
 
@@ -86,10 +87,10 @@ class _Laws:
         if body.source is not None:
             return None
         if self._is_finished:
-            return f"segment {segment_id.hex()} was added to a deleted partition"
+            return f"segment {id_text(segment_id)} was added to a deleted partition"
         if was_deleted:
-            return f"segment {segment_id.hex()} was deleted, and came back"
-        return None if known is None else f"segment {segment_id.hex()} was added twice"
+            return f"segment {id_text(segment_id)} was deleted, and came back"
+        return None if known is None else f"segment {id_text(segment_id)} was added twice"
 
     def updated(self, body: log_events.SegmentUpdated, position: int) -> str | None:
         segment_id, target = body.segment_id, RemoteLogSegmentState(body.state)
@@ -103,12 +104,11 @@ class _Laws:
             return None
         if known is None or (known, target) not in LEGAL:
             was = "nothing" if known is None else known.name
-            return f"segment {segment_id.hex()} went from {was} to {target.name}"
+            return f"segment {id_text(segment_id)} went from {was} to {target.name}"
         size, limit = len(body.custom_metadata or b""), self.custom_metadata_bytes_max
         if target == _FINISHED and limit is not None and size > limit:
-            return (
-                f"segment {segment_id.hex()} has {size} bytes of custom metadata, above {limit}"
-            )
+            where = f"segment {id_text(segment_id)}"
+            return f"{where} has {size} bytes of custom metadata, above {limit}"
         return None
 
     def delete_updated(

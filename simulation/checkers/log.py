@@ -12,6 +12,7 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
+from tierledger.simulation.checkers.content import content
 from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.history.calls import FAIL, INFO, OK, WRITE
 
@@ -95,7 +96,10 @@ def altered_write(operations: Sequence[Operation], log: FinalLog) -> list[Violat
             continue
         position = log.requests.get(op.request)
         if position is not None and not _says(log.events[position].body, op.wanted):
-            message = f"{_named(op)} stands at {position} as {log.events[position].body!r:.200}"
+            said = content((log.events[position].body,))
+            message = (
+                f"{_named(op)} asked for {content((op.wanted,))}; position {position}: {said}"
+            )
             found.append(Violation("altered_write", log.key, message, (op.number,)))
     return found
 
@@ -212,8 +216,8 @@ def _foreign_claim(
     op: Operation, position: int, leads: Claim | None, log: FinalLog
 ) -> Violation:
     message = (
-        f"{_named(op)} under {tuple(op.claim or ())} has position {position}, where "
-        f"{'nobody' if leads is None else tuple(leads)} leads"
+        f"{_named(op)} under {op.claim} has position {position}, where "
+        f"{'nobody' if leads is None else leads} leads"
     )
     return Violation("fencing", log.key, message, (op.number,))
 
@@ -271,4 +275,4 @@ def _foreign_events(log: FinalLog) -> Iterator[str]:
 
 
 def _named(op: Operation) -> str:
-    return f"operation {op.number} ({op.what or op.kind} by {op.process})"
+    return f"call {op.number} ({op.what or op.kind} by {op.process})"

@@ -31,6 +31,7 @@ from tierledger.events.tables.segment_rows import (
     unpack_row,
 )
 from tierledger.simulation.checkers.answer_text import answer_text, difference, id_text
+from tierledger.simulation.checkers.content import content, first_difference
 from tierledger.simulation.checkers.fold import answer_of, folded
 from tierledger.simulation.checkers.slow_model import (
     COPY_FINISHED,
@@ -113,7 +114,8 @@ def wrong_import(
         if said != (given if is_taken else None):
             message = (
                 f"position {position}: offset {source[1]} of {cluster!r} became "
-                f"{type(body).__name__}, the model has {given if is_taken else None!r:.120}"
+                f"{content((body,))}, the model {'has' if is_taken else 'drops'} "
+                f"{content((given,))}"
             )
             found.append(Violation("wrong_import", log.key, message))
     return found
@@ -212,7 +214,7 @@ def unlike_log(
     ]  # fmt: skip
     for name, expected, found in held:
         if expected != found:
-            yield f"at the end its {name} are {found!r:.150}, the log says {expected!r:.150}"
+            yield f"at the end its {name} differ: {first_difference(found, expected)}"
 
 
 class Told:
@@ -274,7 +276,7 @@ def _chosen(questions: list[Query], most: int, log: FinalLog) -> Iterator[Query]
 
 def _nowhere(op: Operation, log: FinalLog) -> Violation:
     message = (
-        f"operation {op.number} ({op.what or op.query}) was answered at position "
+        f"call {op.number} ({op.what or op.query}) was answered at position "
         f"{op.position}, and the log ends at {log.end}"
     )
     return Violation("wrong_answer", log.key, message, (op.number,))
@@ -292,7 +294,7 @@ def _judge_at(
             _judge_read(op, model, log, found)
         elif not _holds_already(op, model):
             message = (
-                f"operation {op.number} ({op.what or 'a write'}) was acknowledged at position "
+                f"call {op.number} ({op.what or 'a write'}) was acknowledged at position "
                 f"{op.position}; its event is nowhere, and what it asked for is not so there: "
                 f"{_lacks(op, model)}"
             )
@@ -311,7 +313,7 @@ def _judge_read(
         if digest_of(expected, query) == op.value:
             return
         why = _wrong(op, expected)
-    message = f"operation {op.number} ({op.what or query}) at position {op.position} {why}"
+    message = f"call {op.number} ({op.what or query}) at position {op.position} {why}"
     found.append(Violation("wrong_answer", log.key, message, (op.number,)))
 
 

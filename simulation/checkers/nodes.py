@@ -38,7 +38,10 @@ def feed_gap(
         expected = behind.get(life, first)
         behind[life] = last + 1
         if first != expected or last < first - 1:
-            told.append(f"{life} took in {first} to {last}, where {expected} comes next")
+            told.append(
+                f"{life} took in {first} to {last} at {ms_text(time)}, where {expected} comes "
+                "next"
+            )
         elif last > known_until:
             if log is not None:
                 told.append(f"{life} took in position {last}, and the log ends at {log.end}")
@@ -56,7 +59,8 @@ def feed_gap(
 
 
 def _other_log(one: Applied, *, ends_batch: bool) -> str:
-    where = f"{one.node_life} has taken in a log up to {one.last_position}"
+    at = ms_text(one.time)
+    where = f"{one.node_life} has taken in, at {at}, a log up to {one.last_position}"
     if not ends_batch:
         return f"{where}, where no batch ends"
     return f"{where} that is not the store's: its hash there is {one.chain_hash.hex()}"
@@ -74,20 +78,21 @@ def two_leaders(
     told: list[str] = []
     owners: dict[int, str] = {}
     writers: dict[int, str] = {}
-    for _, life, _, session, position in led:
+    for time, life, _, session, position in led:
+        wrote = f"{life} wrote position {position} at {ms_text(time)}"
         owner = owners.setdefault(session, life)
         if owner != life:
-            told.append(f"session {session} is {owner}'s, and {life} wrote {position} under it")
+            told.append(f"{wrote} under session {session}, which is {owner}'s")
         writer = writers.setdefault(position, life)
         if writer != life:
-            told.append(f"{writer} and {life} both wrote the batch that ends at {position}")
+            told.append(f"{wrote}, which {writer} wrote, too")
         if log is None:
             continue
         if not 0 <= position <= log.end:
-            told.append(f"{life} wrote position {position}, and the log ends at {log.end}")
+            told.append(f"{wrote}, and the log ends at {log.end}")
         elif log.events[position].session != session:
             told.append(
-                f"{life} wrote position {position} under session {session}, and the log has "
-                f"session {log.events[position].session} there"
+                f"{wrote} under session {session}, and the log has session "
+                f"{log.events[position].session} there"
             )
     return [Violation("two_leaders", key, message) for message in told]

@@ -42,8 +42,8 @@ def linearizability(operations: Sequence[Operation], log: FinalLog) -> list[Viol
     for position, _, invoked, completed, number in places:
         if completed < latest:
             message = (
-                f"operation {number} ended at {ms_text(completed)} with position {position}; "
-                f"operation {holder} stands before it in the log and began only at "
+                f"call {number} ended at {ms_text(completed)} with position {position}; "
+                f"call {holder} stands before it in the log and began only at "
                 f"{ms_text(latest)}"
             )
             found.append(Violation("linearizability", log.key, message, (number, holder)))
@@ -91,7 +91,7 @@ def _behind_durable(places: Sequence[Place], log: FinalLog) -> list[Violation]:
         at = bisect_left(times, invoked)
         if at and position + kind <= ends[at - 1]:  # A reader may be at the end, no append.
             message = (
-                f"operation {number} began at {ms_text(invoked)} and has position {position}, "
+                f"call {number} began at {ms_text(invoked)} and has position {position}, "
                 f"but position {ends[at - 1]} was durable at {ms_text(times[at - 1])}"
             )
             found.append(Violation("linearizability", log.key, message, (number,)))
@@ -116,14 +116,14 @@ def session_reads(operations: Sequence[Operation], log: FinalLog) -> list[Violat
         if position < floor and not (op.stale and op.role == LEADER):
             what = "read" if op.kind == READ else "wrote"
             message = (
-                f"{process} {what} at position {position} in operation {op.number}, after it "
-                f"had seen position {floor} in operation {last}"
+                f"{process} {what} at position {position} in call {op.number}, after it "
+                f"had seen position {floor} in call {last}"
             )
             found.append(Violation("session_reads", log.key, message, (op.number, last)))
         elif position == floor and position == appended(op.request):
             message = (
-                f"{process} appended position {position} in operation {op.number}, which it "
-                f"had seen in operation {last}"
+                f"{process} appended position {position} in call {op.number}, which it "
+                f"had seen in call {last}"
             )
             found.append(Violation("session_reads", log.key, message, (op.number, last)))
         if position > floor:

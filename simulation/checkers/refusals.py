@@ -25,12 +25,14 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
+from tierledger.simulation.checkers.answer_text import id_text
 from tierledger.simulation.checkers.slow_model import LEGAL, LEGAL_DELETES
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.history.calls import FAIL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from enum import IntEnum
 
     from tierledger.simulation.history.calls import Operation
     from tierledger.simulation.history.final_log import FinalLog
@@ -70,8 +72,9 @@ def wrong_refusal(
         Violation(
             "wrong_refusal",
             log.key,
-            f"operation {op.number} ({op.what or op.kind} by {op.process}) was refused with "
-            f"{op.error}, which the log never justified while it was asked",
+            f"call {op.number} ({op.what or op.kind} by {op.process}) was refused with "
+            f"{op.error}, which the log never justified while it was asked: "
+            f"{_stood(op, lives, custom_metadata_bytes_max)}",
             (op.number,),
         )
         for op in refused
@@ -122,6 +125,29 @@ class _Lives:
     def end_of(self, op: Operation) -> int:
         """How many events may have been durable when the call ended."""
         return self.log.durable_until(op.completed)
+
+
+def _stood(op: Operation, lives: _Lives, limit: int | None) -> str:
+    """What the log said meanwhile of what was asked for."""
+    wanted = op.wanted
+    if op.error == PartitionDeleted.__name__:
+        return "the partition's deletion was not finished"
+    if op.error == CustomMetadataSizeLimitExceeded.__name__:
+        custom = getattr(wanted, "custom_metadata", None)
+        return f"it has {len(custom.value) if custom else 0} bytes, and the limit is {limit}"
+    if isinstance(wanted, RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate):
+        segment_id = bytes(wanted.remote_log_segment_id.id)
+        steps = lives.within(lives.of_segment[segment_id], op)
+        return f"segment {id_text(segment_id)} {_states_text(steps, RemoteLogSegmentState)}"
+    steps = lives.within(lives.of_partition, op)
+    return f"the partition's deletion {_states_text(steps, RemotePartitionDeleteState)}"
+
+
+def _states_text(steps: Sequence[Step], states: type[IntEnum]) -> str:
+    return ", then ".join(
+        "was not there" if state == _ABSENT else f"was in {states(state).name} from {at} on"
+        for at, state in steps
+    )
 
 
 def _is_justified(op: Operation, lives: _Lives, limit: int | None) -> bool:

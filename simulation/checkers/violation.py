@@ -13,6 +13,10 @@ VIOLATIONS_MAX = 10
 """Of one checker and partition; the first few tell the story, the rest are counted."""
 
 
+ASKED = "asked, and nobody sent it"
+"""How a message begins that is not about the run, but about what might come behind it."""
+
+
 class Violation(NamedTuple):
     """What was found, by which checker, about which partition and calls."""
 

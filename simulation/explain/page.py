@@ -86,7 +86,7 @@ def _data(run: Timeline, texts: Texts, axis: tuple[int, int]) -> dict[str, Any]:
     ]  # fmt: skip
     spans = [
         [lanes[one.lane], one.begin_us, one.end_us, texts.at(one.what), one.epoch,
-         texts.at(one.key)]
+         texts.at(one.key), texts.at(one.detail)]
         for one in run.spans
     ]  # fmt: skip
     marks = {

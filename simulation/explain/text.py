@@ -123,7 +123,8 @@ def _arrivals(arrows: Sequence[Arrow]) -> Iterable[Entry]:
 def _beginning(at: int, span: Span) -> Entry:
     return Entry(
         span.begin_us, span.lane, span.what, span.epoch, span.key,
-        f"until {ms_text(span.end_us)}", (span.lane,), "[", f"s{at}",
+        f"until {ms_text(span.end_us)}{f', {span.detail}' if span.detail else ''}",
+        (span.lane,), "[", f"s{at}",
     )  # fmt: skip
 
 

@@ -180,15 +180,17 @@ class Controller:
     def _look(self) -> None:
         world = self.world
         waiting = [
-            number for number in range(world.scenario.partitions) if not self._is_well(number)
+            number for number in range(world.scenario.partitions) if not self.is_well(number)
         ]
         if not waiting and not world.is_well:
             world.is_well = True
             world.recording.event("well")
+            world.recording.moment("", "well", "each true leader has written")
             world.clock.is_stopped = True
             return
         if self._is_certain():
             world.recording.event("locked out")
+            world.recording.moment("", "locked out", "nothing changes any more")
             world.clock.is_stopped = True
             return
         for number in waiting:
@@ -210,7 +212,7 @@ class Controller:
             self._length, self._unchanged_since = length, now
         return now - self._unchanged_since > CERTAIN
 
-    def _is_well(self, number: int) -> bool:
+    def is_well(self, number: int) -> bool:
         """Whether the true leader has had a write acknowledged since; damage is for people."""
         if number in self.world.damaged:
             return True

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tierledger.events.commands import LeaderVerdict
     from tierledger.simulation.history.final_log import FinalLog
     from tierledger.simulation.history.observations import Ready
+    from tierledger.simulation.machines.run_laws import Written
     from tierledger.simulation.machines.shell import Shell
     from tierledger.simulation.machines.world import World
 
@@ -60,19 +61,19 @@ def coordinated(world: World) -> list[Coordinated]:
 
 def refusal_repeated(log: Sequence[Coordinated]) -> Iterator[Violation]:
     """The coordinator took note of one refusal twice: the first had changed nothing."""
-    seen: set[tuple[bytes, int, int]] = set()
+    first: dict[tuple[bytes, int, int], int] = {}
     for time, body in log:
         if not isinstance(body, ev.LeaderRefused):
             continue
         refusal = (body.topic_id, body.partition, body.assignment)
-        if refusal in seen:
+        if refusal in first:
             key = PartitionKey(body.topic_id, body.partition)
             message = (
                 f"assignment {body.assignment} was refused again at {ms_text(time)}: the first "
-                "refusal has changed nothing"
+                f"refusal, at {ms_text(first[refusal])}, has changed nothing"
             )
             yield Violation("refusal_repeated", key, message)
-        seen.add(refusal)
+        first.setdefault(refusal, time)
 
 
 def needless_move(
@@ -159,7 +160,7 @@ class _Claims:
         `newest`: each broker's newest incarnation.
         """
         if broker_id not in self._claiming:
-            return "and has given up its claim"
+            return "though it has given up its claim"
         if self.is_refused or self._gone is None:
             return None
         gone = self._gone.leader_epoch
@@ -173,7 +174,7 @@ class _Claims:
             self.lead(broker_id, self._replaced[broker_id])
         if standing[-1:] == [broker_id]:
             return None
-        return f"and the claims of brokers {standing} stand, of which the last came last"
+        return f"though the claim of broker {standing[-1]} stands and came last"
 
 
 def passed_over(log: Sequence[Coordinated]) -> Iterator[Violation]:
@@ -197,7 +198,8 @@ def passed_over(log: Sequence[Coordinated]) -> Iterator[Violation]:
                 why = partitions[where].restore(body.broker_id, newest)
                 if why is not None:
                     message = (
-                        f"broker {body.broker_id} leads again from {ms_text(time)} on, {why}"
+                        f"the claim of broker {body.broker_id} was put in force again at "
+                        f"{ms_text(time)}, {why}"
                     )
                     yield Violation("passed_over", PartitionKey(*where), message)
             case _:
@@ -291,18 +293,21 @@ def early_ready(
                 announced.setdefault((PartitionKey(topic_id, partition), claim), time)
     for one in ready:
         final, since = logs.get(one.key), announced.get((one.key, one.claim))
-        who = f"{one.node_life} said at position {one.position} that it is ready for"
+        who = (
+            f"{one.node_life} said at {ms_text(one.time)}, at position {one.position}, that it "
+            "is ready for"
+        )
         if final is None:
             continue
         if since is None:
-            message = f"{who} {tuple(one.claim)}, which nobody announced"
+            message = f"{who} {one.claim}, which nobody announced"
             yield Violation("early_ready", one.key, message)
         elif one.role == LEADER and final.claim_at(one.position) != one.claim:
-            message = f"{who} {tuple(one.claim)}, whose session is not open there"
+            message = f"{who} {one.claim}, whose session is not open there"
             yield Violation("early_ready", one.key, message)
         elif one.role == FOLLOWER and one.position + 1 < final.durable_before(since):
             message = (
-                f"{who} {tuple(one.claim)}; when that was announced, at {ms_text(since)}, "
+                f"{who} {one.claim}; when that was announced, at {ms_text(since)}, "
                 f"position {final.durable_before(since) - 1} was durable"
             )
             yield Violation("early_ready", one.key, message)
@@ -368,8 +373,8 @@ def needless_fence(
         )
         if not any(newer):
             message = (
-                f"broker {broker_id} was told at {ms_text(until)} that its announcement {pair} "
-                "is out of date, and that was its newest"
+                f"broker {broker_id} was told at {ms_text(until)} that it is out of date with "
+                f"{Claim(broker_id, *pair)}, and that was its newest"
             )
             yield Violation("needless_loss", None, message)
 
@@ -408,21 +413,49 @@ def _may_lead(verdict: LeaderVerdict | None, claim: Claim) -> bool:
 # What has to be so when all is well again.
 
 
-def unfollowed(world: World) -> Iterator[Violation]:
+def unfollowed(world: World, log: Sequence[Coordinated]) -> Iterator[Violation]:
     """A broker follows a partition, and no replica anywhere follows its log for it."""
     for number in _whole(world):
         leader = world.controller.leader[number]
-        brokers = [
-            broker.broker_id
+        claims = [
+            broker.claims[number][1]
             for broker in world.brokers.values()
             if broker.broker_id != leader
             and broker.claims.get(number, (None,))[0] == FOLLOWER
             and not (broker.is_fenced or broker.life.is_dead)
         ]
-        if brokers and not _follows(world, number):
-            who = " and ".join(map(str, brokers))
-            message = f"broker {who} follows it, and no host that can be reached does"
-            yield Violation("unfollowed", world.keys_of[number], message)
+        if claims and not _follows(world, number):
+            who = " and ".join(str(claim.broker_id) for claim in claims)
+            key, times = world.keys_of[number], _announced_at(log, claims)
+            since = f" since {ms_text(min(times))}" if times else ""
+            message = (
+                f"broker {who} follows it{since}, and no host that can be reached does: its "
+                f"follower {_last_placed(key, log)}"
+            )
+            yield Violation("unfollowed", key, message)
+
+
+def _announced_at(log: Sequence[Coordinated], claims: Collection[Claim]) -> list[int]:
+    """When each of `claims` was announced, of those that were."""
+    return [
+        time
+        for time, body in log
+        if isinstance(body, ev.Announced)
+        and Claim(body.broker_id, body.incarnation, body.number) in claims
+    ]
+
+
+def _last_placed(key: PartitionKey, log: Sequence[Coordinated]) -> str:
+    """Where the coordinator placed a follower last, and since when it is nowhere."""
+    seats, said = _Seats(), "was never placed"
+    for time, body in log:
+        before = seats.followed_from.get(key)
+        seats.take(body)
+        home = seats.followed_from.get(key)
+        if home != before:
+            at = ms_text(time)
+            said = f"went from {before} at {at}" if home is None else f"is on {home} since {at}"
+    return said
 
 
 def _follows(world: World, number: int) -> bool:
@@ -469,7 +502,7 @@ def unanswered(world: World) -> Iterator[Violation]:
             if world.clock.now - since > ANSWERED:
                 _, op, _ = host.waiting[reply_to]
                 message = (
-                    f"{host.life.name} has had call {op.number} since {since / 1000:,.0f} ms, "
+                    f"{host.life.name} has had call {op.number} since {ms_text(since * 1000)}, "
                     "and said nothing"
                 )
                 key = world.keys_of[op.partition]
@@ -507,7 +540,7 @@ def unready(world: World) -> Iterator[Violation]:
             if said != claim or time < world.well_at:
                 message = (
                     f"broker {broker.broker_id} asks its {role} whether it is ready for "
-                    f"{tuple(claim)} since {world.well_at / 1000:,.0f} ms, and is not told so"
+                    f"{claim} since {ms_text(world.well_at * 1000)}, and is not told so"
                 )
                 yield Violation("unready", world.keys_of[number], message)
 
@@ -522,21 +555,25 @@ def _whole(world: World) -> list[int]:
 
 
 def stalled_checkpoint(
-    world: World, number: int, log: FinalLog, stands: int, every: int
+    world: World, number: int, log: FinalLog, last: Written | None, every: int
 ) -> Iterator[Violation]:
     """The checkpoint is further behind than the leader that writes one now and then allows.
 
-    `stands`: the last position that it covers. `every`: events between two. What was durable
-    when all was well has to be covered but for so many.
+    `last`: the checkpoint that stands. `every`: events between two. What was durable when all
+    was well has to be covered but for so many.
     """
     leader = _leader_of(world, number, log)
     if leader is None:
         return
     due = log.durable_before(world.well_at * 1000) - every
-    if stands + 1 < due:
+    covered = -1 if last is None else last.position
+    if covered + 1 < due:
+        said = "no checkpoint was written"
+        if last is not None:
+            said = f"the last checkpoint, at {ms_text(last.time)}, ends at position {covered}"
         message = (
-            f"the last checkpoint is at {stands}; {leader.name} leads, and writes one every "
-            f"{every} events: {due} were to be covered"
+            f"{said}; {leader.name} leads, and writes one every {every} events: one up to "
+            f"position {due - 1} was due"
         )
         yield Violation("stalled_checkpoint", log.key, message)
 

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from tierledger.simulation.machines.shell import Shell
     from tierledger.simulation.machines.world import World
 
-EVERY, FIRST = 8, 2
-"""One seed in so many has replicas, from the first on: they cost a third of its time."""
-
 TICK = (10 * MS, 120 * MS)
 """How often replicas ask for more, about."""
 
@@ -63,6 +60,8 @@ class ReplicaNode:
         """Of the present subscription; whatever belongs to another is late."""
         self.is_fed = False
         """Whether anything came on it."""
+        self.said, self.partition = f"replica-{number}", number
+        """As a message names it."""
         self.asked_at = -1
         """Since when it waits for an answer; -1: it does not."""
 
@@ -73,22 +72,22 @@ class Feeding:
     def __init__(self, world: World) -> None:
         seed = world.scenario.seed
         self._random = random = Random(f"feed/{seed}")
-        self.is_on = seed % EVERY == FIRST
         self.knobs = (
             ("FRAME_ROWS", random.choice(ROW_FRAMES)),
             ("RING_BYTES", random.choice(RINGS)),
         )
         """Bounds of the feed in this world."""
         self.seen: list[ReplicaSeen] = []
-        self.refused: list[tuple[str, int, str]] = []
-        """Replica, partition, and why it needed a new subscription though nothing was lost."""
+        self.refused: list[tuple[int, str, int, str]] = []
+        """When (ns) which replica of which partition needed a new subscription though nothing
+        was lost, and why."""
         self.nodes: dict[tuple[int, int], ReplicaNode] = {}
         self._fed: dict[int, _Fed] = {}
         self._tokens = 0
         self._world, self._clock = world, world.clock
 
     def start(self) -> None:
-        if self.is_on:
+        if self._world.scenario.has_replicas:
             self._clock.after(self._pause(), None, self._tick)
 
     def _pause(self) -> int:
@@ -168,7 +167,7 @@ class Feeding:
             was_ready, was_at = replica.is_ready, replica.position
             refusal = replica.take(frame)
             if refusal is not None:
-                self.refused.append((node.name, node.number, refusal.reason))
+                self._refuse(node, refusal.reason)
                 self._leave(node)
                 return
             self._note(node, frame, was_at)
@@ -194,7 +193,7 @@ class Feeding:
         if fed is not None and claim is not None:
             now, key = self._clock.now * 1000, node.replica.key
             ready = Ready(now, node.name, fed.shell.role, key, claim, node.replica.position)
-            self._world.observer.ready.append(ready)
+            self._world.observer.said_ready(ready, node.broker.life.name)
 
     # What they answer.
 
@@ -222,17 +221,26 @@ class Feeding:
                 for frame in frames:
                     refusal = replica.take(frame)
                     if refusal is not None:
-                        self.refused.append((node.name, node.number, refusal.reason))
+                        self._refuse(node, refusal.reason)
             source.drop(number)
             if not replica.is_whole or replica.position < machine.position:
-                why = f"it is at {replica.position}, its source at {machine.position}"
-                self.refused.append((node.name, node.number, why))
+                why = (
+                    f"it was given all there is and is at position {replica.position}, its "
+                    f"source is at {machine.position}"
+                )
+                self._refuse(node, why)
             self.look(node)
+
+    def _refuse(self, node: ReplicaNode, why: str) -> None:
+        self.refused.append((self._clock.now * 1000, node.name, node.number, why))
 
     def _seen(self, node: ReplicaNode, answers: tuple[tuple[Query, Any], ...] = ()) -> None:
         now, replica = self._clock.now * 1000, node.replica
         at = replica.position, replica.is_whole
         self.seen.append(ReplicaSeen(now, node.name, replica.key, *at, answers))
+        said = f"{node.said} is at position {replica.position}"
+        life = node.broker.life.name
+        self._world.recording.moment(life, "replica", said, None, node.number)
 
     def _answers(self, replica: Replica) -> Iterator[tuple[Query, Any]]:
         random = self._random
@@ -290,7 +298,9 @@ class Feeding:
             return
         if not world.is_healing and (is_lost or world.wires.is_cut(source, target)):
             self._count("feed message lost")
+            world.recording.fed(source, target, call, None, args)
             return
+        world.recording.fed(source, target, call, self._clock.now + delay, args)
         self._clock.after(delay, target, call, *args)
 
     def _count(self, mark: str) -> None:

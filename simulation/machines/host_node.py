@@ -199,6 +199,10 @@ class HostNode:
             case lives.Drop(life=number):
                 shell = self._lives.pop(number)
                 del self.shells[shell.number, shell.role]
+                if shell.role == FOLLOWER:
+                    self.world.recording.moment(
+                        self.life.name, "unfollow", "", None, shell.number
+                    )
             case lives.Closed():
                 self._is_closed = True
             case msg.ReplyError(reply_to=reply_to, error=error):
@@ -215,6 +219,8 @@ class HostNode:
         )
         shell = Shell(self, role, number, machine, begin.life)
         self._lives[begin.life] = self.shells[number, role] = shell
+        if role == FOLLOWER:
+            self.world.recording.moment(self.life.name, "follow", "", None, number)
         if role == LEADER and (number, FOLLOWER) in self.shells:
             self._mark("leader placed beside its follower")
 

@@ -298,7 +298,7 @@ class Medium:
             delay = self._wires.delay(life, 53)
             self._clock.after(delay, life, then, result, *given)
         if self._recording.keeps:
-            self._recording.answered(life, delay, apply, result)
+            self._recording.answered(life, delay, apply, args, result)
 
     def _mistreat(
         self,

@@ -8,7 +8,7 @@ from tierledger.actors.calls import FOLLOWER
 from tierledger.actors.leader.machine import Leader, Phase
 from tierledger.actors.messages import REFUSED, STOPPED, AppendAnswered, AppendOutcome, SlotRead
 from tierledger.simulation.checkers.state_digest import state_digest
-from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.history.observations import Applied, Led, Ready, StateSeen
 
 if TYPE_CHECKING:
@@ -83,9 +83,7 @@ class Observer:
         if self._sessions.get(shell.name) != number:
             self._sessions[shell.name] = number
             what = "session closed" if number is None else "claim"
-            claim = (
-                "" if session is None else f"broker {session.broker_id} under {session.pair}"
-            )
+            claim = "" if session is None else f"{session.claim}"
             self._recording.moment(shell.host.life.name, what, claim, number, shell.number)
 
     def _claimed(self, shell: Shell) -> None:
@@ -102,6 +100,8 @@ class Observer:
 
     def entered(self, shell: Shell, position: int, chain_hash: bytes) -> None:
         """A machine has loaded a state, and reads on from there."""
+        said = f"{shell.role} at position {position}"
+        self._recording.moment(shell.host.life.name, "loaded", said, None, shell.number)
         self.applied.append(
             Applied(
                 self._clock.now * 1000, shell.name, self._world.keys_of[shell.number],
@@ -139,12 +139,20 @@ class Observer:
         """A replica says that it is ready for an announcement."""
         key = self._world.keys_of[shell.number]
         now, position = self._clock.now * 1000, shell.machine.position
-        self.ready.append(Ready(now, shell.name, shell.role, key, claim, position))
+        ready = Ready(now, shell.name, shell.role, key, claim, position)
+        self.said_ready(ready, shell.host.life.name)
+
+    def said_ready(self, ready: Ready, life: str) -> None:
+        """A replica says so in the lane of `life`."""
+        self.ready.append(ready)
+        said = f"{ready.role} at position {ready.position} for {ready.claim}"
+        self._recording.moment(life, "ready", said, None, ready.key.partition)
 
     def failed(self, shell: Shell, cause: str) -> None:
         """A step raised what nobody foresaw; the service would quarantine and go on."""
-        key = self._world.keys_of[shell.number]
-        self.failures.append(Violation("unforeseen", key, f"{shell.name}: {cause}"))
+        key, now = self._world.keys_of[shell.number], ms_text(self._clock.now * 1000)
+        message = f"a step of {shell.name} at {now}: {cause}"
+        self.failures.append(Violation("unforeseen", key, message))
 
     def alarmed(self, shell: Shell, effect: msg.Alarm) -> None:
         if effect.kind == "quarantined":

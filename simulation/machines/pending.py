@@ -41,6 +41,11 @@ class Op:
         """Of a write: how many its broker had begun before it in the partition."""
         self.then: Any = None
 
+    @property
+    def said(self) -> str:
+        """The call, as a message names it."""
+        return f"call {self.number}"
+
 
 class Lane:
     """One process of the history: one call after the other, a new name after each doubt."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
-from enum import Enum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import msgpack
 
-from tierledger.actors.calls import PartitionKey
-from tierledger.events.identifiers import TopicIdPartition
+from tierledger.simulation.checkers.content import content, partition_of
 from tierledger.simulation.machines.marks import MARKS
-from tierledger.simulation.machines.pending import Op
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,11 +17,8 @@ if TYPE_CHECKING:
     from tierledger.simulation.machines.medium import Slot
 
 
-SHORT = 20
-"""Bytes that are ids or hashes; longer ones are content of their own."""
-
-DIGITS = 8
-"""Of an id or hash so many are shown, as in what checkers say."""
+_FIRST_NUMBER_IS_PARTITION = {"take_ready", "said_ready"}
+"""Messages whose first number is the partition's."""
 
 STORE = "store"
 """The store's lane."""
@@ -40,8 +33,8 @@ class Recording:
         self.keeps = keeps
         self.moments: list[tuple[int, str, str, str, int | None, int | None]] = []
         """Time, lane, what, detail, session, partition."""
-        self.arrows: list[tuple[int, str, str, int | None, str, str]] = []
-        """Sent, from, to, received or lost, what, and its content."""
+        self.arrows: list[tuple[int, str, str, int | None, str, str, int | None]] = []
+        """Sent, from, to, received or lost, what, its content, and the partition."""
         self._clock = clock
         self._trace: list[tuple[Any, ...]] = []
 
@@ -62,7 +55,7 @@ class Recording:
         now, what = self._clock.now, call.__name__
         self._trace.append((now, source.name, target.name, what, arrives))
         if self.keeps:
-            self.arrows.append((now, source.name, target.name, arrives, what, content(args)))
+            self._arrow(source.name, target.name, arrives, what, args)
 
     def lost(
         self, source: Life, target: Life, call: Callable[..., None], args: Sequence[Any] = ()
@@ -70,7 +63,29 @@ class Recording:
         now, what = self._clock.now, call.__name__
         self._trace.append((now, source.name, target.name, what))
         if self.keeps:
-            self.arrows.append((now, source.name, target.name, None, what, content(args)))
+            self._arrow(source.name, target.name, None, what, args)
+
+    def fed(
+        self,
+        source: Life,
+        target: Life,
+        call: Callable[..., None],
+        arrives: int | None,
+        args: Sequence[Any],
+    ) -> None:
+        """A message between a replica and its source, for the picture."""
+        if self.keeps:
+            what = f"feed {call.__name__.strip('_')}"
+            self._arrow(source.name, target.name, arrives, what, args)
+
+    def _arrow(
+        self, source: str, target: str, arrives: int | None, what: str, args: Sequence[Any]
+    ) -> None:
+        partition = partition_of(args)
+        if what in _FIRST_NUMBER_IS_PARTITION:
+            partition = next(one for one in args if isinstance(one, int))
+        now = self._clock.now
+        self.arrows.append((now, source, target, arrives, what, content(args), partition))
 
     def asked(
         self,
@@ -80,16 +95,24 @@ class Recording:
         args: Sequence[Any] = (),
     ) -> None:
         """A request to the store, for the picture."""
-        what = _request(apply)
-        self.arrows.append((self._clock.now, life.name, STORE, arrives, what, content(args)))
+        slots = _slots(apply, args)
+        text = ", ".join(map(_slot_text, slots)) or content(args)
+        now, partition = self._clock.now, _partition_of(slots)
+        self.arrows.append((now, life.name, STORE, arrives, _request(apply), text, partition))
 
     def answered(
-        self, life: Life, delay: int | None, apply: Callable[..., Any], result: object
+        self,
+        life: Life,
+        delay: int | None,
+        apply: Callable[..., Any],
+        args: Sequence[Any],
+        result: object,
     ) -> None:
         """The store's answer, or that it is lost, for the picture."""
         now, what = self._clock.now, f"{_request(apply)} done"
         arrives = None if delay is None else now + delay
-        self.arrows.append((now, STORE, life.name, arrives, what, content((result,))))
+        text, partition = content((result,)), _partition_of(_slots(apply, args))
+        self.arrows.append((now, STORE, life.name, arrives, what, text, partition))
 
     def created(self, life: Life, slot: Slot, is_free: bool) -> None:
         self._trace.append((self._clock.now, life.name, *slot, is_free))
@@ -119,55 +142,30 @@ class Recording:
         return blake2b(msgpack.packb(self._trace), digest_size=16).hexdigest()
 
 
-CONTENT_MAX = 400
-"""Characters of a message's content that are shown."""
-
-
-def content(args: Sequence[Any]) -> str:
-    """What a message says, as people read it."""
-    text = "; ".join(said for one in args if (said := _said(one)))
-    return text if len(text) <= CONTENT_MAX else f"{text[:CONTENT_MAX]}..."
-
-
-def _said(value: Any) -> str:  # noqa: ANN401 - Whatever is sent.
-    """One part of a message: of processes nothing, of calls their number."""
-    if isinstance(value, Op):
-        return f"call {value.number}"
-    if isinstance(value, bytes):
-        return _bytes_text(value)
-    if isinstance(value, Exception):
-        return f"{type(value).__name__}: {value}"
-    if isinstance(value, TopicIdPartition | PartitionKey):
-        return str(value.partition)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        given = zip(value._fields, value, strict=True)
-        said = (f"{name}={_said(one)}" for name, one in given if one not in (None, ()))
-        return f"{type(value).__name__}({', '.join(said)})"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_said, value))}]"
-    if is_dataclass(value) and not isinstance(value, type):
-        names = [one.name for one in fields(value)]
-        said = (
-            f"{name}={_said(one)}"
-            for name in names
-            if (one := getattr(value, name)) is not None
-        )
-        return f"{type(value).__name__}({', '.join(said)})"
-    if value is None or isinstance(value, str | int | float | Enum):
-        return str(value)
-    return ""
-
-
-def _bytes_text(value: bytes) -> str:
-    """Requests are text; of a topic's id the zeros before it say nothing."""
-    if len(value) > SHORT:
-        return f"{len(value)} bytes"
-    if value.isascii() and (text := value.decode()).isprintable():
-        return text
-    return (value.hex().lstrip("0") if value.startswith(b"\0\0") else value.hex())[:DIGITS]
-
-
 def _request(apply: Callable[..., Any]) -> str:
     """What the store is asked, as people read it."""
     name: str = getattr(apply, "__name__", "read_state")
     return name.strip("_").replace("_", " ")
+
+
+def _slots(apply: Callable[..., Any], args: Sequence[Any]) -> list[Slot]:
+    """The slots that a request to the store is about."""
+    match _request(apply):
+        case "create":
+            return [slot for slot, _ in args[1]]
+        case "read slots":
+            return list(args[0])
+        case "read log":
+            return [args[0]]
+        case _:
+            return []
+
+
+def _slot_text(slot: Slot) -> str:
+    partition, batch = slot
+    return f"{f'partition {partition}' if partition >= 0 else 'coordinator'} batch {batch}"
+
+
+def _partition_of(slots: Sequence[Slot]) -> int | None:
+    named = {partition for partition, _ in slots}
+    return max(named) if len(named) == 1 and min(named) >= 0 else None

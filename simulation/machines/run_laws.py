@@ -56,9 +56,12 @@ def checkpoint_regressed(
 ) -> Iterator[Violation]:
     """A checkpoint was replaced by one of an earlier position."""
     latest = -1
-    for _, position, _ in checkpoints:
+    for time, position, _ in checkpoints:
         if position < latest:
-            message = f"the checkpoint at {latest} was replaced by one at {position}"
+            message = (
+                f"the checkpoint up to position {latest} was replaced by one up to {position} "
+                f"at {ms_text(time)}"
+            )
             yield Violation("checkpoint_regressed", key, message)
         latest = position
 
@@ -68,8 +71,8 @@ def early_checkpoint(checkpoints: Iterable[Written], log: FinalLog) -> Iterator[
     for time, position, _ in checkpoints:
         if 0 <= position <= log.end and log.durable_before(time + 1) <= position:
             message = (
-                f"a checkpoint that covers {position} stood at {ms_text(time)}, before the log "
-                "went there"
+                f"a checkpoint up to position {position} was written at {ms_text(time)}, when "
+                f"the log ended at {log.durable_before(time + 1) - 1}"
             )
             yield Violation("early_checkpoint", log.key, message)
 
@@ -105,11 +108,16 @@ def unsettled_dispute(
         )
         if is_unclear and not (is_on_record or is_said):
             message = (
-                f"position {at}: broker {body.broker_id} in leader epoch {body.leader_epoch} "
-                f"took over from {former.broker_id} in {former.leader_epoch}, without a word "
-                "of the oracle or of a dispute"
+                f"position {at}: broker {body.broker_id} in {_epoch_text(body)} took over from "
+                f"broker {former.broker_id} in {_epoch_text(former)}, without a word of the "
+                "oracle or of a dispute"
             )
             yield Violation("unsettled_dispute", log.key, message)
+
+
+def _epoch_text(body: SessionOpened) -> str:
+    known = body.leader_epoch
+    return "an unknown leader epoch" if known is None else f"leader epoch {known}"
 
 
 def early_forgetting(log: FinalLog, retention_ms: int) -> Iterator[Violation]:
@@ -123,6 +131,9 @@ def early_forgetting(log: FinalLog, retention_ms: int) -> Iterator[Violation]:
                 (time_ms - was for at, was in deleted if at < body.until), default=None
             )
             if kept_ms is not None and kept_ms < retention_ms:
-                message = f"position {position}: an id was remembered for {kept_ms} ms only"
+                message = (
+                    f"position {position}: an id was remembered for {kept_ms} ms, and not for "
+                    f"{retention_ms}"
+                )
                 yield Violation("early_forgetting", log.key, message)
             deleted = [one for one in deleted if one[0] >= body.until]

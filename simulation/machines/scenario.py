@@ -59,6 +59,10 @@ class Decision(NamedTuple):
     args: tuple[Any, ...]
 
 
+REPLICAS_EVERY, REPLICAS_FIRST = 8, 2
+"""One seed in so many has replicas, from the first on: they cost a third of its time."""
+
+
 class Scenario(NamedTuple):
     """One world, whole."""
 
@@ -102,6 +106,8 @@ class Scenario(NamedTuple):
     """How long (us) its answer takes."""
     asks_kafka: bool = False
     """Whether the oracle is asked about announcements that carry no epoch, too."""
+    has_replicas: bool = False
+    """Whether brokers keep replicas that are fed."""
     is_part: bool = False
     """Whether it is what is left of another: too little may happen in it to prove anything."""
 
@@ -160,6 +166,7 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         oracle_behind=_pick(seed, "behind", (0, 1, 2)) if repeats else 0,
         oracle_delay=_pick(seed, "oracle delay", (0, 20 * MS, 900 * MS)),
         asks_kafka=_pick(seed, "asks kafka", (False, True)),
+        has_replicas=seed % REPLICAS_EVERY == REPLICAS_FIRST,
     )
 
 

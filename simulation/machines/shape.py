@@ -39,6 +39,7 @@ _NAMED: Final[dict[str, dict[str, Any]]] = {
     "limits=default": {"retention_ms": RETENTIONS_MS[-1], "rows_kept": 3},
     "knobs=default": {"knobs": ()},
     "room=enough": {"partitions_per_host": 64},
+    "replicas=none": {"has_replicas": False},
     "release=same": {"upgraded": (), "writes_newer": False},
 }
 """A word to the fields that it sets."""

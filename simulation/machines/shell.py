@@ -85,6 +85,10 @@ class Shell:
         self._carry_out(self._guard.handle(stimulus))
 
     def _carry_out(self, effects: list[msg.Effect]) -> None:
+        # Whatever the machine makes of it: one that is gone hears of nothing.
+        failure, self._guard.failure = self._guard.failure, None
+        if failure is not None:
+            self.host.world.observer.failed(self, failure)
         for effect in effects:
             try:
                 CARRY[type(effect)](self, effect)
@@ -225,8 +229,6 @@ class Shell:
             self._clock.after(0, self._life, follower.feed, hint)
 
     def _on_alarm(self, effect: msg.Alarm) -> None:
-        if self._guard.failure is not None:
-            self.host.world.observer.failed(self, self._guard.failure)
         self.host.world.observer.alarmed(self, effect)
 
     def _on_gone(self, effect: msg.Gone) -> None:
@@ -267,15 +269,19 @@ class Shell:
             self._checkpoint_refused(again=standing is Standing.LESS)
 
     def _checkpoint_refused(self, *, again: bool) -> None:
-        self.mark(
+        found = (
             "checkpoint of a former leader to be replaced"
             if again
             else "checkpoint of a former leader refused"
         )
+        self.mark(found)
+        self.host.world.recording.moment(self._life.name, found, "", None, self.number)
         self.feed(msg.CheckpointDone(stored=False, again=again))
 
     def _checkpoint_stands(self, plan: CheckpointPlan) -> None:
         self.mark("checkpoint written")
+        said = f"up to position {plan.next_position - 1}"
+        self.host.world.recording.moment(self._life.name, "checkpoint", said, None, self.number)
         self.host.world.passes("checkpointed", self._life)
         if self._life.is_dead:
             return

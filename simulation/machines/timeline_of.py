@@ -12,9 +12,11 @@ from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.coordinator.events import COORDINATOR_CODEC
 from tierledger.events.errors import DataError
 from tierledger.events.event_codec import PARTITION_CODEC
+from tierledger.simulation.checkers.content import content
+from tierledger.simulation.checkers.violation import ASKED
 from tierledger.simulation.history.calls import INFO, OK
+from tierledger.simulation.machines.medium import COORDINATOR as COORDINATOR_LOG
 from tierledger.simulation.machines.medium import FATES
-from tierledger.simulation.machines.recording import content
 from tierledger.simulation.machines.strikes import KINDS as QUESTIONS
 from tierledger.simulation.machines.strikes import argument_names
 from tierledger.simulation.timeline import (
@@ -23,6 +25,7 @@ from tierledger.simulation.timeline import (
     COORDINATOR,
     CUT_OFF,
     DEAD,
+    FOLLOWS,
     HOST,
     LEADS,
     PAUSED,
@@ -45,8 +48,8 @@ if TYPE_CHECKING:
 
 _KINDS: Final = {"broker": BROKER, "coordinator": COORDINATOR, "host": HOST, "store": STORE}
 
-_BEGINS: Final = {"crash": DEAD, "pause": PAUSED, "cut off": CUT_OFF}
-_ENDS: Final = {"resume": PAUSED}
+_BEGINS: Final = {"crash": DEAD, "pause": PAUSED, "cut off": CUT_OFF, "follow": FOLLOWS}
+_ENDS: Final = {"resume": PAUSED, "unfollow": FOLLOWS}
 
 _OVER: Final = {"gone", "session closed"}
 """What ends a session in its lane."""
@@ -54,7 +57,7 @@ _OVER: Final = {"gone", "session closed"}
 CHECKSUM_BYTES: Final = 4
 """What stands before the fields of a stored event."""
 
-_TIME: Final = re.compile(r"\b(?:at|since) ([\d,]+(?:\.\d+)?) ms")
+_TIME: Final = re.compile(r"([\d,]+\.\d+) ms")
 _POSITION: Final = re.compile(r"position (\d+)")
 """When a violation began, in what a checker says of it."""
 
@@ -81,7 +84,13 @@ def timeline_of(
         Moment(one.at, "", "decision", _decided(one, world.calls_of.get(at, ()), operations))
         for at, one in enumerate(world.scenario.decisions)
     ]
-    wrong = [Moment(_when(one, world), "", "violation", violation_text(one)) for one in found]
+    wrong = [
+        Moment(
+            _when(one, world), "", "violation", violation_text(one), None,
+            "" if one.key is None else _key(one.key.partition),
+        )
+        for one in found
+    ]  # fmt: skip
     if any(STORE in {source, target} for _, source, target, *_ in world.recording.arrows):
         lanes.append(Lane(STORE, STORE))
     return Timeline(
@@ -143,15 +152,22 @@ def violation_text(violation: Violation) -> str:
 
 
 def _when(violation: Violation, world: World) -> int:
-    """The moment that a violation is about (us): its calls, its position, or the end."""
+    """The moment that a violation is about (us).
+
+    That is the first time that it names; else when its calls were over, or its position was
+    durable; else the run's end, as for what was asked behind it.
+    """
+    if violation.message.startswith(ASKED):
+        return world.clock.now
+    if found := _TIME.search(violation.message):
+        return round(float(found[1].replace(",", "")) * 1000)
     operations = world.recorder.history().operations
     times = [operations[at].completed or operations[at].invoked for at in violation.operations]
     if times:
         return max(times) // 1000
-    if found := _TIME.search(violation.message):
-        return round(float(found[1].replace(",", "")) * 1000)
-    if violation.key is not None and (found := _POSITION.search(violation.message)):
-        at = _durable_at(world, violation.key.partition, int(found[1]))
+    if found := _POSITION.search(violation.message):
+        number = COORDINATOR_LOG if violation.key is None else violation.key.partition
+        at = _durable_at(world, number, int(found[1]))
         if at is not None:
             return at
     return world.clock.now
@@ -222,13 +238,14 @@ def _arrows(world: World, spans: Iterable[Span]) -> Iterator[Arrow]:
     for span in spans:
         if span.what in {DEAD, PAUSED}:
             deaf.setdefault(span.lane, []).append(span)
-    for sent, source, target, arrives, what, detail in world.recording.arrows:
+    for sent, source, target, arrives, what, detail, partition in world.recording.arrows:
         received = arrives
         for span in deaf.get(target, ()):
             if received is not None and span.begin_us <= received < span.end_us:
                 received = None if span.what == DEAD else span.end_us
         said = what.removeprefix("take_").replace("_", " ")
-        yield Arrow(sent, source, target, received, said, detail, is_lost=arrives is None)
+        is_lost, key = arrives is None, _key(partition)
+        yield Arrow(sent, source, target, received, said, detail, is_lost, None, key)
 
 
 class _Open(NamedTuple):
@@ -260,11 +277,11 @@ class _Lives:
         elif what in _OVER:
             self._end(lane, LEADS, moment.key, time)
         elif what in _ENDS:
-            self._end(lane, _ENDS[what], "", time)
+            self._end(lane, _ENDS[what], moment.key, time)
         elif what in _BEGINS:
             if what == "crash":
                 self._end_all(lane, time)
-            self._open.setdefault((lane, _BEGINS[what], ""), _Open(time, None))
+            self._open.setdefault((lane, _BEGINS[what], moment.key), _Open(time, None))
 
     def ended(self) -> list[Span]:
         """All that lasted; what did not end lasts until the run's end."""
@@ -302,7 +319,8 @@ def _lane_of(operation: Operation) -> str:
 def _calls(operations: Iterable[Operation], end_us: int) -> Iterator[Span]:
     for one in operations:
         end = end_us if one.completed is None else one.completed // 1000
-        yield Span(_lane_of(one), one.invoked // 1000, end, CALL, None, _key(one.key.partition))
+        key, said = _key(one.key.partition), f"call {one.number}: {one.what}"
+        yield Span(_lane_of(one), one.invoked // 1000, end, CALL, None, key, said)
 
 
 def _ends(operations: Iterable[Operation]) -> Iterator[Moment]:

@@ -20,7 +20,7 @@ from tierledger.simulation.checkers.feed import fed
 from tierledger.simulation.checkers.fold import UNFOLDABLE, folded
 from tierledger.simulation.checkers.model import wrong_import
 from tierledger.simulation.checkers.state_digest import fields_that_differ, state_digest
-from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
 from tierledger.simulation.history.observations import CHECKPOINT, COLD, Healed, StateSeen
 from tierledger.simulation.machines.coordination_laws import (
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
 
     from tierledger.actors.calls import PartitionKey
     from tierledger.simulation.machines.coordination_laws import Coordinated
+    from tierledger.simulation.machines.run_laws import Written
     from tierledger.simulation.machines.scenario import Scenario
     from tierledger.storage.partition.checkpoint import PartitionValue
 
@@ -105,7 +106,7 @@ KEYS = 3
 """Partitions of which coordinators are asked."""
 
 _Logs: TypeAlias = "dict[PartitionKey, FinalLog]"
-_Checkpoints: TypeAlias = "dict[PartitionKey, list[tuple[int, bytes]]]"
+_Checkpoints: TypeAlias = "dict[PartitionKey, list[Written]]"
 
 MINIMUMS = Minimums(ok_writes=1)
 """Of one seed; a campaign asks more of all its seeds together."""
@@ -169,7 +170,7 @@ def _verdict_of(world: World) -> Verdict:
         violations += check(
             history,
             logs,
-            checkpoints=checkpoints,
+            checkpoints={key: [one[1:] for one in some] for key, some in checkpoints.items()},
             states=[
                 *world.observer.states,
                 *(_cold(world) if looks_closer and is_readable else ()),
@@ -210,8 +211,7 @@ def _stored(world: World) -> tuple[_Logs, _Checkpoints, list[Violation]]:
         key = world.keys_of[number]
         try:
             logs[key] = _log(world, number)
-            written = checkpoints_written(world, number)
-            checkpoints[key] = [(one.position, one.digest) for one in written]
+            written = checkpoints[key] = checkpoints_written(world, number)
             if not world.recording.marks.get("bit rot in a checkpoint"):
                 unlawful += checkpoint_regressed(written, key)
             unlawful += early_checkpoint(written, logs[key])
@@ -237,8 +237,9 @@ def _of_the_run(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Iterato
     yield from early_ready(events, world.observer.ready, logs)
     yield from world.observer.failures
     yield from fed(world.feeding.seen, logs)
-    for name, number, why in world.feeding.refused:
-        yield Violation("fed_refused", world.keys_of[number], f"{name}: {why}")
+    for time, name, number, why in world.feeding.refused:
+        message = f"{name} at {ms_text(time)}: {why}"
+        yield Violation("fed_refused", world.keys_of[number], message)
     for number in range(world.scenario.partitions):
         log = logs.get(world.keys_of[number])
         if log is not None:
@@ -246,19 +247,18 @@ def _of_the_run(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Iterato
             yield from early_forgetting(log, world.limits.tombstone_retention_ms)
             yield from wrong_import(log, histories)
     if not world.is_well:
-        yield Violation("liveness", None, "not well again after all had healed")
+        yield Violation("liveness", None, _unwell(world))
         return
     yield from unanswered(world)
     yield from together(world, events)
-    yield from unfollowed(world)
+    yield from unfollowed(world, events)
     yield from unready(world)
     every = dict(world.scenario.knobs).get("CHECKPOINT_EVENTS", CHECKPOINT_EVENTS)
     for number, key in enumerate(world.keys_of[: world.scenario.partitions]):
         log = logs.get(key)
         if log is not None and number not in world.damaged:
-            written = checkpoints.get(key)
-            stands = written[-1][0] if written else -1
-            yield from stalled_checkpoint(world, number, log, stands, every)
+            last = next(reversed(checkpoints.get(key, ())), None)
+            yield from stalled_checkpoint(world, number, log, last, every)
     for host in world.hosts.values():
         for (number, role), shell in host.shells.items():
             log = logs.get(world.keys_of[number])
@@ -268,8 +268,25 @@ def _of_the_run(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Iterato
                 continue  # A slow coordinator has just placed it.
             due = _due(world, log) if log is not None else -1
             if shell.machine.position < due:
-                message = f"{shell.name} is at {shell.machine.position}, behind {due}"
+                durable_at = ms_text(log.durable_at[due] or 0) if log is not None else ""
+                message = (
+                    f"{shell.name} is at position {shell.machine.position}; {due} is durable "
+                    f"since {durable_at}"
+                )
                 yield Violation("liveness", world.keys_of[number], message)
+
+
+def _unwell(world: World) -> str:
+    """Who could not write after all had healed."""
+    waiting = ", ".join(
+        f"broker {world.controller.leader[number]} partition {number}"
+        for number in range(world.scenario.partitions)
+        if not world.controller.is_well(number)
+    )
+    return (
+        f"nothing failed since {ms_text(world.healed_at * 1000)}, and true leaders could not "
+        f"write: {waiting or 'brokers still wait for answers'}"
+    )
 
 
 def _asked(world: World, events: Sequence[Coordinated], logs: _Logs) -> Iterator[Violation]:

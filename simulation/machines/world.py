@@ -394,6 +394,7 @@ class World:
 
     def _heal(self) -> None:
         self.is_healing = True
+        self.recording.moment("", "heal", "nothing fails any more")
         self.wires.heal()
         self.medium.heal()
         self.fuses.clear()

@@ -29,7 +29,9 @@ class Mutant(NamedTuple):
     patches: Callable[[], list[tuple[Any, str, Any]]]
     """Object, attribute and replacement, made when the mutant begins."""
     within: int = 100
-    """Seeds of state machines, from 0 on, of which one has to find it."""
+    """Seeds, from 0 on, of which one has to find it."""
+    in_service: bool = False
+    """Whether it shows in the world of the whole service, and not in that of the machines."""
 
 
 @contextmanager

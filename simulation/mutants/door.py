@@ -93,7 +93,7 @@ def _mutant(
     patches: Callable[[], list[tuple[Any, str, Any]]],
     within: int,
 ) -> Mutant:
-    return Mutant(name, mistake, frozenset(caught_by.split()), patches, within)
+    return Mutant(name, mistake, frozenset(caught_by.split()), patches, within, in_service=True)
 
 
 DOOR_MUTANTS = (

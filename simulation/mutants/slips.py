@@ -36,12 +36,16 @@ from tierledger.simulation.mutants.rewriting import rewritten
 from tierledger.storage.partition import event_log
 from tierledger.storage.partition.checkpoint import CheckpointStore, CheckpointWriter
 
+_IN_SERVICE = (event_log.BatchLog.page, Router._persist)
+"""Functions that the world of the machines has its own in place of, or none."""
+
 
 def _slip(number: int, mistake: str, function: Any, old: str, new: str) -> Mutant:  # noqa: ANN401
     where = function.__qualname__.lower().replace("_", "-")
     return Mutant(
-        f"S{number:02} {where}", mistake, frozenset(), lambda: rewritten(function, old, new)
-    )
+        f"S{number:02} {where}", mistake, frozenset(), lambda: rewritten(function, old, new),
+        in_service=function in _IN_SERVICE,
+    )  # fmt: skip
 
 
 _NOTICED_BY_NOBODY = (

@@ -18,8 +18,9 @@ from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.events.commands import Claim
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.log_events import Event
+from tierledger.simulation.checkers.content import content, first_difference
 from tierledger.simulation.checkers.slow_coordinator import SlowCoordinator
-from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.checkers.violation import ASKED, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,14 +45,18 @@ def miscoordinated(
     asking = _Asking(keys, seed)
     try:
         for body in bodies:
+            at = asking.slow.end
             why = asking.take(body)
             if why is not None:
-                yield Violation("miscoordinated", None, why)
+                message = f"position {at} of the coordinator's log: {why}"
+                yield Violation("miscoordinated", None, message)
                 return
         for _ in range(count):
+            at = asking.slow.end
             why = asking.ask()
             if why is not None:
-                yield Violation("miscoordinated", None, why)
+                message = f"{ASKED}, behind event {at - 1}: {why}"
+                yield Violation("miscoordinated", None, message)
                 return
     except (LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
         yield Violation("miscoordinated", None, f"behind {asking.slow.end} events: {error!r}")
@@ -77,9 +82,7 @@ class _Asking:
         told = rules.evolve_strictly(self.state, event)
         expected = self.slow.take(body)
         if told != expected:
-            return (
-                f"{body!r:.300} tells hosts {told!r:.400}; by the slow rules {expected!r:.400}"
-            )
+            return f"{content((body,))} tells hosts {first_difference(told, expected)}"
         return None
 
     def ask(self) -> str | None:
@@ -96,7 +99,7 @@ class _Asking:
     def _decided(self, what: str, found: Any, expected: Any) -> str | None:  # noqa: ANN401
         """Both decide alike, and take what they decided."""
         if found != expected:
-            return f"{what:.300} leads to {found!r:.400}; by the slow rules {expected!r:.400}"
+            return f"{what:.300} leads to {first_difference(found, expected)}"
         for body in found if isinstance(found, list) else ():
             why = self.take(body)
             if why is not None:
@@ -177,15 +180,16 @@ class _Asking:
         except RemoteStorageError as error:
             found = type(error).__name__
         expected = slow.announce(given, heard, denied)
-        why = self._decided(f"{given}", found, expected)
+        why = self._decided(content((given,)), found, expected)
         if why is None and isinstance(found, list):
             said = rules.hear(self.state, given, denied)
             by_the_slow = slow.in_force(given, denied)
             if said != by_the_slow:
-                return f"{given!r:.300} is told {said}; by the slow rules {by_the_slow}"
+                apart = first_difference(said, by_the_slow)
+                return f"{content((given,))} is told {apart}"
             given_now = (given.incarnation, given.number)
             if self.state.heard.get(broker_id) != max(heard, given_now):
-                return f"{given!r:.300} is not what was heard last"
+                return f"{content((given,))} is not what was heard last"
         return why
 
     # Hosts.
@@ -240,7 +244,7 @@ class _Asking:
             refusal = Refusal(number, holder, epoch, cluster, 7, refusal.is_served)
         found = leader_refused(self.state, key, refusal, host)
         expected = self.slow.leader_refused(key, refusal, host)
-        return self._decided(f"{refusal} by {host}", found, expected)
+        return self._decided(f"{content((refusal,))} by {host}", found, expected)
 
     def _place(self) -> str | None:
         slow, room = self.slow, self._pick(ROOM)
@@ -272,9 +276,11 @@ class _Asking:
         slow, state = self.slow, self.state
         for host in state.hosts:
             work = rules.standing_work(state, host)
-            found, expected = sorted(map(repr, work.placements)), map(repr, slow.standing(host))
-            if found != sorted(expected):
-                return f"{host} serves {work!r:.400}; by the slow rules {slow.standing(host)}"
+            found, expected = (
+                sorted(map(repr, some)) for some in (work.placements, slow.standing(host))
+            )
+            if found != expected:
+                return f"{host} serves {first_difference(found, expected)}"
         for key in self._keys:
             row, route = slow.rows.get(key), state.route(key)
             seats = (None, None) if row is None else (row.leader_host, row.follower_host)

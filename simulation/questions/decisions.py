@@ -28,9 +28,10 @@ from tierledger.events.metadata import (
 )
 from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.overlay import Overlay
+from tierledger.simulation.checkers.content import content
 from tierledger.simulation.checkers.decisions import Drafted, difference
 from tierledger.simulation.checkers.slow_decisions import CUSTOM_KEPT_MAX, Facts
-from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.checkers.violation import ASKED, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,7 +76,10 @@ def _misdecided_behind(
         )
         why = difference(drafted, facts)
         if why is not None:
-            message = f"behind position {position - 1}, asked for {arrived!r:.300}: {why}"
+            message = (
+                f"{ASKED}, behind position {position - 1}: for "
+                f"{content((arrived.command,))}: {why}"
+            )
             return [Violation("misdecided", log.key, message)], []
         behind += made.events
     return [], behind

@@ -18,7 +18,7 @@ from tierledger.actors.feed.source import FeedSource
 from tierledger.events.commands import Claim
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.state import PartitionState
-from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.checkers.violation import ASKED, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ def misfed(log: FinalLog, seed: int, count: int) -> Iterator[Violation]:
         asked.happen()
     asked.finish()
     for checker, why in asked.wrong[:1]:
-        yield Violation(checker, log.key, f"asked of its feed: {why}")
+        yield Violation(checker, log.key, f"{ASKED}, of its feed: {why}")
 
 
 class _Asked:
@@ -161,7 +161,13 @@ class _Asked:
 
     def _see(self) -> None:
         if self._replica.is_ready != self._is_told_ready:
-            why = f"its replica is {'not ' * self._is_told_ready}ready for {self._claim}"
+            why = (
+                f"its replica at position {self._replica.position} is not ready for "
+                f"{self._claim}, and was told so"
+                if self._is_told_ready
+                else f"its replica at position {self._replica.position} is ready for "
+                f"{self._claim}, and was not told so"
+            )
             self.wrong.append(("early_ready", why))
 
     def finish(self) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tierledger.events.tables.paged_map import PagedMap, StoredPage
 from tierledger.events.tables.segment_rows import ID_BYTES, SegmentRows
-from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.checkers.violation import ASKED, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ def wrong_table(seed: int, count: int) -> Iterator[Violation]:
         except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
             why = f"a change leads to {error!r}"
         if why is not None:
-            yield Violation("wrong_table", None, why)
+            yield Violation("wrong_table", None, f"{ASKED}: {why}")
 
 
 def _pages_differ(random: Random, count: int) -> str | None:
@@ -63,7 +63,7 @@ def _pages_differ(random: Random, count: int) -> str | None:
                 frozen = table.snapshot(), dict(plain)
         why = _found_otherwise(table, plain, key)
         if why is not None:
-            return f"{why}, among {plain}"
+            return f"change {step} of a table of pages: {why}, among {plain}"
     return None
 
 

@@ -16,7 +16,8 @@ from tierledger.actors.leader.checkpoints import Checkpoints
 from tierledger.actors.leader.claim import WaitingClaims
 from tierledger.events import commands as cmd
 from tierledger.events.errors import NotLeader
-from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.checkers.content import first_difference
+from tierledger.simulation.checkers.violation import ASKED, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,7 @@ def wrong_memory(seed: int, count: int) -> Iterator[Violation]:
         except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
             why = f"{ask.__name__}: a word leads to {error!r}"
         if why is not None:
-            yield Violation("wrong_memory", None, why)
+            yield Violation("wrong_memory", None, f"{ASKED}: {why}")
 
 
 def _order_differs(random: Random, count: int) -> str | None:
@@ -88,8 +89,10 @@ def _waiting_differs(random: Random, count: int) -> str | None:
         claim = cmd.Claim(pick(1, 2), pick(1, 1, 2), pick(1, 2))
         broker_id = claim.broker_id
         number, waiting = plain.get(broker_id, (0, None))
+        before = len(plain)
         expected: Any
-        match pick("hold", "hold", "answer", "answer", "withdraw", "release"):
+        word = pick("hold", "hold", "answer", "answer", "withdraw", "release")
+        match word:
             case "hold":
                 command = cmd.OpenSession(claim, pick(1, 2, 3), None, "orders", pick(None, "a"))
                 command = command._replace(waited_ms=pick(0, 5), verdict=cmd.NOBODY_KNOWS)
@@ -132,7 +135,10 @@ def _waiting_differs(random: Random, count: int) -> str | None:
                     found = [_plain(one) for one in claims.drop(GONE)]
                     expected = [(one.reply_to, "NotLeader") for one in held]
         if found != expected or len(claims) != len(plain):
-            return f"claims that wait: {found!r:.300}, by a plain list {expected!r:.300}"
+            return (
+                f"word {step}, to {word} {claim} where {before} claims wait, leads to "
+                f"{first_difference([found, len(claims)], [expected, len(plain)])}"
+            )
     return None
 
 

@@ -1,6 +1,7 @@
 """`simulate mutants` and `simulate coverage`, run as a user runs them."""
 
 import json
+import re
 
 import pytest
 
@@ -9,6 +10,7 @@ from tierledger.actors.coordinator import machine
 from tierledger.cli.commands.simulate.mutants import BAR, bar
 from tierledger.simulation.machines.counts import GREATEST, SUMMED
 from tierledger.simulation.machines.marks import MARKS
+from tierledger.simulation.mutants.slips import SLIPS
 
 QUICK, SLOW = "M08", "M22"
 """A mutant that nearly every seed catches, and one that hardly any does."""
@@ -35,6 +37,22 @@ def test_a_mutant_that_nobody_notices_is_a_failure() -> None:
     found, control = map(json.loads, as_json.stdout.splitlines())
     assert (found["mutant"].split()[0], found["caught_at"], found["seeds"]) == (SLOW, None, 1)
     assert (control["mutant"], control["failed"]) == (None, [])
+
+
+def test_a_mutant_of_the_door_is_looked_for_in_the_world_of_the_service() -> None:
+    words = ["--only", "D1,M08", "--budget-seeds", "1", "--jobs", "1"]
+
+    result, as_json = simulate("mutants", *words), simulate("mutants", *words, "--json")
+
+    assert result.exit_code == 0, result.stdout
+    for world in ("service", "machines"):
+        assert re.search(rf"^control \({world}\) +clean ", result.stdout, re.MULTILINE)
+    controls = [json.loads(line) for line in as_json.stdout.splitlines()[2:]]
+    assert [one["world"] for one in controls] == ["service", "machines"]
+
+
+def test_a_slip_in_what_the_service_alone_has_is_looked_for_there() -> None:
+    assert {one.name.partition(" ")[0] for one in SLIPS if one.in_service} == {"S79", "S85"}
 
 
 def test_the_first_that_catches_it_may_be_enough() -> None:

@@ -100,6 +100,7 @@ def test_the_service_world_is_repeated_and_traced_too(tmp_path: Path) -> None:
         (["--mutant", "M99"], "no mutant 'M99'; there are M01"),
         (["--world", "service", "--keep", "1"], "--keep and --shape are for --world machines"),
         (["--history", "no/such/folder"], "no/such is no folder"),
+        (["--mutant", "D3"], "--mutant D3: it shows in the world of the service alone"),
     ],
 )
 def test_a_wrong_question_is_one_line_and_exit_2(words: list[str], error: str) -> None:

@@ -59,6 +59,10 @@ class Browser:
         """Move the mouse there, away from the window's edge, at which drivers miss."""
         one = self.one(selector)
         self.run("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", one)
+        # A page hears of having scrolled in its next frame, and hides what it tells then.
+        self.driver.execute_async_script(
+            "requestAnimationFrame(() => requestAnimationFrame(arguments[0]))"
+        )
         self.hands.move_to_element(one).perform()
 
     def all(self, selector: str) -> list[WebElement]:

@@ -78,7 +78,7 @@ class FeedConversation(Conversation):
         self._due: dict[int, None] = {}
         """Those that may have something to give; who was first is asked first."""
         self._ended: dict[int, pb.FeedEnded] = {}
-        self._searches: set[asyncio.Task[None]] = set()
+        self._searches: dict[asyncio.Task[None], None] = {}
 
     @override
     async def run(self) -> None:
@@ -191,11 +191,11 @@ class FeedConversation(Conversation):
             one.fed = None
         work = self._find(number, one.subscription, error)
         search = asyncio.get_running_loop().create_task(work)
-        self._searches.add(search)
+        self._searches[search] = None
         search.add_done_callback(self._searched)
 
     def _searched(self, search: asyncio.Task[None]) -> None:
-        self._searches.discard(search)
+        self._searches.pop(search, None)
         self._has_room.set()
 
     async def _find(

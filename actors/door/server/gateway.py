@@ -61,7 +61,7 @@ class Gateway:
         self._admission = admission or Admission(cluster_id)
         self._server: grpc.aio.Server | None = None
         self._connections = 0
-        self._conversations: set[Conversation] = set()
+        self._conversations: dict[Conversation, None] = {}
 
     async def start(self, listen: DoorAddress) -> DoorAddress:
         """Listen, at an address whose port may be 0; where it listens then.
@@ -169,11 +169,11 @@ class Gateway:
         )
         await context.write(pb.HostFrame(greeting=greeting).SerializeToString())
         _log.debug("a client was let in", **guest._asdict())
-        self._conversations.add(conversation)
+        self._conversations[conversation] = None
         try:
             await conversation.run()
         finally:
-            self._conversations.discard(conversation)
+            self._conversations.pop(conversation, None)
 
     async def close(self) -> None:
         """Say farewell to everybody and listen no more."""

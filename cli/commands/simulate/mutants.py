@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -47,23 +47,24 @@ def mutants(
 ) -> None:
     """Plant known mistakes one by one, and see that the checkers notice each.
 
-    The control is the same seeds without a mistake, which have to be clean. Exit 1 if it is
-    not, or if a mistake is not caught by a checker that has to catch it.
+    Each is looked for in the world that shows it: those of the door, D1 to D9, in that of the
+    service, the others in that of the machines. The control is the same seeds without a
+    mistake, which have to be clean. Exit 1 if it is not, or if a mistake is not caught by a
+    checker that has to catch it.
     """
     from tierledger.simulation.campaign.campaign import Workers, hunt
 
     wanted = _wanted(only)
-    most = budget_seeds or max(mutant.within for mutant in wanted)
     found: list[Hunt] = []
     with Workers(cores(jobs)) as workers:
-        control = _control(range(most), workers)
+        controls = _controls(wanted, budget_seeds, workers)
         with progress("mutants", len(wanted)) as on_mutants:
             for mutant in wanted:
                 seeds = range(budget_seeds or mutant.within)
                 found.append(hunt(mutant, seeds, to_the_end=not first, workers=workers))
                 on_mutants(1)
-    (_print_mutants_as_json if json else _print_mutants)(found, control, most)
-    if control or any(one.caught_at is None for one in found):
+    (_print_mutants_as_json if json else _print_mutants)(found, controls)
+    if any(one.failed for one in controls) or any(one.caught_at is None for one in found):
         raise typer.Exit(ExitStatus.FOUND)
 
 
@@ -74,18 +75,39 @@ def _wanted(only: str | None) -> list[Mutant]:
     return list(MUTANTS) if only is None else [mutant_named(one) for one in only.split(",")]
 
 
-def _control(seeds: range, workers: Workers) -> list[Outcome]:
-    """The seeds that fail without any mistake of ours: there should be none."""
-    with progress("control", len(seeds)) as on_seeds:
+class Control(NamedTuple):
+    """The same seeds of one world without a mistake."""
+
+    world: str
+    seeds: int
+    failed: list[Outcome]
+    """There should be none."""
+
+
+def _controls(
+    mutants: list[Mutant], budget_seeds: int | None, workers: Workers
+) -> list[Control]:
+    """A control for each world in which one of the mutants is looked for."""
+    from tierledger.simulation.campaign.campaign import world_of
+
+    most: dict[str, int] = {}
+    for mutant in mutants:
+        world = world_of(mutant)
+        most[world] = max(most.get(world, 0), budget_seeds or mutant.within)
+    return [_control(world, seeds, workers) for world, seeds in most.items()]
+
+
+def _control(world: str, seeds: int, workers: Workers) -> Control:
+    with progress("control", seeds) as on_seeds:
         failed = []
-        for one in workers.outcomes(seeds):
+        for one in workers.outcomes(range(seeds), world=world):
             on_seeds(1)
             if one.violations:
                 failed.append(one)
-    return failed
+    return Control(world, seeds, failed)
 
 
-def _print_mutants(found: list[Hunt], control: list[Outcome], seeds: int) -> None:
+def _print_mutants(found: list[Hunt], controls: list[Control]) -> None:
     rows = [
         (
             one.mutant.name,
@@ -98,11 +120,12 @@ def _print_mutants(found: list[Hunt], control: list[Outcome], seeds: int) -> Non
         for one in found
     ]
     columns = ("mutant", "caught at", "seeds", "per 1,000", "found by", "mistake")
-    _print_lines([columns, *rows, _control_row(control, seeds)])
-    for one in control:
-        print_note(f"without a mistake: seed {one.seed}: {one.violations[0].message}")
+    _print_lines([columns, *rows, *map(_control_row, controls)])
+    failed = [one for control in controls for one in control.failed]
+    for outcome in failed:
+        print_note(f"without a mistake: seed {outcome.seed}: {outcome.violations[0].message}")
     missed = [one.mutant.name for one in found if one.caught_at is None]
-    print(f"{len(found)} mutants, {len(missed)} not caught; control: {len(control)} failed")
+    print(f"{len(found)} mutants, {len(missed)} not caught; control: {len(failed)} failed")
 
 
 def _print_lines(rows: list[tuple[object, ...]]) -> None:
@@ -114,14 +137,23 @@ def _print_lines(rows: list[tuple[object, ...]]) -> None:
         print("  ".join(cells).rstrip())
 
 
-def _control_row(control: list[Outcome], seeds: int) -> tuple[object, ...]:
-    caught_at = f"seed {control[0].seed}" if control else "clean"
-    per_thousand = f"{1000 * len(control) / seeds:.0f}"
-    checkers = ", ".join(sorted({one.violations[0].checker for one in control}))
-    return ("control", caught_at, seeds, per_thousand, checkers, "none")
+def _control_row(control: Control) -> tuple[object, ...]:
+    failed = control.failed
+    caught_at = f"seed {failed[0].seed}" if failed else "clean"
+    per_thousand = f"{1000 * len(failed) / control.seeds:.0f}"
+    checkers = ", ".join(sorted({one.violations[0].checker for one in failed}))
+    name = f"control ({control.world})"
+    return (name, caught_at, control.seeds, per_thousand, checkers, "none")
 
 
-def _print_mutants_as_json(found: list[Hunt], control: list[Outcome], seeds: int) -> None:
+def _print_mutants_as_json(found: list[Hunt], controls: list[Control]) -> None:
+    _print_hunts_as_json(found)
+    for one in controls:
+        failed = [outcome.seed for outcome in one.failed]
+        print_json({"mutant": None, "world": one.world, "seeds": one.seeds, "failed": failed})
+
+
+def _print_hunts_as_json(found: list[Hunt]) -> None:
     for one in found:
         print_json(
             {
@@ -134,7 +166,6 @@ def _print_mutants_as_json(found: list[Hunt], control: list[Outcome], seeds: int
                 "checkers": dict(sorted(one.checkers.items())),
             }
         )
-    print_json({"mutant": None, "seeds": seeds, "failed": [one.seed for one in control]})
 
 
 def slips(
@@ -161,10 +192,13 @@ def slips(
         for slip in wanted:
             found.append(hunt(slip, chosen, workers=workers))
             on_slips(1)
-    (_print_mutants_as_json if json else _print_slips)(found, [], len(chosen))
+    if json:
+        _print_hunts_as_json(found)
+    else:
+        _print_slips(found, len(chosen))
 
 
-def _print_slips(found: list[Hunt], _control: list[Outcome], seeds: int) -> None:
+def _print_slips(found: list[Hunt], seeds: int) -> None:
     rows = [
         (
             one.mutant.name,

@@ -61,8 +61,19 @@ class Asked(NamedTuple):
         return replay_command(self.seed, self.mutant, keep, tuple(self.words))
 
     def scenario(self) -> Scenario:
+        """The world of the machines.
+
+        Raises:
+            InvalidArgument: The mistake does not show there.
+        """
+        from tierledger.simulation.campaign.campaign import mutant_named
         from tierledger.simulation.machines.shape import scenario_of
 
+        if self.mutant is not None and mutant_named(self.mutant).in_service:
+            raise InvalidArgument(
+                f"--mutant {self.mutant}: it shows in the world of the service alone; "
+                "see replay --world service"
+            )
         return scenario_of(self.seed, self.keep, self.words)
 
 

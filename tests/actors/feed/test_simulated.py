@@ -14,9 +14,10 @@ from tierledger.events.log_events import Event, SegmentAdded, SegmentUpdated
 from tierledger.simulation.campaign.campaign import outcome
 from tierledger.simulation.checkers.feed import ReplicaSeen, fed
 from tierledger.simulation.history.final_log import FinalLog
-from tierledger.simulation.machines.feeding import EVERY, FIRST, Feeding
+from tierledger.simulation.machines.feeding import Feeding
+from tierledger.simulation.machines.scenario import REPLICAS_EVERY, REPLICAS_FIRST
 
-SEEDS = range(FIRST, FIRST + 12 * EVERY, EVERY)
+SEEDS = range(REPLICAS_FIRST, REPLICAS_FIRST + 12 * REPLICAS_EVERY, REPLICAS_EVERY)
 KEY = PartitionKey.of(TIP)
 SEGMENT = b"s" * 16
 SAW = {
@@ -40,9 +41,9 @@ def test_replicas_see_bad_days_and_answer_as_the_log_does() -> None:
 
 
 def test_a_world_is_the_same_without_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_replicas = outcome(FIRST)
+    with_replicas = outcome(REPLICAS_FIRST)
     monkeypatch.setattr(Feeding, "start", lambda _: None)
-    without = outcome(FIRST)
+    without = outcome(REPLICAS_FIRST)
 
     assert "replica took a snapshot" in with_replicas.marks
     assert "replica took a snapshot" not in without.marks

@@ -100,9 +100,9 @@ def broken(operations: list[Operation], log: FinalLog = LOG) -> list[Violation]:
         (3, {"position": -2}, "with position -2"),
         (10, {"query": None}, "nobody knows the question"),
         (3, {"outcome": "maybe"}, "'maybe'"),
-        (3, {"process": "writer-4", "completed": 10_000}, "began operation 16 within 3"),
+        (3, {"process": "writer-4", "completed": 10_000}, "began call 16 within 3"),
         (3, {"process": "writer-4", "completed": None, "outcome": INFO}, "within 3"),
-        (3, {"request": RUN.operations[0].request}, "operations 0 and 3 share request"),
+        (3, {"request": RUN.operations[0].request}, "calls 0 and 3 share request"),
     ],
 )
 def test_a_history_that_cannot_be_judged_is_refused(

@@ -292,5 +292,5 @@ def test_a_state_that_no_log_leads_to_is_found() -> None:
     found = lifecycle(again, every=1)
 
     assert {one.checker for one in found} == {"lifecycle"}
-    assert found[0].message.startswith("before position 9: ")
+    assert found[0].message.startswith("behind position 8 the state contradicts itself: ")
     assert "request" in found[0].message

@@ -72,7 +72,7 @@ def test_a_leader_refused_as_somebody_else_when_all_is_well_is_locked_out() -> N
     refused = altered(OF_RUN, 3, outcome=FAIL, error="Fenced", position=None)
     (found,) = lockout(refused, LOG, WELL)
 
-    assert "operation 3 of the leader, broker 2, was refused with Fenced" in found.message
+    assert "call 3 of the leader, broker 2, was refused with Fenced" in found.message
     former = SECOND._replace(incarnation=0)
     assert lockout(altered(refused, 3, claim=former), LOG, WELL) == [], "of a former life"
 

@@ -44,10 +44,10 @@ def life(*ranges: tuple[int, int]) -> list[Applied]:
         ([(0, 3), (4, 9)], None),
         ([(5, 4), (5, 5)], None),
         ([(0, -1), (0, 0)], None),
-        ([(0, 0), (2, 2)], "took in 2 to 2, where 1 comes next"),
-        ([(0, 1), (1, 2)], "took in 1 to 2, where 2 comes next"),
-        ([(0, 1), (0, 1)], "took in 0 to 1, where 2 comes next"),
-        ([(0, 3), (1, 0)], "took in 1 to 0, where 4 comes next"),
+        ([(0, 0), (2, 2)], "took in 2 to 2 at 0.001 ms, where 1 comes next"),
+        ([(0, 1), (1, 2)], "took in 1 to 2 at 0.001 ms, where 2 comes next"),
+        ([(0, 1), (0, 1)], "took in 0 to 1 at 0.001 ms, where 2 comes next"),
+        ([(0, 3), (1, 0)], "took in 1 to 0 at 0.001 ms, where 4 comes next"),
         ([(4, 1)], "took in 4 to 1"),
         ([(0, 10)], "took in position 10, and the log ends at 9"),
     ],
@@ -113,7 +113,7 @@ def test_a_life_may_lead_under_many_sessions_but_no_session_has_two_lives() -> N
     found = two_leaders([*together[:4], stranger, *together[5:]], LOG)
 
     assert [one.message for one in found] == [
-        "session 1 is one's, and stranger wrote 4 under it"
+        "stranger wrote position 4 at 0.000 ms under session 1, which is one's"
     ]
 
 
@@ -124,7 +124,7 @@ def test_a_life_may_lead_under_many_sessions_but_no_session_has_two_lives() -> N
             {"session": 7, "node_life": "new"},
             "under session 7, and the log has session 2 there",
         ),
-        ({"position": 10}, "wrote position 10, and the log ends at 9"),
+        ({"position": 10}, "wrote position 10 at 0.000 ms, and the log ends at 9"),
         ({"position": -1}, "wrote position -1"),
     ],
 )
@@ -141,7 +141,7 @@ def test_a_batch_has_one_writer_whatever_the_log() -> None:
 
     (found,) = two_leaders([*NODES.led, again], None, KEY)
 
-    assert "both wrote the batch that ends at 9" in found.message
+    assert "zombie wrote position 9 at 0.000 ms, which leader of 3 wrote, too" in found.message
 
 
 # States.

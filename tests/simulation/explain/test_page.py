@@ -56,6 +56,15 @@ def test_a_clean_run_says_so() -> None:
     assert "No violation was found in this run." in HtmlPage(page(EMPTY)).of("div")
 
 
+def test_a_violation_leads_to_its_mark() -> None:
+    moments = [Moment(5, "", "decision", "d"), Moment(9, "", "violation", "v: so it is")]
+
+    html = page(EMPTY._replace(moments=moments, violations=["v: so it is", "w: unmarked"]))
+
+    assert '<li><a href="#m1">v: so it is</a></li>' in html
+    assert "<li>w: unmarked</li>" in html
+
+
 def test_a_message_is_where_and_when_it_was() -> None:
     lost = Arrow(20, "a", "b", 90, "call", "x", is_lost=True, epoch=3, key="orders-0")
     lanes = [Lane("b", "host"), Lane("a", "broker")]

@@ -82,6 +82,18 @@ def test_a_message_says_what_becomes_of_it() -> None:
     assert never.endswith("message 2, not there by the end")
 
 
+def test_a_bar_says_until_when_and_what_it_is() -> None:
+    spans = [
+        Span("broker-1", 1000, 3000, "call", None, "orders-0", "call 3: add"),
+        Span("host-1", 1000, 3000, "dead"),
+    ]
+
+    call, dead = events(EMPTY._replace(spans=spans))
+
+    assert call.endswith("until 3.000, call 3: add")
+    assert dead.endswith("until 3.000")
+
+
 def test_the_columns_show_who_is_dead_paused_or_cut_off() -> None:
     spans = [
         Span("host-1", 1000, 3000, "dead"),

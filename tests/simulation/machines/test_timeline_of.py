@@ -1,15 +1,16 @@
 """A world's picture has everybody who took part, what happened to them and what they sent."""
 
+import re
 from functools import cache
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.checkers.content import CONTENT_MAX, content
+from tierledger.simulation.checkers.violation import ASKED, Violation
 from tierledger.simulation.explain.page import page
 from tierledger.simulation.explain.text import text
-from tierledger.simulation.machines.recording import CONTENT_MAX, content
-from tierledger.simulation.machines.scenario import Decision, Scenario, drawn
-from tierledger.simulation.machines.shape import shaped
+from tierledger.simulation.machines.scenario import REPLICAS_FIRST, Decision, Scenario, drawn
+from tierledger.simulation.machines.shape import shaped, simpler
 from tierledger.simulation.machines.timeline_of import timeline_of
 from tierledger.simulation.machines.verdict import ran
 from tierledger.simulation.timeline import Timeline
@@ -206,3 +207,116 @@ def test_requests_are_text_and_ids_are_short() -> None:
 def test_what_is_too_long_says_that_it_goes_on() -> None:
     assert content(["x" * CONTENT_MAX]) == "x" * CONTENT_MAX
     assert content(["x" * (CONTENT_MAX + 1)]) == f"{'x' * CONTENT_MAX}..."
+
+
+def test_followers_and_leaders_have_bars_of_their_own() -> None:
+    spans = [one for one in timeline().spans if one.what in {"leads", "follows"}]
+
+    assert {one.what for one in spans} == {"leads", "follows"}
+    assert {one.key for one in spans} == {"orders-0"}
+    assert all(one.lane.startswith("host-0/") for one in spans)
+
+
+def test_a_follower_that_is_let_go_has_an_end() -> None:
+    """All replicas leave their brokers."""
+    world = ran(calm((Decision(1 * S, "release", (0, 30)),)), keeps=True)
+    run = timeline_of(world, title="a run", command="again", violations=[])
+
+    gone = [one.time_us for one in run.moments if one.what == "unfollow"]
+    first, *_ = [one for one in run.spans if one.what == "follows"]
+
+    assert first.end_us == gone[0] < world.clock.now
+
+
+def test_loads_readiness_and_healing_are_marked() -> None:
+    marked = {one.what: one for one in timeline().moments}
+
+    assert marked["loaded"].detail.startswith(("leader at position", "follower at position"))
+    assert " for Claim(broker_id=" in marked["ready"].detail
+    assert marked["heal"].time_us < marked["well"].time_us
+
+
+def test_a_checkpoint_is_marked_with_what_it_covers() -> None:
+    world = ran(drawn(0), keeps=True)
+    run = timeline_of(world, title="a run", command="again", violations=[])
+
+    written = [one for one in run.moments if one.what == "checkpoint"]
+
+    assert len(written) == world.recording.marks["checkpoint written"]
+    assert all(one.detail.startswith("up to position ") and one.key for one in written)
+
+
+def test_requests_and_messages_say_which_partition_they_are_about() -> None:
+    arrows = timeline().arrows
+    creates = [one for one in arrows if one.what == "create"]
+
+    assert {one.detail for one in creates if not one.key} <= {
+        f"coordinator batch {at}" for at in range(100)
+    }
+    assert "partition 0 batch 1" in {one.detail for one in creates if one.key == "orders-0"}
+    for what in ("command", "answered", "ready", "said ready", "read slots done"):
+        assert "orders-0" in {one.key for one in arrows if one.what == what}
+
+
+def test_a_violation_stands_where_its_partition_is_shown() -> None:
+    (marked,) = [one for one in timeline().moments if one.what == "violation"]
+
+    assert marked.key == "orders-0"
+
+
+def test_the_time_in_a_text_counts_before_its_calls_and_its_position() -> None:
+    world = ran(calm(DECISIONS), keeps=True)
+    found = [
+        Violation("unanswered", PartitionKey.of(WHERE), "since 1,200.500 ms", (0,)),
+        Violation("fed_early", PartitionKey.of(WHERE), "was at position 1 at 1,300.000 ms"),
+        Violation("wrong_memory", None, f"{ASKED}: position 0"),
+        Violation("miscoordinated", None, "position 0 of the coordinator's log: as an example"),
+    ]
+
+    shown = timeline_of(world, title="a run", command="again", violations=found)
+
+    marked = [one.time_us for one in shown.moments if one.what == "violation"]
+    (first,) = [one for one in shown.moments if one.detail.startswith("batch 0: position 0-1")]
+    assert marked == [1_200_500, 1_300_000, world.clock.now, first.time_us]
+
+
+def test_a_call_s_bar_says_which_call_it_is() -> None:
+    calls = [one.detail for one in timeline().spans if one.what == "call"]
+
+    assert "call 0: add" in calls
+
+
+def test_what_replicas_are_fed_is_drawn() -> None:
+    world = ran(drawn(REPLICAS_FIRST), keeps=True)
+    run = timeline_of(world, title="a run", command="again", violations=[])
+
+    fed = [one for one in run.arrows if one.what.startswith("feed ")]
+    seen = [one.detail for one in run.moments if one.what == "replica"]
+
+    assert {one.what for one in fed} == {
+        "feed subscribed", "feed take", "feed given", "feed drop",
+    }  # fmt: skip
+    assert all(one.key for one in fed if one.what == "feed given")
+    assert any("Change(" in one.detail for one in fed)
+    assert any(one.is_lost for one in fed)
+    assert any("replica-0 is at position " in one for one in seen)
+
+
+def test_a_smaller_run_may_do_without_replicas() -> None:
+    assert "replicas=none" in simpler(drawn(REPLICAS_FIRST))
+
+    world = ran(shaped(drawn(REPLICAS_FIRST), ["replicas=none"]), keeps=True)
+
+    assert not world.feeding.seen
+
+
+def test_answers_and_what_replicas_are_fed_name_their_segments() -> None:
+    world = ran(drawn(REPLICAS_FIRST), keeps=True)
+    run = timeline_of(world, title="a run", command="again", violations=[])
+
+    said = {what: [one.detail for one in run.arrows if one.what == what] for what in
+            ("answered", "feed given")}  # fmt: skip
+
+    segments = r"\d+ segments: [0-9a-f]{8} from \d+ in state \d"
+    assert any(re.search(rf"{segments}.* at position \d", one) for one in said["answered"])
+    assert any(re.search(rf"Contents\(.*\) with {segments}", one) for one in said["feed given"])

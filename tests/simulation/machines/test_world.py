@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.models.mutant_hunts import JOBS
+from tierledger.actors import messages as msg
 from tierledger.actors.calls import FOLLOWER
 from tierledger.simulation.campaign.campaign import (
     UNFORESEEN,
@@ -18,6 +19,7 @@ from tierledger.simulation.campaign.campaign import (
 )
 from tierledger.simulation.campaign.reduction import replay_command
 from tierledger.simulation.campaign.summary import Summary
+from tierledger.simulation.machines import shell
 from tierledger.simulation.machines.broker_node import BrokerNode
 from tierledger.simulation.machines.clockwork import Life, S
 from tierledger.simulation.machines.medium import COORDINATOR, Slot
@@ -190,3 +192,16 @@ def _hashes_elsewhere(seeds: str, hash_seed: str) -> list[str]:
         timeout=60,
     )
     return done.stdout.splitlines()
+
+
+def test_a_mistake_after_a_machine_has_gone_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine itself hears of nothing any more."""
+
+    def fails(*_: object) -> None:
+        raise ValueError("as an example")
+
+    monkeypatch.setitem(shell.CARRY, msg.Gone, fails)
+
+    found = [one for one in judge(drawn(4)).violations if one.checker == "unforeseen"]
+
+    assert "ValueError: as an example in fails" in found[0].message

@@ -1,0 +1,139 @@
+"""What values say, as people read them, in pages and in what checkers say.
+
+Both say the same thing alike, so that it is found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors.calls import Answered, PartitionKey
+from tierledger.actors.feed.frames import Contents
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.simulation.checkers.answer_text import answer_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+SHORT = 20
+"""Bytes that are ids or hashes; longer ones are content of their own."""
+
+DIGITS = 8
+"""Of an id or hash so many are shown, as in what checkers say."""
+
+CONTENT_MAX = 400
+"""Characters of a message's content that are shown."""
+
+
+def content(args: Sequence[Any]) -> str:
+    """What a message says, as people read it."""
+    text = "; ".join(said for one in args if (said := _said(one)))
+    return text if len(text) <= CONTENT_MAX else f"{text[:CONTENT_MAX]}..."
+
+
+def _said(value: Any) -> str:  # noqa: ANN401 - Whatever is sent.
+    """One part of a message: of processes nothing, of calls their number."""
+    own = _own_words(value)
+    if own is not None:
+        return own
+    if isinstance(value, bytes):
+        return _bytes_text(value)
+    if isinstance(value, Exception):
+        return f"{type(value).__name__}: {value}"
+    if isinstance(value, TopicIdPartition | PartitionKey):
+        return str(value.partition)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        given = zip(value._fields, value, strict=True)
+        said = (f"{name}={_said(one)}" for name, one in given if one not in (None, ()))
+        return f"{type(value).__name__}({', '.join(said)})"
+    if isinstance(value, list | tuple | set | frozenset):
+        return f"[{', '.join(map(_said, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_said(one)}: {_said(value[one])}' for one in value)}}}"
+    if is_dataclass(value) and not isinstance(value, type):
+        names = [one.name for one in fields(value)]
+        said = (
+            f"{name}={_said(one)}"
+            for name in names
+            if (one := getattr(value, name)) is not None
+        )
+        return f"{type(value).__name__}({', '.join(said)})"
+    if value is None or isinstance(value, str | int | float | Enum):
+        return str(value)
+    return ""
+
+
+def _own_words(value: Any) -> str | None:  # noqa: ANN401
+    """What a call or a replica is called, and of what holds rows their segments."""
+    if isinstance(value, Answered) and not value.cursor:
+        stale = ", stale" if value.stale else ""
+        return f"{answer_text(value.value)} at position {value.position}{stale}"
+    if isinstance(value, Contents) and value.rows:
+        return f"{_said(value._replace(rows=()))} with {answer_text(list(value.rows))}"
+    said = getattr(value, "said", None)
+    return said if isinstance(said, str) else None
+
+
+def _bytes_text(value: bytes) -> str:
+    """Requests are text; of a topic's id the zeros before it say nothing."""
+    if len(value) > SHORT:
+        return f"{len(value)} bytes"
+    if value.isascii() and (text := value.decode()).isprintable():
+        return text
+    return (value.hex().lstrip("0") if value.startswith(b"\0\0") else value.hex())[:DIGITS]
+
+
+def partition_of(args: Sequence[Any]) -> int | None:
+    """The partition that a message is about; none if there are several, or it says none."""
+    named = set(_partitions(args))
+    return named.pop() if len(named) == 1 else None
+
+
+def _partitions(value: Any) -> Iterator[int]:  # noqa: ANN401 - Whatever is sent.
+    if isinstance(value, TopicIdPartition | PartitionKey) or hasattr(value, "said"):
+        yield value.partition
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _partitions(one)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from _partitions(getattr(value, field.name))
+
+
+def first_difference(found: Any, expected: Any) -> str:  # noqa: ANN401 - Any two values.
+    """Where two values that differ do so first, and what each says there."""
+    where, one, other = _apart(found, expected)
+    return f"{where}{' ' if where else ''}{_shown(one)}; expected {_shown(other)}"
+
+
+NOTHING = object()
+"""What a list holds behind its end."""
+
+SHOWN_MAX = 300
+"""Characters of a value in which two differ."""
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401
+    text = "nothing" if value is NOTHING else _said(value)
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+
+
+def _apart(found: Any, expected: Any) -> tuple[str, Any, Any]:  # noqa: ANN401
+    """The way to the first difference, and what stands there."""
+    if isinstance(found, dict) and isinstance(expected, dict):
+        for key in (*expected, *found):
+            one, other = found.get(key, NOTHING), expected.get(key, NOTHING)
+            if one != other:
+                return f"of {_said(key)}", one, other
+    if type(found) is not type(expected) or not isinstance(found, list | tuple):
+        return "", found, expected
+    pairs = zip_longest(found, expected, fillvalue=NOTHING)
+    at, one, other = next((at, *pair) for at, pair in enumerate(pairs) if pair[0] != pair[1])
+    names = getattr(found, "_fields", None)
+    where, one, other = _apart(one, other)
+    if names is None:
+        return where, one, other
+    return f"{names[at]}{'.' if where else ''}{where}", one, other
