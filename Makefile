@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Each worker starts servers of its own, so that more than four gain little.
 PARALLEL := --numprocesses logical --maxprocesses 4 --dist loadfile
 
-.PHONY: help setup postgresql servers plugin demo test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark chaos lock clean
+.PHONY: help setup postgresql servers plugin demo demo-kafka test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark chaos lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -20,6 +20,9 @@ setup: ## make .venv what the lock says (at once if it is already)
 
 demo: setup ## show tierledger at work, from nothing
 	@scripts/demo.sh
+
+demo-kafka: servers ## show a stock Kafka broker on tierledger, killed and read back
+	@scripts/demo-kafka.sh
 
 postgresql:
 	@scripts/setup.sh --with-postgresql

@@ -138,7 +138,7 @@ class Follower:
     def open_feed(self) -> FeedSource:
         """What feeds replicas with this follower's state; from now on it is kept up."""
         if self._feed is None:
-            # Whoever leads meanwhile: what was announced to follow stays so.
+            # A change of leaders changes nothing: what was announced to follow stays so.
             self._feed = FeedSource(self, lambda claim: 0 if self.is_ready_for(claim) else None)
         return self._feed
 

@@ -70,10 +70,10 @@ def give_back(state: CoordinatorState, key: PartitionKey, body: LeaderRefused) -
     entry.leadership = None
     if successor is not None:
         entry.leadership = successor._replace(assignment=0)
-        del entry.formers[successor.claim.broker_id]
+        del entry.displaced[successor.claim.broker_id]
     elif body.holder is not None and body.holder[0] not in entry.followers:
-        entry.formers.pop(body.holder[0], None)
-        may_wait = any(former.assignment for former in entry.formers.values())
+        entry.displaced.pop(body.holder[0], None)
+        may_wait = any(former.assignment for former in entry.displaced.values())
         entry.leadership = Leadership(
             claim=Claim(*body.holder),
             leader_epoch=body.leader_epoch,
@@ -90,7 +90,7 @@ def _successor(state: CoordinatorState, entry: Entry, body: LeaderRefused) -> Le
     Kafka has told its broker that it leads, and does not say it again. The log may refuse it as
     well: then the next one is found, and in the end the holder.
     """
-    for broker_id, former in reversed(entry.formers.items()):
+    for broker_id, former in reversed(entry.displaced.items()):
         claim, ours, theirs = former.claim, former.leader_epoch, body.leader_epoch
         stands = (
             claim.incarnation == state.incarnations.get(broker_id)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from tierledger.actors.calls import FOLLOWER, LEADER, CloseCall, PartitionKey, Placement
 from tierledger.actors.coordinator import events as ev
+from tierledger.actors.coordinator.displaced import restore, restored
 from tierledger.actors.coordinator.door import check_item, checked_broker, item_name
-from tierledger.actors.coordinator.formers import restore, restored
 from tierledger.actors.coordinator.refusals import give_back
 from tierledger.actors.coordinator.state import (
     REGISTRATIONS_KEPT,
@@ -173,7 +173,7 @@ def in_force(
         entry = state.partitions.get(PartitionKey(*item[:2]))
         if entry is None:
             return NO_CLAIM
-        replaced = None if item in refused else entry.formers.get(given.broker_id)
+        replaced = None if item in refused else entry.displaced.get(given.broker_id)
         known = [one.claim for one in (entry.leadership, replaced) if one is not None]
         return next((claim for claim in known if claim[:2] == mine), NO_CLAIM)
 
@@ -234,7 +234,7 @@ def _hosts(state: CoordinatorState, broker_id: int, item: ev.Item) -> bool:
         return False
     led = entry.leadership
     is_leader = led is not None and led.claim.broker_id == broker_id
-    return is_leader or broker_id in entry.followers or broker_id in entry.formers
+    return is_leader or broker_id in entry.followers or broker_id in entry.displaced
 
 
 def host_started(
@@ -330,8 +330,8 @@ def _announced(state: CoordinatorState, event: Event, body: ev.Announced) -> lis
         entry = _entry(state, PartitionKey(topic_id, partition), topic)
         entry.followers.pop(body.broker_id, None)
         if entry.leadership is not None:
-            entry.formers[entry.leadership.claim.broker_id] = entry.leadership
-        entry.formers.pop(body.broker_id, None)
+            entry.displaced[entry.leadership.claim.broker_id] = entry.leadership
+        entry.displaced.pop(body.broker_id, None)
         entry.leadership = Leadership(claim, leader_epoch, body.import_cluster, recorded, 0)
         state.review(PartitionKey(topic_id, partition), entry)
     for topic_id, partition, topic in _carried_out(state, event, body.followers):
@@ -384,7 +384,7 @@ def _entry(state: CoordinatorState, key: PartitionKey, topic: str) -> Entry:
 def _resign(key: PartitionKey, entry: Entry, broker_id: int) -> list[HostWork]:
     """The broker leads no more; its own session closes, and no other."""
     led = entry.leadership
-    former = entry.formers.pop(broker_id, None)
+    former = entry.displaced.pop(broker_id, None)
     claim = None if former is None else former.claim
     if led is not None and led.claim.broker_id == broker_id:
         entry.leadership, claim = None, led.claim

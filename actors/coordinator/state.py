@@ -49,10 +49,10 @@ class Entry:
     """One partition as the coordinator knows it."""
 
     __slots__ = (
+        "displaced",
         "follower_host",
         "follower_number",
         "followers",
-        "formers",
         "leader_host",
         "leadership",
         "topic",
@@ -64,11 +64,11 @@ class Entry:
         self.leader_host: str | None = None
         """Where the leader actor runs; it stays while nobody leads, to take the next claim."""
         self.followers: dict[int, Claim] = {}
-        self.formers: dict[int, Leadership] = {}
+        self.displaced: dict[int, Leadership] = {}
         """Claims of brokers that another's replaced, and that did not say they lead no more.
 
         The last is last. The log may hold their sessions still, as while the newer claim waits
-        for the oracle, and one of them may stand again (`formers`).
+        for the oracle, and one of them may stand again (`displaced`).
         """
         self.follower_host: str | None = None
         self.follower_number = 0
@@ -83,7 +83,7 @@ class Entry:
         copied.leadership = self.leadership
         copied.leader_host = self.leader_host
         copied.followers = dict(self.followers)
-        copied.formers = dict(self.formers)
+        copied.displaced = dict(self.displaced)
         copied.follower_host = self.follower_host
         copied.follower_number = self.follower_number
         return copied

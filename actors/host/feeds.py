@@ -1,4 +1,4 @@
-"""What of a host's partitions is fed to replicas, whoever they are behind.
+"""What of a host's partitions is fed to replicas, of brokers, programs and other hosts.
 
 Rule 1: a machine's step is over before anything is taken from its source, and nothing that is
 done here can be part of one. Rule 2: a feed that fails is its partition's failure.

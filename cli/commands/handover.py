@@ -57,7 +57,7 @@ async def _fresh(options: StoreOptions, brokers: str, json: bool) -> None:
         )
     await _refuse_metadata(brokers)
     settings = await client_settings(options)
-    # A service of another cluster refuses whoever names this one.
+    # A service of another cluster refuses a client that names this one.
     connection = await connect(replace(settings, cluster_id=cluster_id))
     try:
         owner = await connection.coordinator.hand_over(Owner.TIERLEDGER, Owner.NOBODY)

@@ -102,7 +102,7 @@ class SlowCoordinator:
                 entry.topic,
                 None if entry.leadership is None else Said(*entry.leadership),
                 entry.leader_host,
-                [Said(*one) for one in entry.formers.values()],
+                [Said(*one) for one in entry.displaced.values()],
                 entry.followers,
                 entry.follower_host,
                 entry.follower_number,

@@ -88,7 +88,7 @@ class WatchedCoordinator(Coordinator):
         body: object = event.body
         if isinstance(body, ev.LeaderRestored):
             key = PartitionKey(body.topic_id, body.partition)
-            if self.state.partitions[key].formers:
+            if self.state.partitions[key].displaced:
                 self.world.recording.mark("several claims stood again")
         # Nothing here writes what would have to be set aside.
         assert not self.state.set_aside, f"set aside: {self.state.set_aside}"

@@ -34,7 +34,7 @@ def highest_offset_goes_back() -> list[tuple[Any, str, Any]]:
 def replaced_claim_forgotten() -> list[tuple[Any, str, Any]]:
     return rewritten(
         rules._announced,
-        "entry.formers[entry.leadership.claim.broker_id] = entry.leadership",
+        "entry.displaced[entry.leadership.claim.broker_id] = entry.leadership",
         "pass",
     )
 

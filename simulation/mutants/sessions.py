@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tierledger.actors.coordinator import formers, messages, refusals, rules
+from tierledger.actors.coordinator import displaced, messages, refusals, rules
 from tierledger.actors.coordinator import placement as places
 from tierledger.actors.leader.claim import WaitingClaims
 from tierledger.events import log_events as log
@@ -152,8 +152,8 @@ def full_host_takes_one_more() -> list[tuple[Any, str, Any]]:
 
 
 def oldest_claim_stands_again() -> list[tuple[Any, str, Any]]:
-    last = formers._last_standing
-    return rewritten(last, "reversed(entry.formers.items())", "entry.formers.items()")
+    last = displaced._last_standing
+    return rewritten(last, "reversed(entry.displaced.items())", "entry.displaced.items()")
 
 
 def anybody_refuses() -> list[tuple[Any, str, Any]]:

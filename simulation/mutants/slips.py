@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tierledger.actors.client.router import Router
-from tierledger.actors.coordinator import formers, refusals, rules
+from tierledger.actors.coordinator import displaced, refusals, rules
 from tierledger.actors.coordinator import placement as places
 from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.actors.feed.replica import Replica
@@ -356,7 +356,7 @@ _ACTORS = (
     (
         "a claim that was replaced is forgotten",
         rules._announced,
-        "entry.formers[entry.leadership.claim.broker_id] = entry.leadership",
+        "entry.displaced[entry.leadership.claim.broker_id] = entry.leadership",
         "pass",
     ),
     (
@@ -403,9 +403,9 @@ _ACTORS = (
     ),
     (
         "of the claims that stand the oldest is put in force",
-        formers._last_standing,
-        "reversed(entry.formers.items())",
-        "entry.formers.items()",
+        displaced._last_standing,
+        "reversed(entry.displaced.items())",
+        "entry.displaced.items()",
     ),
     (
         "a host is given up for the end of its former process",
@@ -678,7 +678,7 @@ _FRESH = (
     (
         "the holder's claim stays among those that were replaced",
         refusals.give_back,
-        "entry.formers.pop(body.holder[0], None)",
+        "entry.displaced.pop(body.holder[0], None)",
         "pass",
     ),
     (
@@ -759,7 +759,7 @@ _HELD_BACK = (
     ),
     (
         "a claim of a broker's earlier life stands again",
-        formers._last_standing,
+        displaced._last_standing,
         "if is_alive and is_open",
         "if is_open",
     ),

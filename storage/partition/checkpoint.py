@@ -8,8 +8,8 @@ epoch), one per segment. The partition's value carries position, chain hash and 
 Rule 1: a checkpoint is written in one atomic step that expects the partition's value it was
 computed from. A process that was overtaken while it slept changes nothing.
 Rule 2: what is read back counts only if its digest is that of the fold.
-Rule 3: a checkpoint never goes back. One that stands for less of the log is replaced, by
-whoever knows more; one that stands for as much, or more, stays.
+Rule 3: a checkpoint never goes back. One up to an earlier position is replaced; one up to
+the same position or a later one stays.
 """
 
 from __future__ import annotations
@@ -328,8 +328,8 @@ class CheckpointStore:
     async def _in_place_of_all(self, plan: CheckpointPlan) -> CheckpointPlan:
         """`plan`, which names all there is to be, as a change of what stands.
 
-        Its guard expects the partition's value that was read before this looked, so whoever
-        was overtaken meanwhile changes nothing.
+        Its guard expects the partition's value that was read before this looked, so a process
+        that was overtaken meanwhile changes nothing.
         """
         guard, *puts = plan.operations
         wanted: dict[str, Operation] = {}

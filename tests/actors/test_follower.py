@@ -41,7 +41,7 @@ def store() -> SlotStore:
 
 
 def grow(store: SlotStore, number: int) -> None:
-    """One more event, by whoever leads now."""
+    """One more event, by the present leader."""
     leading(store, number, CLAIM._replace(announcement=number))
 
 

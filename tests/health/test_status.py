@@ -204,7 +204,7 @@ async def test_the_hosts_known_last_are_asked_if_the_coordinator_is_silent() -> 
 async def test_the_coordinator_says_where_a_leader_that_nobody_heard_of_should_be() -> None:
     followed = [served(number, "follower") for number in range(4)]
     service = SpokenService({"host-0": SpokenHost(*followed, served(2))})
-    # The last is led by no broker; its place is kept for whoever leads it next.
+    # The last is led by no broker; its place is kept for its next leader.
     for number, place, claim in (
         (0, "host-0/1", CLAIM),
         (1, None, CLAIM),

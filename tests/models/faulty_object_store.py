@@ -158,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
     def handle_one_request(self) -> None:
         try:
             super().handle_one_request()
-        except ConnectionError:  # Whoever asked has given up.
+        except ConnectionError:  # The client has given up.
             self.close_connection = True
 
     def _serve(self) -> None:

@@ -47,7 +47,7 @@ class MemoryLedger:
     def store(
         self, *led: TopicIdPartition, broker_id: int = 1, faults: PlannedFaults | None = None
     ) -> "MemoryMetadataStore":
-        """A broker's way here; it leads `led` from now on, and whoever did before is fenced."""
+        """A broker's way here; it leads `led` from now on, and no other does."""
         store = MemoryMetadataStore(self, broker_id, faults or PlannedFaults())
         for tip in led:
             store.lead(tip)
@@ -61,7 +61,7 @@ class MemoryLedger:
         return found
 
     def segments(self, tip: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
-        """All segments by start offset, then id, whoever asks and whatever was planned."""
+        """All segments by start offset, then id, for any caller, whatever was planned."""
         rows = answers.list_all(answers.Snapshot(self.state(tip)))
         found = [answers.metadata_of(tip, row) for row in rows]
         return sorted(found, key=lambda one: (one.start_offset, one.remote_log_segment_id.id))

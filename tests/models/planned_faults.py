@@ -55,7 +55,7 @@ class PlannedFaults:
         if planned is None and self._by_name.get(name):
             planned = self._by_name[name].pop(0)
         self.calls.append(name)
-        await asyncio.sleep(0)  # Whoever else runs may do so at each call, as with a network.
+        await asyncio.sleep(0)  # Other tasks may run at each call, as with a network.
         if planned is None:
             return await work()
         when, error = planned

@@ -90,7 +90,7 @@ def deliver(url: str, folder: Path, *, ends: bool) -> None:
 
 
 def say(word: str) -> None:
-    """Tell whoever started this process how far it is."""
+    """Tell the parent process how far this one is."""
     sys.stdout.write(f"{word}\n")
     sys.stdout.flush()
 

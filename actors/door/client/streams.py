@@ -47,7 +47,7 @@ WORD_PAUSE_S = 1.0
 
 SILENT_S = 3.0
 """How long it may take to say anything then. gRPC's own signs of life tell nothing of a loop
-that hangs, and a proxy gives them for whoever is behind it."""
+that hangs, and a proxy gives them for the hosts behind it."""
 
 LATE_S = 0.5
 """How late a timer of this process may be before its own loop counts as what was too busy."""

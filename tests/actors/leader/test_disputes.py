@@ -27,7 +27,7 @@ ANNOUNCEMENTS_MAX = 2
 
 
 class DisputeMachine(RuleBasedStateMachine):
-    """One partition, one broker that leads it in truth, and whoever believes to."""
+    """One partition, one broker that leads it in truth, and others that believe they do."""
 
     def __init__(self) -> None:
         super().__init__()

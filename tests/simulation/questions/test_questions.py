@@ -7,7 +7,7 @@ import pytest
 
 from tests.models.recorded_run import small_run
 from tierledger.actors.calls import PartitionKey
-from tierledger.actors.coordinator import formers, placement, refusals, rules
+from tierledger.actors.coordinator import displaced, placement, refusals, rules
 from tierledger.actors.coordinator.events import HostStarted
 from tierledger.actors.feed.replica import Replica
 from tierledger.actors.feed.source import FeedSource
@@ -105,8 +105,8 @@ COORDINATION = (
     (placement._Placing.follow, "self.count += 1", "pass"),
     (rules.hear, "max(last,", "min(last,"),
     (rules._followers_placed, "entry.follower_number = position", "pass"),
-    (formers._last_standing, "if is_alive and is_open", "if is_open"),
-    (refusals.give_back, "entry.formers.pop(body.holder[0], None)", "pass"),
+    (displaced._last_standing, "if is_alive and is_open", "if is_open"),
+    (refusals.give_back, "entry.displaced.pop(body.holder[0], None)", "pass"),
     (placement._Room.least, "load >= self._bound", "load > self._bound"),
     (
         placement.hosts_wanted,

@@ -186,7 +186,7 @@ async def test_what_is_created_meanwhile_is_met_when_it_is_known(postgres_url: s
         await backend.create("there", b"1")
         insert = "INSERT INTO tierledger_kv VALUES ('next', 'theirs')"
         with somebody_at_psql(postgres_url, insert) as person:
-            # Whoever gives the key back at once must wait for them, too.
+            # A writer that gives the key back at once must wait for them, too.
             guarded = asyncio.create_task(
                 backend.execute_atomically(
                     [Update("there", b"2"), Create("next", b""), Remove("next")]

@@ -176,14 +176,14 @@ async def test_what_a_conflict_means_is_told_by_what_stands() -> None:
     planned = await mine.plan(mine.freeze(partition.state, partition.next_batch))
     other.is_whole = True  # It shares the state, which has forgotten its changes.
     assert await write(other) is Standing.OURS
-    assert await mine.write(planned) is Standing.OURS, "the same, whoever wrote it"
+    assert await mine.write(planned) is Standing.OURS, "the same, by any writer"
 
     await partition.append(finished(30))
     late = await mine.plan(mine.freeze(partition.state, partition.next_batch))
     other.is_whole = True
     await partition.append(finished(31))
     assert await write(other) is Standing.OURS
-    assert await mine.write(late) is Standing.AS_MUCH, "whoever knows more has taken over"
+    assert await mine.write(late) is Standing.AS_MUCH, "a writer that knows more has taken over"
 
     await partition.append(finished(32))
     assert await write(mine) is Standing.LESS, "but not for good"

@@ -181,7 +181,7 @@ async def test_who_leads_no_more_stops_at_once_and_the_next_leader_goes_on() -> 
     with pytest.raises(Fenced):
         await remover.run_once(TIP)
 
-    assert len(kept - world.storage.ids) <= 1  # What was being deleted may go, whoever leads.
+    assert len(kept - world.storage.ids) <= 1  # What was being deleted may go under any leader.
     assert world.metrics.value(DELETE_REQUESTS, TIP) <= 2
     world.store = successor
     assert (await world.remover().run_once(TIP)).state == DONE

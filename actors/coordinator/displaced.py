@@ -41,7 +41,7 @@ def _last_standing(state: CoordinatorState, entry: Entry, led: Leadership) -> Le
     One with a lower known leader epoch was replaced with good reason, and has only not heard of
     it yet. One with a higher epoch was replaced by a claim of unknown epoch, which is gone.
     """
-    for broker_id, former in reversed(entry.formers.items()):
+    for broker_id, former in reversed(entry.displaced.items()):
         is_alive = former.claim.incarnation == state.incarnations.get(broker_id)
         ours, theirs = former.leader_epoch, led.leader_epoch
         is_open = ours is None or theirs is None or ours > theirs
@@ -54,7 +54,7 @@ def restore(state: CoordinatorState, body: LeaderRestored) -> None:
     """Put the claim in force again; it is placed anew."""
     key = PartitionKey(body.topic_id, body.partition)
     entry = state.partitions.get(key)
-    former = None if entry is None else entry.formers.pop(body.broker_id, None)
+    former = None if entry is None else entry.displaced.pop(body.broker_id, None)
     if entry is not None and former is not None and entry.leadership is None:
         entry.leadership = former._replace(assignment=0)
         state.review(key, entry)

@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# Shows a stock Kafka broker on tierledger: it tiers, is killed, and gives back every record.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+tierledger=.venv/bin/tierledger
+python=.venv/bin/python
+folder=$PWD/demo-output/kafka
+cluster=MkU3OEVBNTcwNTJENDM2Qg
+export TIERLEDGER_STORE="sqlite:$folder/ledger.sqlite"
+
+rm -rf "$folder"
+mkdir -p "$folder"
+read -r door kafka controller < <("$python" - <<'PYTHON'
+import socket
+with socket.create_server(("127.0.0.1", 0)) as a, socket.create_server(("127.0.0.1", 0)) as b, \
+        socket.create_server(("127.0.0.1", 0)) as c:
+    print(*(one.getsockname()[1] for one in (a, b, c)))
+PYTHON
+)
+
+show() {
+    printf '\n\033[1m$ tierledger %s\033[0m\n' "$*"
+    "$tierledger" "$@"
+}
+
+broker=
+serve=
+stop() {
+    for pid in $broker $serve; do
+        kill -TERM "$pid" 2>/dev/null || true
+        wait "$pid" || true
+    done
+    broker=
+    serve=
+}
+trap stop EXIT
+
+# wait_for PID LOG TEXT: until the process has written that.
+wait_for() {
+    for _ in $(seq 480); do
+        grep -q "$3" "$2" && return
+        kill -0 "$1" 2>/dev/null || break
+        sleep 0.25
+    done
+    tail -n 20 "$2"
+    exit 1
+}
+
+kafka() {
+    java -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
+        -Dlog4j2.configurationFile="$folder/log4j2.xml" -cp "$PWD/.venv/kafka/*" "$@"
+}
+
+start_broker() {
+    # Not by the function: the signals are for Java, not for a shell before it.
+    java -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
+        -Dlog4j2.configurationFile="$folder/log4j2.xml" -cp "$PWD/.venv/kafka/*" \
+        kafka.Kafka "$folder/server.properties" >"$folder/$1.log" 2>&1 &
+    broker=$!
+    wait_for "$broker" "$folder/$1.log" "Kafka Server started"
+    echo "broker 1 runs at 127.0.0.1:$kafka, pid $broker"
+}
+
+cat >"$folder/log4j2.xml" <<'XML'
+<Configuration status="off">
+  <Appenders><Console name="out"><PatternLayout pattern="%p %c{1} %m%n"/></Console></Appenders>
+  <Loggers><Root level="info"><AppenderRef ref="out"/></Root></Loggers>
+</Configuration>
+XML
+cat >"$folder/server.properties" <<PROPERTIES
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:$controller
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:$kafka,CONTROLLER://127.0.0.1:$controller
+advertised.listeners=PLAINTEXT://127.0.0.1:$kafka
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs=$folder/broker
+offsets.topic.replication.factor=1
+remote.log.storage.system.enable=true
+remote.log.storage.manager.class.name=org.apache.kafka.server.log.remote.storage.LocalTieredStorage
+rsm.config.dir=$folder/tier
+remote.log.metadata.manager.class.name=org.tierledger.kafka.TierledgerRemoteLogMetadataManager
+remote.log.metadata.manager.class.path=$PWD/kafka-plugin/target/tierledger-kafka-plugin.jar
+remote.log.metadata.manager.listener.name=PLAINTEXT
+rlmm.config.tierledger.bootstrap=127.0.0.1:$door
+remote.log.manager.task.interval.ms=500
+log.retention.check.interval.ms=500
+log.initial.task.delay.ms=500
+log.segment.delete.delay.ms=200
+PROPERTIES
+
+printf '\033[1m$ tierledger serve --cluster %s --listen 127.0.0.1:%s --kafka 127.0.0.1:%s &\033[0m\n' \
+    "$cluster" "$door" "$kafka"
+"$tierledger" serve --cluster "$cluster" --listen "127.0.0.1:$door" --kafka "127.0.0.1:$kafka" \
+    >"$folder/serve.log" 2>&1 &
+serve=$!
+wait_for "$serve" "$folder/serve.log" '^clients come in'
+cat "$folder/serve.log"
+
+echo
+echo "A stock Kafka broker, with the plugin's jar and nothing else of ours:"
+kafka kafka.tools.StorageTool format -t "$cluster" -c "$folder/server.properties" \
+    >"$folder/format.log" 2>&1 || { cat "$folder/format.log"; exit 1; }
+start_broker broker
+show handover --fresh --kafka "127.0.0.1:$kafka"
+
+echo
+echo "600 records go into a topic that keeps one small segment on the broker's own disk."
+"$python" scripts/demo_kafka.py produce "127.0.0.1:$kafka" 600 "$folder/broker/orders-0"
+show segments orders 0 | tail -n 5
+
+echo
+echo "kill -9 $broker"
+kill -KILL "$broker"
+wait "$broker" 2>/dev/null || true
+start_broker broker-again
+
+echo
+echo "The broker reads everything back, from the tier:"
+"$python" scripts/demo_kafka.py consume "127.0.0.1:$kafka" 600
+show status
+stop
+
+echo
+echo "Broker and service are gone; the ledger answers by itself."
+show lookup orders 0 0 123
+show verify | tail -n 3
+show spark coverage --page "$folder/coverage.html" | tail -n 5
+
+echo
+echo "Look at it: $folder/coverage.html"
+echo "The store stays at $folder/ledger.sqlite: try $tierledger ls --store $TIERLEDGER_STORE"
