@@ -159,6 +159,15 @@ async def test_brokers_write_read_and_change_roles(
     assert await ask(f"1 ready {number}") == "ready"
     assert await ask(f"1 list {number}") == starts
 
+    # Both believe that they lead: each is let in at times, and waits longer after each time.
+    for _ in range(3):
+        await ask(f"1 lead {number}")
+        await ask(f"2 lead {number}")
+        assert await ask(f"1 ready {number}") == "ready"
+        assert await ask(f"2 ready {number}") == "ready"
+        await ask(f"1 follow {number}")
+        await ask(f"2 follow {number}")
+
     await ask(f"1 stop {number}")
     assert await ask(f"1 lookup {number} 15") == "RemoteResourceNotFoundException"
     for broker in (1, 2):

@@ -69,6 +69,27 @@ async def test_a_leader_that_is_stopped_or_killed_while_it_tiers_loses_nothing(
     assert len(set(epochs)) >= 3
 
 
+@pytest.mark.long
+async def test_a_leader_that_was_frozen_comes_back_too_late_to_lead(
+    cluster: TieredCluster, ledger: Path
+) -> None:
+    await cluster.create("frozen", [2, 3, 1])
+    sent = await cluster.produced("frozen", 0, 60)
+    cluster.brokers[2].send(signal.SIGSTOP)
+    try:
+        await cluster.led_by("frozen", 3)
+        sent += await cluster.produced("frozen", 60, 120)
+        await cluster.tiered("frozen", 100)
+    finally:
+        cluster.brokers[2].send(signal.SIGCONT)
+    sent += await cluster.produced("frozen", 120, 180)
+    await cluster.tiered("frozen", 160)
+
+    assert await cluster.consumed("frozen") == sent
+    epochs = await asyncio.to_thread(leader_epochs, ledger, "frozen")
+    assert epochs == sorted(set(epochs)), "it opened none in the epoch that it remembers"
+
+
 async def test_a_partition_that_moves_to_another_broker_is_tiered_on_from_there(
     cluster: TieredCluster,
 ) -> None:

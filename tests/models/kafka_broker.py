@@ -161,6 +161,11 @@ class KafkaBroker:
         (self.folder / "server.log").unlink()
         self.start()
 
+    def send(self, what: signal.Signals) -> None:
+        """Send its process a signal that does not end it."""
+        assert self._process is not None, "start the broker first"
+        self._process.send_signal(what)
+
     def stop(self, how: signal.Signals) -> None:
         """End its process by a signal; what it has stays."""
         process, self._process = self._process, None

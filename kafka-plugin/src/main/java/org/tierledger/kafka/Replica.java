@@ -111,8 +111,8 @@ final class Replica {
 
     /** Nothing is ready before a host says so of that announcement; null: of none. */
     synchronized void expect(Claim announced) {
+        isReady = isReady && announced != null && announced.equals(claim);
         claim = announced;
-        isReady = false;
     }
 
     synchronized boolean isReady() {
@@ -145,7 +145,7 @@ final class Replica {
         if (floor != NONE) {
             asked.setFloor(floor);
         }
-        if (isWhole) {
+        if (isWhole && position != NONE) {
             asked.setPosition(position).setChainHash(ByteString.copyFrom(chainHash));
         }
         return asked;

@@ -32,6 +32,7 @@ final class Roles {
     private static final int DEADLINE_MS = 10_000;
     private static final long PAUSE_MS = 100;
     private static final long PAUSE_MAX_MS = 10_000;
+    private static final long READY_MS = 2_000;
     private static final long FENCINGS_FORGOTTEN_NS = TimeUnit.MINUTES.toNanos(1);
 
     /** A word that is on its way. */
@@ -273,10 +274,18 @@ final class Roles {
             hosted.claim = null;
             log.info("{}: another broker leads, Kafka says", hosted.tip);
             sayAgain(hosted);
-        } else {
-            hosted.claim = claim;
-            hosted.feed.announced();
+            return;
         }
+        hosted.claim = claim;
+        hosted.feed.announced();
+        loop.after(READY_MS, () -> {
+            if (hosted.claim == claim && !hosted.replica.isReady()) {
+                // Another claim may have replaced this one before any host opened its session:
+                // then the log has never heard of it, and nobody can say that it is fenced.
+                repeat(hosted);
+                say();
+            }
+        });
     }
 
     private synchronized void stopped(Said said) {
