@@ -69,9 +69,8 @@ class TieredBroker(KafkaBroker):
         return min((int(log.stem) for log in logs), default=-1)
 
     def errors(self) -> list[str]:
-        """What it wrote of errors since its last start.
+        """What it wrote of errors since its last start, each with the lines below it.
 
         Not Kafka's own log of state changes (`logger`), to which any new replica is one.
         """
-        found = self.log().splitlines()
-        return [line for line in found if re.match("ERROR (?!logger )", line)]
+        return re.findall(r"^ERROR (?!logger ).*(?:\n(?!ERROR|WARN|INFO).*)*", self.log(), re.M)

@@ -40,6 +40,9 @@ CONTROLLER = 100
 WAIT_S = 90.0
 """Time for what Kafka does at intervals of its own, on a busy machine."""
 
+REQUEST_MS = 5000
+"""After which another broker is asked than the one that is frozen."""
+
 QUICK = {
     "broker.session.timeout.ms": 3000,
     "broker.heartbeat.interval.ms": 500,
@@ -150,10 +153,10 @@ class TieredCluster:
         """Return once these brokers have the topic, no others, and all that is in it."""
 
         async def is_so() -> bool:
-            async with self.admin() as admin:
-                (found,) = await admin.describe_topics([topic])
-            (one,) = found["partitions"]
-            return {*one["replicas"]} == {*one["isr"]} == {*replicas}
+            found = await self._partitions(topic)
+            return [{*replicas}, {*replicas}] == [
+                {*one[kind]} for one in found for kind in ("replicas", "isr")
+            ]
 
         await self.until(is_so)
 
@@ -181,9 +184,13 @@ class TieredCluster:
 
     async def leader(self, topic: str) -> int:
         """Which broker leads the topic's partition; -1: none."""
+        return next((int(one["leader"]) for one in await self._partitions(topic)), -1)
+
+    async def _partitions(self, topic: str) -> list[dict[str, Any]]:
+        """As a broker describes them; none if it has not heard of the topic."""
         async with self.admin() as admin:
-            (found,) = await admin.describe_topics([topic])
-        return next((int(one["leader"]) for one in found["partitions"]), -1)
+            found = await admin.describe_topics([topic])
+        return [partition for one in found for partition in one["partitions"]]
 
     async def produced(
         self, topic: str, first: int, end: int, producer: Mapping[str, object] | None = None
@@ -191,7 +198,10 @@ class TieredCluster:
         """Records in order, each acknowledged by all replicas in sync."""
         values = [b"%06d" % number + bytes(200) for number in range(first, end)]
         async with AIOKafkaProducer(
-            bootstrap_servers=self.bootstrap, acks="all", **(producer or {})
+            bootstrap_servers=self.bootstrap,
+            acks="all",
+            request_timeout_ms=REQUEST_MS,
+            **(producer or {}),
         ) as sending:
             for value in values:
                 await sending.send_and_wait(topic, value, partition=0)
@@ -217,6 +227,7 @@ class TieredCluster:
         values: list[bytes] = []
         async with AIOKafkaConsumer(
             bootstrap_servers=self.bootstrap,
+            request_timeout_ms=REQUEST_MS,
             auto_offset_reset="earliest",
             isolation_level=isolation_level,
         ) as consumer:
@@ -259,7 +270,9 @@ class TieredCluster:
 
 class _Admin:
     def __init__(self, bootstrap: list[str]) -> None:
-        self._client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        self._client = AIOKafkaAdminClient(
+            bootstrap_servers=bootstrap, request_timeout_ms=REQUEST_MS
+        )
 
     async def __aenter__(self) -> Any:  # noqa: ANN401 - It has no types.
         try:
