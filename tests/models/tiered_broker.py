@@ -73,4 +73,6 @@ class TieredBroker(KafkaBroker):
 
         Not Kafka's own log of state changes (`logger`), to which any new replica is one.
         """
-        return re.findall(r"^ERROR (?!logger ).*(?:\n(?!ERROR|WARN|INFO).*)*", self.log(), re.M)
+        return re.findall(
+            r"^ERROR (?!logger ).*(?:\n(?!ERROR|WARN|INFO).*)*", self.log(), re.MULTILINE
+        )
