@@ -50,12 +50,6 @@ class _Waiting(NamedTuple):
     arrived: msg.CommandArrived
     command: cmd.OpenSession
 
-    @property
-    def age(self) -> tuple[int, int, int]:
-        """Of one broker's claims the greatest is the newest."""
-        claim = self.command.claim
-        return (claim.incarnation, claim.announcement, self.command.assignment)
-
 
 class WaitingClaims:
     """The claims that wait for the oracle's word, one of each broker."""
@@ -89,11 +83,26 @@ class WaitingClaims:
         waited = command._replace(verdict=None, waited_ms=command.waited_ms + delay_ms)
         newest = _Waiting(self._asked, arrived, waited)
         other = self._of_broker.get(command.claim.broker_id)
-        if other is not None and other.age > newest.age:
-            return [_replaced(newest, other)]
+        if other is not None and _age(other.command) > _age(command):
+            return [_replaced(newest, other.command)]
         self._of_broker[command.claim.broker_id] = newest
         ask = msg.AskOracle(command.claim, delay_ms, self._asked)
-        return [ask] if other is None else [_replaced(other, newest), ask]
+        return [ask] if other is None else [_replaced(other, command), ask]
+
+    def overtake(self, decided: Iterable[cmd.Command]) -> list[msg.Effect]:
+        """Claims were decided on: no older one of the same broker waits any more.
+
+        Also where the newer one was refused. The coordinator takes the older one for replaced,
+        and would not hear if it opened a session after all.
+        """
+        effects: list[msg.Effect] = []
+        for command in decided:
+            if isinstance(command, cmd.OpenSession):
+                waiting = self._of_broker.get(command.claim.broker_id)
+                if waiting is not None and _age(waiting.command) < _age(command):
+                    del self._of_broker[command.claim.broker_id]
+                    effects.append(_replaced(waiting, command))
+        return effects
 
     def answered(self, answer: msg.OracleAnswered) -> msg.CommandArrived | None:
         """The claim with its verdict, to be decided anew; none if the answer is late."""
@@ -130,10 +139,15 @@ class WaitingClaims:
         return [msg.ReplyError(arrived.reply_to, error) for arrived in self.release()]
 
 
-def _replaced(older: _Waiting, newer: _Waiting) -> msg.ReplyError:
+def _age(command: cmd.OpenSession) -> tuple[int, int, int]:
+    """Of one broker's claims the greatest is the newest."""
+    claim = command.claim
+    return (claim.incarnation, claim.announcement, command.assignment)
+
+
+def _replaced(older: _Waiting, newer: cmd.OpenSession) -> msg.ReplyError:
     broker_id, *pair = older.command.claim
     error = Fenced(
-        f"broker {broker_id} announced {tuple(pair)} before "
-        f"{tuple(newer.command.claim[1:])}, which waits to lead"
+        f"broker {broker_id} announced {tuple(pair)} before {tuple(newer.claim[1:])}"
     )
     return msg.ReplyError(older.arrived.reply_to, error)

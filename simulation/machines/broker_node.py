@@ -5,7 +5,7 @@ What `AsyncRemoteLogMetadataManager`, `Roles` and `Router` are in the service.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.calls import FOLLOWER, LEADER
@@ -80,6 +80,8 @@ class BrokerNode:
         """Of its broker's incarnations, as far as it was told."""
         self._announcements = 0
         self._told: deque[tuple[Any, ...]] = deque()
+        self._words: Counter[int] = Counter()
+        """Per partition how many the controller has said; a newer one calls a repeat off."""
         self._refusals: dict[int, int] = {}
         """Per partition how often in a row its claim was not taken."""
         self._is_announcing = True
@@ -126,6 +128,7 @@ class BrokerNode:
         says_epochs: bool,
     ) -> None:
         """The controller's word arrives."""
+        self._words.update((*leads, *follows, *stops))
         for number in (*follows, *stops):
             self.led.pop(number, None)
         if self.is_fenced:
@@ -190,7 +193,8 @@ class BrokerNode:
         for number, claim in zip((*leads, *follows), result, strict=True):
             known = (LEADER if number in leads else FOLLOWER, claim)
             if claim == cmd.NO_CLAIM:
-                self._say_again(number, told)
+                if not any(number in words for later in self._told for words in later[:3]):
+                    self._say_again(number, told)
             else:
                 self._refusals.pop(number, None)
             if self.claims.get(number) != known:
@@ -204,10 +208,10 @@ class BrokerNode:
         epoch, says_epochs = told[0][number], told[3]
         refusals = self._refusals[number] = self._refusals.get(number, 0) + 1
         pause = min(AGAIN_FIRST << (refusals - 1), AGAIN_LAST)
+        words = self._words[number]
 
         def say() -> None:
-            known = self.claims.get(number)
-            if self.led.get(number) == epoch and known == (LEADER, cmd.NO_CLAIM):
+            if self._words[number] == words:
                 self._mark("announced again after a refusal")
                 self.told({number: epoch}, [], [], says_epochs)
 

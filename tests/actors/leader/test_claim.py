@@ -195,6 +195,25 @@ def test_of_one_broker_the_newest_claim_waits_and_a_late_answer_finds_nobody(
     assert len(kinds(store.events())) == 2
 
 
+def test_a_claim_that_waits_is_gone_with_a_newer_one_of_its_broker_that_is_refused(
+    store: SlotStore,
+) -> None:
+    harness = new_leader(store, 1, CLAIM, leader_epoch=6)
+    harness.load()
+    harness.settle()
+    older = harness.assign(2, OTHER)
+    harness.settle()
+    newer = harness.assign(3, OTHER._replace(announcement=2), leader_epoch=3)
+    harness.settle()
+    assert isinstance(harness.error_for(newer), Fenced)
+    assert isinstance(harness.error_for(older), Fenced)
+
+    harness.oracle_says(None)
+    harness.settle()
+    assert harness.leader.holds(CLAIM)
+    assert kinds(store.events()) == ["SessionOpened"]
+
+
 def test_a_third_brokers_claim_is_decided_on_its_own(store: SlotStore) -> None:
     harness, caller = waiting_in_office(store)
     third = harness.assign(3, THIRD)
