@@ -96,6 +96,8 @@ class WaitingClaims:
         and would not hear if it opened a session after all.
         """
         effects: list[msg.Effect] = []
+        if not self._of_broker:  # As in nearly every batch.
+            return effects
         for command in decided:
             if isinstance(command, cmd.OpenSession):
                 waiting = self._of_broker.get(command.claim.broker_id)

@@ -193,8 +193,7 @@ class BrokerNode:
         for number, claim in zip((*leads, *follows), result, strict=True):
             known = (LEADER if number in leads else FOLLOWER, claim)
             if claim == cmd.NO_CLAIM:
-                if not any(number in words for later in self._told for words in later[:3]):
-                    self._say_again(number, told)
+                self._say_again(number, told)
             else:
                 self._refusals.pop(number, None)
             if self.claims.get(number) != known:
@@ -205,6 +204,8 @@ class BrokerNode:
 
     def _say_again(self, number: int, told: tuple[Any, ...]) -> None:
         """Another broker leads, for all that the coordinator knows; later each time."""
+        if any(number in words for later in self._told for words in later[:3]):
+            return  # Kafka has said something newer meanwhile.
         epoch, says_epochs = told[0][number], told[3]
         refusals = self._refusals[number] = self._refusals.get(number, 0) + 1
         pause = min(AGAIN_FIRST << (refusals - 1), AGAIN_LAST)

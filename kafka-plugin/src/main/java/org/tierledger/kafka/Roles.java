@@ -279,7 +279,8 @@ final class Roles {
         hosted.claim = claim;
         hosted.feed.announced();
         loop.after(READY_MS, () -> {
-            if (hosted.claim == claim && !hosted.replica.isReady()) {
+            boolean isNewest = hosted.word == said.word && hosted.claim == claim;
+            if (isNewest && !hosted.replica.isReady()) {
                 // Another claim may have replaced this one before any host opened its session:
                 // then the log has never heard of it, and nobody can say that it is fenced.
                 repeat(hosted);
