@@ -39,6 +39,9 @@ RETRY_PAUSES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
 SENT_WITH_S = 0.001
 """A call with less left is not sent: deadlines travel in milliseconds."""
 
+RETRIED_WITH_S = 0.1
+"""A retry with less left would mostly turn a certain refusal into an unknown outcome."""
+
 MAY_YET_HAPPEN = (InvalidStateTransition, RemoteResourceNotFound)
 """Refusals that another write can turn into the opposite."""
 
@@ -67,12 +70,15 @@ class Router:
 
         Raises:
             NotReady: Nobody answered within the deadline.
-            RemoteStorageError: The last failure before it, or any that repeating would not
+            RemoteStorageError: The last refusal before it, or any that repeating would not
                 change.
         """
         try:
             return await self._send(key, role, make, self._deadline(deadline))
         except OutcomeUnknown as error:
+            # A question leaves nothing in doubt: what it was refused for says more.
+            if isinstance(error.__cause__, RetryableError):
+                raise error.__cause__ from None
             raise NotReady(str(error)) from error
 
     async def change(
@@ -165,7 +171,7 @@ class Router:
                 lost = OutcomeUnknown(f"no answer within {deadline.seconds:g} s")
                 failed(lost)
                 if one.is_sent or doubt is not None:
-                    raise (doubt or lost) from error
+                    raise (doubt or lost) from (refusal or error)
                 if refusal is not None:
                     raise refusal from error
                 raise NotReady(
@@ -179,8 +185,8 @@ class Router:
                     refusal = error
                 pause = RETRY_PAUSES_S[min(attempts, len(RETRY_PAUSES_S) - 1)]
                 attempts += 1
-                if self._is_closed or pause > deadline.left_s:
-                    raise (doubt or error) from None
+                if self._is_closed or pause + RETRIED_WITH_S > deadline.left_s:
+                    raise (doubt or error) from (refusal if doubt else None)
                 await asyncio.sleep(pause)
             except (Fenced, DataError, NotAuthorized, InvalidArgument) as error:
                 # Said of this attempt, by somebody who may never have seen the one before.

@@ -1,11 +1,13 @@
 """The router tries again, and never takes a later word for the fate of an earlier attempt."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from tierledger.actors.calls import Call, CommandCall, PartitionKey
+from tierledger.actors.calls import LEADER, Call, CommandCall, PartitionKey
 from tierledger.actors.client.router import Router
 from tierledger.actors.client.service_link import ServiceLink
 from tierledger.actors.coordinator.events import Route
@@ -19,14 +21,17 @@ from tierledger.events.errors import (
     InvalidStateTransition,
     NotAuthorized,
     NotLeader,
+    NotReady,
     OutcomeUnknown,
     PartitionDeleted,
     RemoteResourceNotFound,
     RemoteStorageError,
+    StorageUnavailable,
 )
 
 KEY = PartitionKey(bytes(16), 0)
 CLAIM = cmd.Claim(1, 1, 1)
+SOON_S = 0.3
 CALL = CommandCall(KEY, cmd.DropTombstones())
 
 
@@ -46,6 +51,8 @@ class ScriptedService:
 
     async def call(self, call: Call, attempt: Attempt) -> object:
         attempt.is_sent = True
+        if not self.said:
+            await asyncio.Event().wait()
         said = self.said.pop(0)
         if isinstance(said, OutcomeUnknown):
             raise said
@@ -54,18 +61,30 @@ class ScriptedService:
     async def close(self) -> None: ...
 
 
-async def changed(*said: object) -> object:
+@asynccontextmanager
+async def router_to(*said: object, deadline_s: float) -> AsyncIterator[Router]:
     service: Any = ScriptedService(*said)
 
     async def connect() -> Any:  # noqa: ANN401 - A connection, as much of it as is asked.
         return service
 
-    router = Router(ServiceLink(connect), deadline_s=5.0)
+    router = Router(ServiceLink(connect), deadline_s)
     try:
-        return await router.change(KEY, CALL)
+        yield router
     finally:
         await router.close()
         assert not service.said
+
+
+async def changed(*said: object, deadline_s: float = 5.0) -> object:
+    async with router_to(*said, deadline_s=deadline_s) as router:
+        return await router.change(KEY, CALL)
+
+
+async def asked(*said: object) -> object:
+    """What a question comes to, whose last attempt hangs when all is said."""
+    async with router_to(*said, deadline_s=SOON_S) as router:
+        return await router.ask(KEY, LEADER, lambda _: CALL)
 
 
 async def test_what_did_not_happen_is_tried_again() -> None:
@@ -111,3 +130,14 @@ async def test_a_refusal_that_may_not_last_leaves_an_earlier_attempt_open(
 async def test_a_refusal_that_lasts_is_said_of_every_attempt(error: RemoteStorageError) -> None:
     with pytest.raises(type(error)):
         await changed(OutcomeUnknown("lost"), error)
+
+
+async def test_a_question_ends_with_the_last_refusal_and_leaves_nothing_in_doubt() -> None:
+    with pytest.raises(StorageUnavailable, match="away"):
+        await asked(NotLeader("moved"), StorageUnavailable("away"))
+    with pytest.raises(StorageUnavailable, match="away"):
+        await asked(StorageUnavailable("away"), OutcomeUnknown("lost"))
+    with pytest.raises(NotReady, match="no answer"):
+        await asked()
+    with pytest.raises(OutcomeUnknown, match="no answer"):
+        await changed(StorageUnavailable("away"), deadline_s=SOON_S)
