@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Each worker starts servers of its own, so that more than four gain little.
 PARALLEL := --numprocesses logical --maxprocesses 4 --dist loadfile
 
-.PHONY: help setup postgresql servers plugin demo demo-kafka test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark chaos lock clean
+.PHONY: help setup postgresql servers plugin demo demo-kafka test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark bench-kafka chaos lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -74,6 +74,9 @@ bench-tiering: setup ## measure the remote tier
 
 bench-spark: servers ## measure the pipeline on Spark; builds stores of ten million events first
 	@$(BIN)/python -m tierledger.benchmarks spark-scan spark-tables spark-import spark-retention
+
+bench-kafka: servers ## measure the brokers' plugin beside Kafka's own manager, on a real broker
+	@$(BIN)/python -m tierledger.benchmarks kafka-calls kafka-one kafka-many
 
 chaos: postgresql ## kill and freeze a real service's processes for MINUTES (2) under load
 	@$(BIN)/tierledger simulate live --minutes $(or $(MINUTES),2) \

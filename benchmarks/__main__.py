@@ -30,6 +30,8 @@ from tierledger.benchmarks import (
 )
 from tierledger.benchmarks.door import calls as door_calls
 from tierledger.benchmarks.door import feed
+from tierledger.benchmarks.kafka import calls as kafka_calls
+from tierledger.benchmarks.kafka import replicas as kafka_replicas
 from tierledger.benchmarks.ray import announce as ray_announce
 from tierledger.benchmarks.ray import failover
 from tierledger.benchmarks.ray import followers as ray_followers
@@ -69,6 +71,9 @@ PARTS: dict[str, Callable[[Bench], Awaitable[list[Figure]]]] = {
     "failover": failover.measure,
     "world": world.measure,
     "machines": machines.measure,
+    "kafka-calls": kafka_calls.measure,
+    "kafka-one": kafka_replicas.measure_one,
+    "kafka-many": kafka_replicas.measure_many,
     "spark-scan": spark_scan.measure,
     "spark-tables": spark_tables.measure,
     "spark-import": spark_import.measure,

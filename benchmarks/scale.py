@@ -46,6 +46,9 @@ class Scale:
         tier_segments: Segments of the partition that retention looks at.
         tier_entries: Segments that the index cache holds.
         tier_bytes: Of the log that is read from the tier.
+        kafka_calls: Calls of a broker's plugin, one at a time; of Kafka's manager a tenth.
+        kafka_many: Such calls, many at a time; of both.
+        kafka_partitions: Partitions that a broker's segments are divided among.
         spark_events: Events of the store that Spark reads.
         spark_partitions: Partitions that they are divided among.
         spark_large: Events of the one partition whose fold is watched for memory.
@@ -77,6 +80,9 @@ class Scale:
     tier_segments: int = 100_000
     tier_entries: int = 10_000
     tier_bytes: int = 1 << 30
+    kafka_calls: int = 2_000
+    kafka_many: int = 20_000
+    kafka_partitions: int = 1_000
     spark_events: int = 10_000_000
     spark_partitions: int = 1_000
     spark_large: int = 5_000_000
@@ -104,6 +110,9 @@ QUICK = Scale(
     worlds=20,
     tier_entries=1_000,
     tier_bytes=1 << 26,
+    kafka_calls=400,
+    kafka_many=2_000,
+    kafka_partitions=50,
     spark_events=200_000,
     spark_partitions=100,
     spark_large=200_000,

@@ -11,9 +11,9 @@ from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
     NewTopic,
 )
 
-from tests.models.kafka_broker import CLUSTER_ID, KafkaBroker
 from tests.ray.test_serve import run, served
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.simulation.live.kafka_broker import CLUSTER_ID, KafkaBroker
 
 METADATA = "__remote_log_metadata"
 

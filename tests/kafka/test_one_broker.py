@@ -18,10 +18,10 @@ from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
 )
 
 from tests.models.command_line import lines, run
-from tests.models.kafka_broker import CLUSTER_ID, JARS, OLDEST
 from tests.models.local_world import free_ports
 from tests.models.tiered_broker import TIERED, TieredBroker
 from tests.ray.test_serve import served
+from tierledger.simulation.live.kafka_broker import CLUSTER_ID, JARS, OLDEST
 
 TOPIC = "orders"
 PARTITION = TopicPartition(TOPIC, 0)

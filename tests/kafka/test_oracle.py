@@ -11,10 +11,10 @@ from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
     NewTopic,
 )
 
-from tests.models.kafka_broker import KafkaBroker
 from tierledger.actors.oracle.kafka import KafkaOracle
 from tierledger.events.commands import LeaderVerdict
 from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.simulation.live.kafka_broker import KafkaBroker
 
 UNKNOWN = TopicIdPartition(Uuid.parse("AAECAwQFBgcICQoLDA0ODw"), 0, "payments")
 

@@ -13,7 +13,6 @@ import pytest
 import pytest_asyncio
 
 from tests.models.door_secrets import Secrets, token_file
-from tests.models.kafka_broker import JARS
 from tests.models.local_world import CLUSTER
 from tests.models.ray_brokers import settings_for
 from tests.ray.test_serve import served
@@ -22,9 +21,9 @@ from tierledger.actors.discovery.connecting import connect
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.ray.service import RayConnection, RayService, kill_host
 from tierledger.events.errors import NotAuthorized
+from tierledger.simulation.live.kafka_broker import JARS, PLUGIN, PLUGIN_JAR
 from tierledger.storage.connector import URL_SETTING
 
-PLUGIN = Path(__file__).parents[2] / "kafka-plugin" / "target"
 KAFKAS = {"oldest": PLUGIN / "kafka-3.9.1", "newest": JARS}
 """Classes of brokers, from the oldest to the newest that the plugin is for."""
 
@@ -71,10 +70,11 @@ async def owned(service: RayService) -> None:
 @pytest.fixture(params=list(KAFKAS))
 def plugins(request: pytest.FixtureRequest) -> Iterator[Plugins]:
     """Plugins on the classes of that Kafka."""
-    jar = PLUGIN / "tierledger-kafka-plugin.jar"
-    if not jar.exists() or shutil.which("java") is None:
-        raise RuntimeError(f"{jar} or Java is missing: run scripts/setup.sh --with-plugin")
-    path = f"{PLUGIN / 'test-classes'}:{jar}:{KAFKAS[request.param] / '*'}"
+    if not PLUGIN_JAR.exists() or shutil.which("java") is None:
+        raise RuntimeError(
+            f"{PLUGIN_JAR} or Java is missing: run scripts/setup.sh --with-plugin"
+        )
+    path = f"{PLUGIN / 'test-classes'}:{PLUGIN_JAR}:{KAFKAS[request.param] / '*'}"
     command = ["java", "-Xmx256m", "-cp", path, "org.tierledger.kafka.LiveBroker", TOPIC]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

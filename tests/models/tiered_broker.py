@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.models.kafka_broker import JARS, KafkaBroker
+from tierledger.simulation.live.kafka_broker import JARS, PLUGIN_JAR, KafkaBroker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
-PLUGIN = Path(__file__).parents[2] / "kafka-plugin" / "target" / "tierledger-kafka-plugin.jar"
 
 TIERED = {
     "remote.storage.enable": "true",
@@ -36,8 +35,8 @@ class TieredBroker(KafkaBroker):
 
         `jars`: the release that it is of.
         """
-        if not PLUGIN.exists():
-            raise RuntimeError(f"{PLUGIN} is not there: `make plugin` builds it")
+        if not PLUGIN_JAR.exists():
+            raise RuntimeError(f"{PLUGIN_JAR} is not there: `make plugin` builds it")
         manager = "org.tierledger.kafka.TierledgerRemoteLogMetadataManager"
         storage = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
         super().__init__(
@@ -46,7 +45,7 @@ class TieredBroker(KafkaBroker):
                 "remote.log.storage.manager.class.name": storage,
                 "rsm.config.dir": tier,
                 "remote.log.metadata.manager.class.name": manager,
-                "remote.log.metadata.manager.class.path": PLUGIN,
+                "remote.log.metadata.manager.class.path": PLUGIN_JAR,
                 "remote.log.metadata.manager.listener.name": "PLAINTEXT",
                 "rlmm.config.tierledger.bootstrap": service,
                 "remote.log.manager.task.interval.ms": 300,

@@ -25,9 +25,9 @@ from aiokafka.admin.config_resource import (  # type: ignore[import-untyped] # N
 from aiokafka.conn import create_conn  # type: ignore[import-untyped] # It has no types.
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped] # It has no types.
 
-from tests.models.kafka_broker import KafkaBroker
 from tests.models.reassignment_request import ReassignmentRequest
 from tests.models.tiered_broker import TIERED, TieredBroker
+from tierledger.simulation.live.kafka_broker import KafkaBroker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

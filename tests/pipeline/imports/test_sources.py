@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from tests.models.imported_logs import checked, import_now, logs_in, stored_batches
-from tests.models.kafka_broker import KafkaBroker
 from tests.models.local_world import CLUSTER, LocalWorld
 from tests.models.stored_partitions import TRACES
 from tierledger.cli.main import app
@@ -23,6 +22,7 @@ from tierledger.conformance.answering import partition_of
 from tierledger.conformance.answers import Answer, read_answers
 from tierledger.conformance.trace import TraceRecord, answers_path, read_records
 from tierledger.pipeline.imports.source import METADATA_TOPIC
+from tierledger.simulation.live.kafka_broker import KafkaBroker
 from tierledger.storage.connector import URL_SETTING
 
 TRACE = TRACES / "three-brokers-churn"

@@ -1,4 +1,4 @@
-"""A real Kafka broker for tests: one process with both roles, on loopback, in its own folder.
+"""A real Kafka broker: one process with both roles, on loopback, in its own folder.
 
 tests/kafka_broker/pom.xml names what it consists of; `scripts/setup.sh --with-java` fetches it.
 """
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 JARS = Path(__file__).parents[2] / ".venv" / "kafka"
 OLDEST = JARS.with_name("kafka-3.9.1")
 """The oldest release that the plugin is for."""
+PLUGIN = Path(__file__).parents[2] / "kafka-plugin" / "target"
+"""What `scripts/setup.sh --with-plugin` builds: the jar, and the classes of its tests."""
+PLUGIN_JAR = PLUGIN / "tierledger-kafka-plugin.jar"
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 
 READY = "Kafka Server started"
@@ -38,11 +41,18 @@ _LOGGING = """\
 </Configuration>
 """
 
-_JAVA = ("java", "-Xmx512m", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:TieredStopAtLevel=1")
-
 
 class KafkaBroker:
     """A broker; a context manager that starts it and removes everything."""
+
+    java: tuple[str, ...] = (
+        "java",
+        "-Xmx512m",
+        "-XX:+UseSerialGC",
+        "-Xshare:auto",
+        "-XX:TieredStopAtLevel=1",
+    )
+    """What starts soonest, not what serves fastest."""
 
     def __init__(self, settings: Mapping[str, object] | None = None, jars: Path = JARS) -> None:
         """`settings`: beyond those that all tests need, or in place of them; none: left out.
@@ -124,7 +134,7 @@ class KafkaBroker:
 
     def _command(self, *words: str) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.xml'}"
-        return [*_JAVA, logging, "-cp", f"{self.jars}/*", *words]
+        return [*self.java, logging, "-cp", f"{self.jars}/*", *words]
 
     def _format(self) -> None:
         config = str(self.folder / "server.properties")

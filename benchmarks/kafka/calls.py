@@ -1,0 +1,112 @@
+"""Writes of a leader, one at a time and many, and a thousand leaders at once."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierledger.benchmarks.kafka.managers import Compared, managers
+from tierledger.benchmarks.neighbour import quantile
+from tierledger.benchmarks.report import Figure, Goal, number
+
+if TYPE_CHECKING:
+    from tierledger.benchmarks.kafka.managers import Managers
+    from tierledger.benchmarks.scale import Bench
+
+OUTSTANDING = 64
+PARTITIONS = 16
+PLENTY = 1_000_000
+"""The first number of segments that nothing else is measured with."""
+
+MEMORY = Path("/dev/shm")  # noqa: S108 - A folder of our own in it.
+"""Where a store's fsync costs nothing, as that of Kafka's topic does, which has none."""
+
+UNSYNCED = " (a store that does not fsync)"
+
+
+class Turn(NamedTuple):
+    """What one manager took."""
+
+    mean_ms: float
+    p99_ms: float
+    outstanding_us: float
+    lifecycle_ms: float
+    delete_s: float
+    leaders_s: float
+
+
+async def measure(bench: Bench) -> list[Figure]:
+    """Figures of a service whose commits are on disk, and the same of one in memory."""
+    scale = bench.scale
+    async with managers(f"sqlite:{bench.new_store('kafka-calls')}") as both:
+        await both.open_kafkas()
+        bench.say("Kafka's manager: adds, segments, a topic's deletion, leaders")
+        kafkas = await _turn(both, "kafkas", bench, scale.kafka_calls // 10)
+        await both.ask("kafkas close")
+        await both.open_ours()
+        bench.say("tierledger: the same")
+        figures = _figures(bench, await _turn(both, "ours", bench, scale.kafka_calls), kafkas)
+    if not os.access(MEMORY, os.W_OK):
+        bench.say(f"{MEMORY} is not there: no figures of a store that does not fsync")
+        return figures
+    with tempfile.TemporaryDirectory(prefix="tierledger-bench-", dir=MEMORY) as folder:
+        async with managers(f"sqlite:{Path(folder) / 'store.sqlite'}") as both:
+            await both.open_ours()
+            unsynced = await _turn(both, "ours", bench, scale.kafka_calls)
+    return [*figures, *_written(unsynced, kafkas, UNSYNCED)]
+
+
+async def _turn(both: Managers, name: str, bench: Bench, calls: int) -> Turn:
+    scale = bench.scale
+    await both.ask(f"{name} lead calls 0", PARTITIONS)
+    await both.ask(f"{name} add calls", PLENTY, calls // 4)  # The JVM compiles what it runs.
+    await both.ask(f"{name} outstanding calls", 2 * PLENTY, scale.kafka_many, OUTSTANDING)
+    took = await both.figures(f"{name} add calls 0", calls)
+    many = await both.figures(
+        f"{name} outstanding calls", 3 * PLENTY, scale.kafka_many, OUTSTANDING
+    )
+    lifecycle = await both.figures(f"{name} lifecycle calls", 4 * PLENTY, calls // 4)
+    await both.ask(f"{name} lead deleted 0 1")
+    await both.ask(f"{name} fill deleted 0", scale.medium, OUTSTANDING)
+    deleted, count = await both.figures(f"{name} delete deleted")
+    assert count == scale.medium, f"{count} segments were deleted, of {scale.medium}"
+    leaders = await both.figures(f"{name} lead leaders 0", scale.announced)
+    return Turn(
+        statistics.fmean(took) / 1e3,
+        quantile(took, 0.99) / 1e3,
+        many[0] / scale.kafka_many * 1e6,
+        lifecycle[0] / (calls // 4) * 1e3,
+        deleted,
+        leaders[0],
+    )
+
+
+def _figures(bench: Bench, ours: Turn, kafkas: Turn) -> list[Figure]:
+    scale = bench.scale
+    deleted = Compared(ours.delete_s, kafkas.delete_s, "s")
+    return [
+        *_written(ours, kafkas, ""),
+        deleted.times_faster(f"deleting a topic of {scale.medium:,} segments", 1.5),
+        Figure(
+            f"{scale.announced:,} leaders: ready",
+            ours.leaders_s,
+            "s",
+            Goal(2.0),
+            f"Kafka's {number(kafkas.leaders_s)} s",
+        ),
+    ]
+
+
+def _written(ours: Turn, kafkas: Turn, where: str) -> list[Figure]:
+    def both(field: str, unit: str) -> Compared:
+        return Compared(getattr(ours, field), getattr(kafkas, field), unit)
+
+    return [
+        both("mean_ms", "ms").times_faster(f"durable add, mean{where}", 20),
+        both("p99_ms", "ms").times_faster(f"durable add, p99{where}", 10),
+        both("outstanding_us", "us each").times_faster(f"{OUTSTANDING} outstanding{where}", 5),
+        both("lifecycle_ms", "ms").times_faster(f"add and finish, one worker{where}", 20),
+    ]

@@ -1,0 +1,152 @@
+"""Both managers in one Java process, as a broker has them, each with what it runs on."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from tierledger.actors.coordinator.events import Owner
+from tierledger.benchmarks.on_ray import on_ray
+from tierledger.benchmarks.report import Figure, Goal, number
+from tierledger.benchmarks.workload import CLUSTER
+from tierledger.simulation.live.kafka_broker import JARS, PLUGIN, PLUGIN_JAR, KafkaBroker
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from types import TracebackType
+
+KAFKAS_CLASS = (
+    "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"
+)
+OUR_CLASS = "org.tierledger.kafka.TierledgerRemoteLogMetadataManager"
+HEAP = "-Xmx6g"
+LOGGED_MAX = 4_000
+"""Characters of the process's log that an error shows."""
+
+
+class Broker(KafkaBroker):
+    """A broker that is to be fast, where tests want one that starts soon."""
+
+    java: tuple[str, ...] = ("java", "-Xmx2g")
+
+
+class Managers:
+    """The Java process; ManagerBench.java says what can be asked of it."""
+
+    def __init__(self, broker: KafkaBroker, doors: str) -> None:
+        """`broker`: on which Kafka's manager keeps its topic; `doors`: of our service."""
+        self._broker = broker
+        self._doors = doors
+        self._log = broker.folder / "managers.log"
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        path = f"{PLUGIN / 'test-classes'}:{PLUGIN_JAR}:{JARS / '*'}"
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                ["java", HEAP, "-cp", path, "org.tierledger.kafka.ManagerBench"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._process is not None, "it was entered"
+        self._process.kill()
+        self._process.communicate()
+
+    async def figures(self, question: str, *words: object) -> list[float]:
+        """The numbers that are the answer."""
+        return [float(one) for one in (await self.ask(question, *words)).split()]
+
+    async def ask(self, question: str, *words: object) -> str:
+        """The answer to a line.
+
+        Raises:
+            RuntimeError: It failed, with the end of what the process has logged.
+        """
+        line = " ".join(map(str, (question, *words)))
+        answer = await asyncio.to_thread(self._ask, line)
+        if answer.startswith("failed"):
+            logged = self._log.read_text(errors="replace")[-LOGGED_MAX:]
+            raise RuntimeError(f"{line}: {answer}\n{logged}")
+        return answer
+
+    def _ask(self, line: str) -> str:
+        assert self._process is not None, "enter it first"
+        assert self._process.stdin is not None, "it is a pipe"
+        assert self._process.stdout is not None, "it is a pipe"
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        return answer.strip() if answer else "failed: the process has ended"
+
+    async def copy(self, topic: str, partitions: int) -> None:
+        """Let Kafka's topic have the history of our partitions, which we lead."""
+        await self.ask(f"ours copy {topic}", partitions, self._broker.address)
+
+    async def open_ours(self) -> None:
+        await self._open("ours", OUR_CLASS, {"tierledger.bootstrap": self._doors})
+
+    async def open_kafkas(self) -> None:
+        await self._open(
+            "kafkas",
+            KAFKAS_CLASS,
+            {
+                "remote.log.metadata.topic.replication.factor": 1,
+                "remote.log.metadata.topic.min.isr": 1,
+                "remote.log.metadata.common.client.bootstrap.servers": self._broker.address,
+                "log.dir": self._broker.folder,
+            },
+        )
+
+    async def _open(self, name: str, kind: str, settings: dict[str, object]) -> None:
+        given = [word for pair in ({"cluster.id": CLUSTER} | settings).items() for word in pair]
+        await self.ask(f"{name} open", kind, *given)
+
+
+@asynccontextmanager
+async def managers(store: str) -> AsyncIterator[Managers]:
+    """A process, a service on the store that `store` names, and a broker with an empty topic.
+
+    Raises:
+        RuntimeError: Java, the broker's or the plugin's jar is missing; it says what to do.
+    """
+    if not PLUGIN_JAR.exists():
+        raise RuntimeError(f"{PLUGIN_JAR} is not there: `make plugin` builds it")
+    with Broker() as broker:
+        async with on_ray(store) as service:
+            coordinator = service.connection.coordinator
+            await coordinator.hand_over(Owner.TIERLEDGER, Owner.NOBODY)
+            doors = ",".join((await coordinator.doors()).values())
+            with Managers(broker, doors) as both:
+                yield both
+
+
+class Compared(NamedTuple):
+    """The same work done by both."""
+
+    ours: float
+    kafkas: float
+    unit: str
+
+    def times_faster(self, name: str, bound: float) -> Figure:
+        """How many times as long Kafka's manager takes; at least `bound`, we hope."""
+        return self._figure(name, self.kafkas / self.ours, Goal(bound, at_least=True))
+
+    def share(self, name: str, bound: float) -> Figure:
+        """What ours takes of that which Kafka's takes; at most `bound`, we hope."""
+        return self._figure(name, self.ours / self.kafkas, Goal(bound))
+
+    def _figure(self, name: str, value: float, goal: Goal) -> Figure:
+        ours, kafkas = (number(one) for one in (self.ours, self.kafkas))
+        return Figure(name, value, "x", goal, f"{ours} {self.unit}; Kafka's {kafkas}")

@@ -1,0 +1,128 @@
+"""What a broker holds of a large partition, or of a thousand: ready, in its heap, and read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierledger.benchmarks.kafka.managers import Compared, managers
+from tierledger.benchmarks.report import Figure
+from tierledger.benchmarks.served import new_partition
+from tierledger.benchmarks.workload import LEADER_EPOCHS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tierledger.benchmarks.kafka.managers import Managers
+    from tierledger.benchmarks.scale import Bench
+
+LIST_EPOCH = LEADER_EPOCHS // 2
+"""Any that has a tenth of the segments."""
+
+LOOKUP_SHARES = {1_000: 1.2, 100_000: 0.8}
+LARGE_SHARE = 0.8
+
+
+async def measure_one(bench: Bench) -> list[Figure]:
+    """One large partition, and two smaller ones for the same lookups."""
+    large = bench.scale.segments
+    sizes = [size for size in LOOKUP_SHARES if size < large]
+    topics = {f"one{size}": size for size in (*sizes, large)}
+    path = bench.new_store("kafka-one")
+    for topic, size in topics.items():
+        await bench.build(path, size, new_partition(topic))
+    async with managers(f"sqlite:{path}") as both:
+        await _copy(both, dict.fromkeys(topics, 1))
+        bench.say("Kafka's manager: one large partition")
+        kafkas = await _held(both, "kafkas", bench, topics)
+        bench.say("tierledger: the same")
+        ours = await _held(both, "ours", bench, topics)
+    return _figures(ours, kafkas, topics)
+
+
+async def measure_many(bench: Bench) -> list[Figure]:
+    """As many segments, spread over partitions."""
+    count = bench.scale.kafka_partitions
+    each = bench.scale.segments // count
+    path = bench.new_store("kafka-many")
+    for number in range(count):
+        if number % 100 == 0:
+            bench.say(f"building {count:,} partitions: {number * 100 // count} %")
+        await bench.build(path, each, new_partition("many", number))
+    async with managers(f"sqlite:{path}") as both:
+        await _copy(both, {"many": count})
+        ready = {}
+        for name in ("kafkas", "ours"):
+            bench.say(f"{name}: {count:,} partitions")
+            await _open(both, name)
+            [ready[name]] = await both.figures(f"{name} lead many 0", count)
+            await both.ask(f"{name} close")
+    compared = Compared(ready["ours"], ready["kafkas"], "s")
+    return [compared.times_faster(f"ready: {count:,} partitions of {each:,} segments", 5)]
+
+
+async def _open(both: Managers, name: str) -> None:
+    await (both.open_ours() if name == "ours" else both.open_kafkas())
+    await both.ask(f"{name} lead warm 0 1")
+
+
+async def _copy(both: Managers, topics: Mapping[str, int]) -> None:
+    """Let Kafka's topic have the history that the service has."""
+    await both.open_kafkas()  # It makes the topic.
+    await both.ask("kafkas lead warm 0 1")
+    await both.ask("kafkas close")
+    await both.open_ours()
+    for topic, partitions in topics.items():
+        await both.ask(f"ours lead {topic} 0", partitions)
+        await both.copy(topic, partitions)
+    await both.ask("ours close")
+
+
+async def _held(
+    both: Managers, name: str, bench: Bench, topics: Mapping[str, int]
+) -> dict[str, float]:
+    """What one manager takes, by the names that `_figures` knows."""
+    large = list(topics)[-1]
+    size = topics[large]
+    await _open(both, name)
+    took: dict[str, float] = {}
+    [empty] = await both.figures(f"{name} heap")
+    [took["ready"]] = await both.figures(f"{name} lead {large} 0 1")
+    [full] = await both.figures(f"{name} heap")
+    took["heap"] = (full - empty) / size
+    for topic in topics:
+        if topic != large:
+            await both.ask(f"{name} lead {topic} 0 1")
+    for topic, segments in topics.items():
+        [took[topic]] = await both.figures(
+            f"{name} lookup {topic}", segments, bench.scale.lookups
+        )
+    took["list"], took["listed"] = await both.figures(f"{name} list {large}", LIST_EPOCH)
+    took["size"], took["sized"] = await both.figures(f"{name} size {large}", LIST_EPOCH)
+    beside = int(await both.ask(f"{name} beside {large}"))
+    [took["added"]] = await both.figures(f"{name} lead {large}", beside, 1)
+    await both.ask(f"{name} close")
+    return took
+
+
+def _figures(
+    ours: Mapping[str, float], kafkas: Mapping[str, float], topics: Mapping[str, int]
+) -> list[Figure]:
+    def both(name: str, unit: str) -> Compared:
+        return Compared(ours[name], kafkas[name], unit)
+
+    for same in ("listed", "sized"):
+        assert ours[same] == kafkas[same], f"{same}: {ours[same]}, Kafka's {kafkas[same]}"
+    size = list(topics.values())[-1]
+    return [
+        both("ready", "s").times_faster(f"ready: one partition of {size:,}", 10),
+        both("heap", "bytes").share(f"heap per segment, {size:,}", 0.4),
+        *(
+            both(topic, "ns").share(
+                f"lookup among {segments:,}", LOOKUP_SHARES.get(segments, LARGE_SHARE)
+            )
+            for topic, segments in topics.items()
+        ),
+        both("list", "us").share(f"list of an epoch, {ours['listed']:,.0f} segments", 1.2),
+        both("size", "us").times_faster(f"size of an epoch among {size:,}", 10_000),
+        both("added", "s").times_faster(f"a partition added beside {size:,}: ready", 100),
+    ]
