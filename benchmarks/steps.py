@@ -215,7 +215,7 @@ class _Service:
             for name in running:
                 for one in await self._service.host(name).partitions():
                     left -= one["role"] == role and one["phase"] in {"leading", "following"}
-                    await slices.breathe()
+                    await slices.yield_if_due()
 
     async def look(self) -> None:
         """What `status` and the metrics ask."""

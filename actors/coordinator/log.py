@@ -38,6 +38,6 @@ async def read_on(
             raise fold.damaged(error) from None
         for batch in page.batches:
             fold.take(batch)
-            await slices.breathe()
+            await slices.yield_if_due()
         if page.is_end:
             return

@@ -230,7 +230,7 @@ class CoordinatorService:
         """
         routes, slices = [], Slices()
         for key in map(checked_key, keys):
-            await slices.breathe()
+            await slices.yield_if_due()
             route = self._machine.state.route(key)
             if not route.known:
                 prefix = self._keys.log(key.named(""))

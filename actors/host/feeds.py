@@ -209,7 +209,7 @@ class Feeds:
         for feed in list(self._open.values()):
             lag, replicas = max(lag, feed.source.lag()), replicas + len(feed.fed)
             overtaken += feed.source.overtaken
-            await slices.breathe()
+            await slices.yield_if_due()
         return {
             "open": len(self._open),
             "replicas": replicas,

@@ -152,7 +152,7 @@ class Host:
         slices = Slices()
         for effect in self._machine.handle(lives.CloseArrived(self._clock.now_ms())):
             self._carry_out(effect)
-            await slices.breathe()
+            await slices.yield_if_due()
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):
                 await self._closed.wait()
@@ -275,14 +275,14 @@ class Host:
         slices = Slices()
         for placement in placements:
             self._hear(lives.Placed(placement, self._clock.now_ms()))
-            await slices.breathe()
+            await slices.yield_if_due()
 
     async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
         """Brokers lead no more: end their sessions, and no others."""
         slices = Slices()
         for close in closes:
             self._hear(lives.BrokerLeft(close, self._clock.now_ms()))
-            await slices.breathe()
+            await slices.yield_if_due()
 
     # The machine.
 
@@ -427,7 +427,7 @@ class Host:
         for shell, last in zip(followers, found, strict=True):
             if last is not None and last >= shell.next_slot:
                 shell.feed(msg.HintArrived(shell.machine.position + 1))
-                await slices.breathe()
+                await slices.yield_if_due()
 
     async def ping(self) -> HostPing:
         """What the coordinator has to know; also tells that this host lives."""
@@ -462,7 +462,7 @@ class Host:
 async def _dismantled(state: PartitionState) -> None:
     slices = Slices()
     for _ in state.dismantle():
-        await slices.breathe()
+        await slices.yield_if_due()
 
 
 def _settle(future: asyncio.Future[Any], value: object) -> None:

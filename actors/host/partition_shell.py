@@ -310,7 +310,9 @@ class PartitionShell:
             self.feed(msg.CheckpointDone(stored=is_ours, again=is_less))
         slices = Slices()
         for _ in chain(let_go(planned), draft.dismantle()):
-            await slices.breathe()  # Freed at once, 20,000 rows and their pages take 16 ms.
+            await (
+                slices.yield_if_due()
+            )  # Freed at once, 20,000 rows and their pages take 16 ms.
 
     async def _insisting(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """What `attempt` returns, which is repeated while the store is away."""

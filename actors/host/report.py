@@ -82,7 +82,7 @@ class HostReport:
         found = []
         for shell in list(self._shells.values()):
             found.append(self._partition(shell))
-            await slices.breathe()
+            await slices.yield_if_due()
         return found
 
     def _partition(self, shell: PartitionShell) -> dict[str, Any]:

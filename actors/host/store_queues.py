@@ -83,7 +83,7 @@ class Committer:
         slices = Slices()
         for one in holding:
             one.hand_over()
-            await slices.breathe()
+            await slices.yield_if_due()
 
     def _take(self) -> list[PendingAppend]:
         size = 0
@@ -113,7 +113,7 @@ class Committer:
         slices = Slices()
         for append, stimulus in zip(appends, stimuli, strict=True):
             append.partition.feed(stimulus)
-            await slices.breathe()
+            await slices.yield_if_due()
 
 
 def _outcome(outcome: CreateOutcome) -> msg.AppendOutcome:
@@ -159,7 +159,7 @@ class SlotReader:
         slices = Slices()
         for slot, stimulus in zip(slots, stimuli, strict=True):
             slot.partition.feed(stimulus)
-            await slices.breathe()
+            await slices.yield_if_due()
 
     async def _found(self, slots: list[PendingSlot]) -> list[msg.Stimulus]:
         """What stands in `slots`: as a rule nothing, and they are the ends of their logs."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tierledger.events.tables.paged_map import Page, PagedMap
 
 WALK_STEPS = 200
-"""Segments or pages a walk visits before it lets its caller breathe: below 10 ms."""
+"""Segments or pages a walk visits before it yields to its caller: below 10 ms."""
 
 OFFSET_MAX = (1 << 63) - 1
 """The highest offset there is; no walk goes on behind it."""

@@ -299,7 +299,7 @@ def test_an_unreadable_event_leaves_the_last_good_state_to_read(store: SlotStore
     assert [alarm.kind for alarm in harness.alarms] == ["quarantined"]
 
 
-def test_a_quarantine_answers_whoever_waited(store: SlotStore) -> None:
+def test_a_quarantine_answers_those_who_waited(store: SlotStore) -> None:
     harness = following(store)
     waiting = harness.ask(position_min=9)
     harness.settle()

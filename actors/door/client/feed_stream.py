@@ -103,7 +103,7 @@ class FeedStream(Stream):
                 frame = frame_in(await self._call.read())
                 for item in frame.fed:
                     self._give(item)
-                    await slices.breathe()
+                    await slices.yield_if_due()
                 if frame.HasField("farewell"):
                     await self._end(error_of(frame.farewell))
                     return

@@ -156,7 +156,7 @@ class Conversation:
                     await self._room()
                 self._begin(message)
                 if not self._last_id % CALLS_AT_ONCE:
-                    await slices.breathe()
+                    await slices.yield_if_due()
             for number in frame.cancelled:
                 self._cancel(number)
 

@@ -106,10 +106,10 @@ class FeedConversation(Conversation):
             for message in frame.subscribed:
                 await self._room()
                 self._subscribe(message)
-                await slices.breathe()
+                await slices.yield_if_due()
             for expected in frame.expected:
                 self._expect(expected)
-                await slices.breathe()
+                await slices.yield_if_due()
             for number in frame.unsubscribed:
                 self._unsubscribe(number)
 

@@ -282,7 +282,7 @@ def test_a_walk_ends_at_the_highest_offset_there_is() -> None:
 # Lists.
 
 
-def test_a_long_list_lets_its_caller_breathe() -> None:
+def test_a_long_list_yields_to_its_caller() -> None:
     count = 2 * BREATH_ROWS + 10
     unreferenced = Add(A, 0, 5, {0: 0})
     partition = imported(*run(count), unreferenced)
