@@ -12,6 +12,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.SplittableRandom;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
@@ -344,7 +345,13 @@ public final class ManagerBench {
     }
 
     private static RemoteLogSegmentId id(TopicIdPartition tip, int number) {
-        return new RemoteLogSegmentId(tip, new Uuid(0x4000 + tip.partition(), number + 2));
+        long seed = (long) tip.hashCode() << 32 | number;
+        return new RemoteLogSegmentId(tip, new Uuid(scattered(seed), scattered(~seed)));
+    }
+
+    /** As random as the ids that brokers draw, and always the same. */
+    private static long scattered(long seed) {
+        return new SplittableRandom(seed).nextLong();
     }
 
     private static RemoteLogSegmentMetadata started(TopicIdPartition tip, int number) {
