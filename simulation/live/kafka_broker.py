@@ -8,16 +8,15 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import tempfile
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from tierledger.simulation.live.postgres_server import free_port
+from typing_extensions import override
+
+from tierledger.simulation.live.server import LiveServer, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
 JARS = Path(__file__).parents[2] / ".venv" / "kafka"
 OLDEST = JARS.with_name("kafka-3.9.1")
@@ -28,9 +27,6 @@ PLUGIN_JAR = PLUGIN / "tierledger-kafka-plugin.jar"
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 
 READY = "Kafka Server started"
-READY_TIMEOUT_S = 120.0
-STOP_TIMEOUT_S = 30.0
-POLL_S = 0.05
 
 _LOGGING = """\
 <Configuration status="off">
@@ -42,7 +38,7 @@ _LOGGING = """\
 """
 
 
-class KafkaBroker:
+class KafkaBroker(LiveServer):
     """A broker; a context manager that starts it and removes everything."""
 
     java: tuple[str, ...] = (
@@ -54,46 +50,29 @@ class KafkaBroker:
     )
     """What starts soonest, not what serves fastest."""
 
+    name = "kafka"
+    ready_timeout_s = 120.0
+
     def __init__(self, settings: Mapping[str, object] | None = None, jars: Path = JARS) -> None:
         """`settings`: beyond those that all tests need, or in place of them; none: left out.
 
         `jars`: the release that it is of.
         """
+        super().__init__()
         self.jars = jars
         self.settings = dict(settings or {})
-        self.port, self.controller_port = free_port(), free_port()
-        self._folder: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self.controller_port = free_port()
 
-    def __enter__(self) -> Self:
+    @override
+    def _prepare(self) -> None:
         if not (self.jars / ".key").exists() or shutil.which("java") is None:
             raise RuntimeError(
                 f"the Kafka broker is not in {self.jars}, or there is no Java: "
                 "run scripts/setup.sh --with-java, which installs both or says how to"
             )
-        self._folder = Path(tempfile.mkdtemp(prefix="tierledger-kafka-"))
-        try:
-            (self.folder / "log4j2.xml").write_text(_LOGGING)
-            (self.folder / "server.properties").write_text(self._properties())
-            self._format()
-            self.start()
-        except BaseException:
-            self._remove()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._remove()
-
-    @property
-    def folder(self) -> Path:
-        assert self._folder is not None, "enter the broker first"
-        return self._folder
+        (self.folder / "log4j2.xml").write_text(_LOGGING)
+        (self.folder / "server.properties").write_text(self._properties())
+        self._format()
 
     @property
     def address(self) -> str:
@@ -104,10 +83,6 @@ class KafkaBroker:
     def logs(self) -> Path:
         """The broker's log folder: one folder for each partition, with its segments."""
         return self.folder / "data"
-
-    def log(self) -> str:
-        """What the broker wrote."""
-        return (self.folder / "server.log").read_text(errors="replace")
 
     def _properties(self) -> str:
         lines: dict[str, object] = {
@@ -132,59 +107,32 @@ class KafkaBroker:
         given = (lines | self.settings).items()
         return "".join(f"{key}={value}\n" for key, value in given if value is not None)
 
-    def _command(self, *words: str) -> list[str]:
+    def _java(self, *words: str) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.xml'}"
         return [*self.java, logging, "-cp", f"{self.jars}/*", *words]
 
     def _format(self) -> None:
         config = str(self.folder / "server.properties")
         done = subprocess.run(
-            self._command("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", config),
+            self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", config),
             capture_output=True,
             text=True,
-            timeout=READY_TIMEOUT_S,
+            timeout=self.ready_timeout_s,
             check=False,
         )
         if done.returncode:
             raise RuntimeError(f"the broker's folder: {done.stdout}{done.stderr}")
 
-    def start(self) -> None:
-        """Start its process on its folder, and return once it serves."""
-        with (self.folder / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command("kafka.Kafka", str(self.folder / "server.properties")),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-            )
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while self._process.poll() is None and time.monotonic() < deadline:
-            if READY in self.log():
-                return
-            time.sleep(POLL_S)
-        raise RuntimeError(f"the broker did not come up:\n{self.log()[-4000:]}")
+    @override
+    def _command(self) -> list[str]:
+        return self._java("kafka.Kafka", str(self.folder / "server.properties"))
+
+    @override
+    def _is_up(self) -> bool:
+        return READY in self.log()
 
     def restart(self, how: signal.Signals) -> None:
         """End its process by a signal, and start it again on its folder, with a new log."""
         self.stop(how)
-        (self.folder / "server.log").unlink()
+        self._log.unlink()
         self.start()
-
-    def send(self, what: signal.Signals) -> None:
-        """Send its process a signal that does not end it."""
-        assert self._process is not None, "start the broker first"
-        self._process.send_signal(what)
-
-    def stop(self, how: signal.Signals) -> None:
-        """End its process by a signal; what it has stays."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.send_signal(how)
-            process.wait(STOP_TIMEOUT_S)
-
-    def _remove(self) -> None:
-        self.stop(signal.SIGKILL)
-        if self._folder is not None:
-            shutil.rmtree(self._folder)
-            self._folder = None

@@ -10,29 +10,23 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import sql
+from typing_extensions import override
+
+from tierledger.simulation.live.server import POLL_S, STOP_TIMEOUT_S, LiveServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
 USER = "tierledger"
 """The role that every URL names; it may do everything."""
-
-READY_TIMEOUT_S = 60.0
-"""How long a start may take: after a kill it first reads back what was logged."""
-
-STOP_TIMEOUT_S = 20.0
-POLL_S = 0.01
 
 UNPRIVILEGED = ("postgres", "nobody")
 """Who runs the server if root starts it: PostgreSQL refuses to run as root."""
@@ -41,50 +35,16 @@ INSTALLED_UNDER = Path("/usr/lib/postgresql")
 """Where Debian and Ubuntu keep each version's programs, which they do not put on the PATH."""
 
 
-class PostgresServer:
+class PostgresServer(LiveServer):
     """A server on a data folder of its own; a context manager that starts and removes it."""
+
+    name = "postgres"
 
     def __init__(self, **settings: str) -> None:
         """Prepare a server; `settings` are those of postgresql.conf, beyond the usual ones."""
-        self.port = free_port()
+        super().__init__()
         self._settings = settings
-        self._folder: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
         self._names = 0
-
-    def __enter__(self) -> Self:
-        self._initialise()
-        try:
-            self.start()
-        except BaseException:
-            self.remove()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.remove()
-
-    @property
-    def folder(self) -> Path:
-        """Where everything of this server lies."""
-        assert self._folder is not None, "enter the server first"
-        return self._folder
-
-    @property
-    def pid(self) -> int:
-        """The server's first process."""
-        assert self._process is not None, "the server does not run"
-        return self._process.pid
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it was started, and neither stopped nor killed since; it may be frozen."""
-        return self._process is not None
 
     def url(self, database: str = "postgres") -> str:
         """Where `database` is, as `--store` and psycopg take it."""
@@ -117,13 +77,8 @@ class PostgresServer:
             cursor = connection.execute(query)
             return cursor.fetchall() if cursor.description is not None else []
 
-    def start(self) -> None:
-        """Start it on what the folder holds; returns when it takes connections.
-
-        Raises:
-            RuntimeError: It did not come up; with the end of its log.
-        """
-        assert self._process is None, "the server runs already"
+    @override
+    def _command(self) -> list[str]:
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": str(self.port),
@@ -133,32 +88,26 @@ class PostgresServer:
             **self._settings,
         }
         options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
+        return [program("postgres"), "-D", str(self._data), *options]
+
+    @override
+    def _account(self) -> dict[str, Any]:
         who = owner()
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [program("postgres"), "-D", str(self._data), *options],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-                user=who.user,
-                group=who.group,
-            )
-        self._wait_until_ready()
+        return {"user": who.user, "group": who.group}
 
-    def stop(self) -> None:
+    @override
+    def _is_up(self) -> bool:
+        with suppress(psycopg.OperationalError):
+            psycopg.connect(self.url(), connect_timeout=2).close()
+            return True
+        return False
+
+    @override
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """End it in good order: connections are cut, everything is written down."""
-        process = self._process
-        if process is None:
-            return
-        self.thaw()
-        process.send_signal(signal.SIGINT)  # What PostgreSQL calls a fast shutdown.
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        self._process = None
+        super().stop(how)  # What PostgreSQL calls a fast shutdown.
 
+    @override
     def kill(self) -> None:
         """Kill all of its processes at once, as a power cut would; `start` brings it back."""
         process, self._process = self._process, None
@@ -172,40 +121,27 @@ class PostgresServer:
         process.wait(STOP_TIMEOUT_S)
         wait_until_gone(family)
 
+    @override
     def freeze(self) -> None:
         """Stop all of its processes where they are: connections stay open, nothing answers."""
         os.kill(self.pid, signal.SIGSTOP)
         for pid in children(self.pid):
             _send(pid, signal.SIGSTOP)
 
+    @override
     def thaw(self) -> None:
         """Let them go on."""
         for pid in [*children(self.pid), self.pid]:
             _send(pid, signal.SIGCONT)
 
-    def remove(self) -> None:
-        """End it and remove its folder."""
-        self.kill()  # Nobody will read what an orderly end would write down.
-        if self._folder is not None:
-            shutil.rmtree(self._folder)
-            self._folder = None
-
-    def log(self) -> str:
-        """What the server wrote."""
-        return self._log.read_text(errors="replace")
-
     @property
     def _data(self) -> Path:
         return self.folder / "data"
 
-    @property
-    def _log(self) -> Path:
-        return self.folder / "server.log"
-
-    def _initialise(self) -> None:
+    @override
+    def _prepare(self) -> None:
         who = owner()
-        self._folder = Path(tempfile.mkdtemp(prefix="tierledger-postgres-"))
-        os.chown(self._folder, who.uid, who.gid)
+        os.chown(self.folder, who.uid, who.gid)
         made = subprocess.run(
             [
                 program("initdb"),
@@ -216,28 +152,14 @@ class PostgresServer:
                 "--no-sync",  # What is empty can be made again.
                 f"--pgdata={self._data}",
             ],
-            cwd=self._folder,
+            cwd=self.folder,
             capture_output=True,
             text=True,
             check=False,
-            user=who.user,
-            group=who.group,
+            **self._account(),
         )
         if made.returncode != 0:
-            shutil.rmtree(self._folder)
             raise RuntimeError(f"initdb failed: {made.stdout}{made.stderr}")
-
-    def _wait_until_ready(self) -> None:
-        process = self._process
-        assert process is not None
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while process.poll() is None and time.monotonic() < deadline:
-            with suppress(psycopg.OperationalError):
-                psycopg.connect(self.url(), connect_timeout=2).close()
-                return
-            time.sleep(POLL_S)
-        self.kill()
-        raise RuntimeError(f"PostgreSQL did not start: {self.log()[-2000:]}")
 
 
 class Owner:
@@ -278,14 +200,6 @@ def program(name: str) -> str:
             "run scripts/setup.sh --with-postgresql, which installs it or says how to"
         )
     return str(max(versions, key=lambda path: float(path.parent.name)) / name)
-
-
-def free_port() -> int:
-    """A port on loopback that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-    return port
 
 
 def children(parent: int) -> list[int]:

@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from tests.models.command_line import EMPTY, lines, orders, others, run, write
 from tierledger.cli.main import app
-from tierledger.simulation.live.postgres_server import free_port
+from tierledger.simulation.live.server import free_port
 from tierledger.storage.backends.postgres.backend import PostgresBackend
 from tierledger.storage.locate import parse_store_url
 

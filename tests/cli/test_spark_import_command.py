@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from tests.models.stored_partitions import TRACES
 from tierledger.cli.main import app
-from tierledger.simulation.live.postgres_server import free_port
+from tierledger.simulation.live.server import free_port
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 TRACE = TRACES / "one-broker"

@@ -9,27 +9,17 @@ from __future__ import annotations
 
 import http.client
 import shutil
-import signal
-import subprocess
-import tempfile
-import time
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
 
-from tierledger.simulation.live.postgres_server import free_port
+from typing_extensions import override
 
-if TYPE_CHECKING:
-    from types import TracebackType
+from tierledger.simulation.live.server import LiveServer
 
 JARS = Path(__file__).parents[2] / ".venv" / "s3proxy"
 BUCKET = "tier"
 IDENTITY = "test-identity"
 SECRET = "test-secret-of-no-value"
-
-READY_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 20.0
-POLL_S = 0.01
 
 _LOGGING = """\
 <configuration>
@@ -44,45 +34,25 @@ _LOGGING = """\
 _JAVA = ("java", "-Xmx1g", "-XX:+UseSerialGC", "-Xshare:auto")
 
 
-class S3Server:
+class S3Server(LiveServer):
     """A server with one bucket; a context manager that starts it and removes everything."""
+
+    name = "s3"
 
     def __init__(self, *, for_bulk: bool = False) -> None:
         """Prepare a server on a port of its own.
 
         It starts in half the time if it is not meant for bulk, and then takes 8 MiB/s.
         """
-        self.port = free_port()
+        super().__init__()
         self._java = _JAVA if for_bulk else (*_JAVA, "-XX:TieredStopAtLevel=1")
-        self._folder: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
         self._prefixes = 0
 
-    def __enter__(self) -> Self:
-        self._folder = Path(tempfile.mkdtemp(prefix="tierledger-s3-"))
-        try:
-            (self.data / BUCKET).mkdir(parents=True)
-            (self._folder / "logback.xml").write_text(_LOGGING)
-            (self._folder / "s3proxy.properties").write_text(self._properties())
-            self.start()
-        except BaseException:
-            self.remove()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.remove()
-
-    @property
-    def folder(self) -> Path:
-        """Where everything of this server lies."""
-        assert self._folder is not None, "enter the server first"
-        return self._folder
+    @override
+    def _prepare(self) -> None:
+        (self.data / BUCKET).mkdir(parents=True)
+        (self.folder / "logback.xml").write_text(_LOGGING)
+        (self.folder / "s3proxy.properties").write_text(self._properties())
 
     @property
     def data(self) -> Path:
@@ -98,12 +68,6 @@ class S3Server:
     def endpoint(self) -> str:
         """Where it listens."""
         return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        """The server's process."""
-        assert self._process is not None, "the server does not run"
-        return self._process.pid
 
     def options(self, endpoint: str | None = None) -> dict[str, str]:
         """What `open_tier` must know to reach it, possibly through a proxy at `endpoint`."""
@@ -129,66 +93,30 @@ class S3Server:
             if path.is_file()
         }
 
-    def start(self) -> None:
-        """Start it on what the folder holds; returns when it answers.
-
-        Raises:
-            RuntimeError: It did not come up, with the end of its log; or it is not installed.
-        """
-        assert self._process is None, "the server runs already"
+    @override
+    def _command(self) -> list[str]:
         if not (JARS / ".key").exists() or shutil.which("java") is None:
             raise RuntimeError(
                 f"the S3 server is not in {JARS}, or there is no Java: "
                 "run scripts/setup.sh --with-java, which installs both or says how to"
             )
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    *self._java,
-                    f"-Dlogback.configurationFile={self.folder / 'logback.xml'}",
-                    "-cp",
-                    f"{JARS}/*",
-                    "org.gaul.s3proxy.Main",
-                    "--properties",
-                    str(self.folder / "s3proxy.properties"),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-            )
-        self._wait_until_ready()
+        return [
+            *self._java,
+            f"-Dlogback.configurationFile={self.folder / 'logback.xml'}",
+            "-cp",
+            f"{JARS}/*",
+            "org.gaul.s3proxy.Main",
+            "--properties",
+            str(self.folder / "s3proxy.properties"),
+        ]
 
-    def stop(self) -> None:
-        """End it in good order."""
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """End it as a power cut would; `start` brings it back with the same data."""
-        self._end(signal.SIGKILL)
-
-    def freeze(self) -> None:
-        """Stop it where it is: connections stay open, nothing answers."""
-        self._running().send_signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Let it go on."""
-        self._running().send_signal(signal.SIGCONT)
-
-    def remove(self) -> None:
-        """End it and remove its folder."""
-        self.kill()
-        if self._folder is not None:
-            shutil.rmtree(self._folder)
-            self._folder = None
-
-    def log(self) -> str:
-        """What the server wrote."""
-        return self._log.read_text(errors="replace")
-
-    @property
-    def _log(self) -> Path:
-        return self.folder / "server.log"
+    @override
+    def _is_up(self) -> bool:
+        with suppress(OSError, http.client.HTTPException), closing(self._connect()) as to:
+            to.request("GET", "/")  # Refused, as it is not signed; an answer.
+            to.getresponse().read()
+            return True
+        return False
 
     def _properties(self) -> str:
         lines = {
@@ -205,33 +133,5 @@ class S3Server:
         }
         return "".join(f"{key}={value}\n" for key, value in lines.items())
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        assert self._process is not None, "the server does not run"
-        return self._process
-
-    def _end(self, how: signal.Signals) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.send_signal(signal.SIGCONT)
-        process.send_signal(how)
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(STOP_TIMEOUT_S)
-
     def _connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
-
-    def _wait_until_ready(self) -> None:
-        process = self._running()
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while process.poll() is None and time.monotonic() < deadline:
-            with suppress(OSError, http.client.HTTPException), closing(self._connect()) as to:
-                to.request("GET", "/")  # Refused, as it is not signed; an answer.
-                to.getresponse().read()
-                return
-            time.sleep(POLL_S)
-        self.kill()
-        raise RuntimeError(f"the S3 server did not start: {self.log()[-2000:]}")

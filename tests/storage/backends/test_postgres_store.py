@@ -14,7 +14,8 @@ from tierledger.events.errors import (
     StorageUnavailable,
     StoreRefused,
 )
-from tierledger.simulation.live.postgres_server import PostgresServer, free_port
+from tierledger.simulation.live.postgres_server import PostgresServer
+from tierledger.simulation.live.server import free_port
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.backends.postgres.backend import PostgresBackend
 from tierledger.storage.connector import MetadataStorageConnector, load_connector
