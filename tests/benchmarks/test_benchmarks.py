@@ -34,6 +34,9 @@ TINY = Scale(
     tier_segments=300,
     tier_entries=50,
     tier_bytes=1 << 21,
+    kafka_calls=40,
+    kafka_many=64,
+    kafka_partitions=3,
     spark_events=400,
     spark_partitions=4,
     spark_large=400,
@@ -75,6 +78,10 @@ ON_SPARK = {"spark-scan": 2, "spark-tables": 3, "spark-import": 1, "spark-retent
 """Parts that start Spark (tests/pipeline/test_benchmarks.py), and how many goals they have."""
 
 
+ON_KAFKA = {"kafka-calls": 10, "kafka-one": 6, "kafka-many": 1}
+"""Parts that start a broker (tests/kafka/test_benchmarks.py), and how many goals they have."""
+
+
 def rendered(figures: list[Figure]) -> str:
     console = Console(width=200, file=io.StringIO())
     with console.capture() as capture:
@@ -93,7 +100,7 @@ def test_a_part_gives_its_figures_and_shows_each(part: str, tmp_path: Path) -> N
 
 
 def test_every_part_is_tried_here() -> None:
-    assert {*PARTS} == {*GOALS_OF, *ON_SPARK, *(part for part, _, _ in ON_RAY)}
+    assert {*PARTS} == {*GOALS_OF, *ON_SPARK, *ON_KAFKA, *(part for part, _, _ in ON_RAY)}
 
 
 def test_parts_that_share_a_store_can_follow_one_another(tmp_path: Path) -> None:
