@@ -285,7 +285,6 @@ class WrittenTier:
     async def move(
         self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState
     ) -> None:
-        """Take a segment to its next state."""
         update = RemoteLogSegmentMetadataUpdate(
             metadata.remote_log_segment_id, NOW_MS, state, broker_id=1
         )

@@ -78,7 +78,6 @@ OlderThanOption = Annotated[
 
 
 def register(group: typer.Typer) -> None:
-    """Add the command."""
     about = "what is missing in the tier, and what is too much"
     add_command(group, "audit", audit, about=about, without={"as_of", "topic", "partition"})
 

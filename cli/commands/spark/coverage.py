@@ -32,7 +32,6 @@ COLUMNS = ("partition", "kind", "epoch", "start", "end", "segments", "bytes")
 
 
 def register(group: typer.Typer) -> None:
-    """Add the command."""
     add_command(group, "coverage", coverage, about="what of each partition the tier holds")
 
 

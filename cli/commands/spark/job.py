@@ -219,7 +219,6 @@ class Job:
         return JobStore.of(config, cluster_setting(self.cluster))
 
     def point(self) -> Point:
-        """The point in the logs that is meant."""
         from tierledger.pipeline.fold import NOW
         from tierledger.pipeline.fold import AsOf as Point
 

@@ -47,7 +47,6 @@ UntilOption = Annotated[
 
 
 def register(group: typer.Typer) -> None:
-    """Add the command."""
     about = "what another retention would delete, and when"
     add_command(group, "retention", retention, about=about, without={"as_of"})
 

@@ -37,7 +37,6 @@ COLUMNS = ("partition", "state", "segment", "since", "for", "broker", "bytes")
 
 
 def register(group: typer.Typer) -> None:
-    """Add the command."""
     about = "copies and deletions that last too long"
     add_command(group, "stuck", stuck, about=about, without={"as_of"})
 
