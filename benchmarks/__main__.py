@@ -88,7 +88,6 @@ PARTS: dict[str, Callable[[Bench], Awaitable[list[Figure]]]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line."""
     options = parser().parse_args(arguments)
     log_to_stderr()
     begun = time.monotonic()

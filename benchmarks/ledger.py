@@ -123,7 +123,6 @@ class Ledger:
         )
 
     async def store(self, encoded: EncodedBatch) -> None:
-        """Make a batch durable."""
         key = self.reader.log.key(self.next_batch)
         outcomes = await self.backend.create_each([(key, encoded.value)])
         assert outcomes == [CreateOutcome.CREATED], "nobody else writes here"
@@ -162,13 +161,11 @@ async def open_for_reading(path: Path) -> MetadataStorageBackend:
 
 
 def store_settings(path: Path) -> dict[str, str]:
-    """The settings that name the store at `path`."""
     return {"metadata.storage.url": f"sqlite:{path}"}
 
 
 def partition_reader(
     backend: MetadataStorageBackend, tip: TopicIdPartition = PARTITION
 ) -> PartitionReader:
-    """What reads a benchmarked partition out of `backend`."""
     keys = DefaultMetadataKeyFactory(CLUSTER)
     return PartitionReader(backend, keys, MsgpackSerDe(), CLUSTER, tip)

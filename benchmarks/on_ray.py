@@ -31,7 +31,6 @@ class OnRay:
     """A running service, and the managers of its brokers."""
 
     def __init__(self, settings: ServiceSettings, connection: RayConnection) -> None:
-        """Made by `on_ray`."""
         self.settings = settings
         self.connection = connection
         self.managers: list[AsyncRemoteLogMetadataManager] = []
@@ -124,5 +123,4 @@ def led_workloads(
 
 
 def new_partitions(topic: str, count: int) -> list[TopicIdPartition]:
-    """Partitions of a topic that nothing is known of."""
     return [new_partition(topic, number) for number in range(count)]

@@ -79,7 +79,6 @@ def verdict(figure: Figure) -> str:
 
 
 def table(figures: Iterable[Figure]) -> Table:
-    """All figures, one line each."""
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for title in ("what", "median", "goal", "", "of which"):
         shown.add_column(title, justify="right" if title == "median" else "left")

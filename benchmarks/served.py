@@ -53,5 +53,4 @@ async def led(
 
 
 def new_partition(topic: str, partition: int = 0) -> TopicIdPartition:
-    """A partition of a topic that nothing is known of."""
     return TopicIdPartition(Uuid(topic.encode().ljust(16, b".")), partition, topic)

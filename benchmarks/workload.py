@@ -71,7 +71,6 @@ class Workload:
         return {before: start, epoch: start + OFFSETS_PER_SEGMENT // 2}
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch in which `offset` was written."""
         epochs = self.epochs_of(offset // OFFSETS_PER_SEGMENT)
         return max(epoch for epoch, start in epochs.items() if start <= offset)
 
@@ -79,7 +78,6 @@ class Workload:
         return min(number // self._per_epoch, LEADER_EPOCHS - 1)
 
     def add(self, number: int) -> cmd.AddSegment:
-        """The copy of segment `number` starts."""
         start = number * OFFSETS_PER_SEGMENT
         return self._add(
             self._id(number), start, start + OFFSETS_PER_SEGMENT - 1, self.epochs_of(number)
@@ -111,7 +109,6 @@ class Workload:
         return cmd.AddSegment(self.claim, self._origin(), metadata)
 
     def finish(self, number: int) -> cmd.UpdateSegment:
-        """The copy of segment `number` is complete."""
         custom = None
         if number % CUSTOM_METADATA_EVERY == 0:
             custom = CustomMetadata(b"bucket-%08d" % (number % 100))

@@ -7,7 +7,6 @@ import sys
 
 
 def log_to_stderr() -> None:
-    """Send what the parts log to stderr."""
     import structlog
 
     structlog.configure(

@@ -159,7 +159,6 @@ for commands in (
 
 
 def main() -> None:
-    """Run the command line."""
     if not __debug__:
         print(
             "tierledger checks itself with assertions; run Python without -O", file=sys.stderr

@@ -20,7 +20,6 @@ COLUMNS = ("id", "state", "start", "end", "bytes", "epochs", "broker", "time", "
 
 
 def plain_segment(row: bytes) -> dict[str, Any]:
-    """A segment as JSON has it."""
     fields = unpack_row(row)
     epochs, finished = fields[EPOCHS], fields[FINISHED_AT]
     return {
@@ -31,7 +30,6 @@ def plain_segment(row: bytes) -> dict[str, Any]:
 
 
 def print_segments(rows: Iterable[bytes], *, json: bool) -> None:
-    """Segments in the order given."""
     if json:
         for row in rows:
             print_json(plain_segment(row))
@@ -40,7 +38,6 @@ def print_segments(rows: Iterable[bytes], *, json: bool) -> None:
 
 
 def print_segment(row: bytes, *, json: bool) -> None:
-    """One segment."""
     plain = plain_segment(row)
     if json:
         print_json(plain)

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def print_violations(violations: Iterable[Violation]) -> None:
-    """A line for each."""
     for one in violations:
         where = "" if one.key is None else f"partition {one.key.partition}: "
         print(escaped(f"FAILED  {one.checker}: {where}{one.message}"))

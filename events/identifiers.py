@@ -79,7 +79,6 @@ class TopicIdPartition(QuickPickle):
     topic: Topic = field(compare=False)
 
     def __post_init__(self) -> None:
-        """Check each field."""
         check_fields(self)
 
     @override
@@ -99,7 +98,6 @@ class RemoteLogSegmentId(QuickPickle):
     id: Uuid
 
     def __post_init__(self) -> None:
-        """Check each field."""
         check_fields(self)
 
     @override

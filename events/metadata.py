@@ -37,7 +37,6 @@ class CustomMetadata:
     value: Annotated[bytes, Sized(0, INT32_MAX)]
 
     def __post_init__(self) -> None:
-        """Check that it is bytes."""
         check_fields(self)
 
 
@@ -79,7 +78,6 @@ class RemoteLogSegmentMetadata(QuickPickle):
 
     @property
     def topic_id_partition(self) -> TopicIdPartition:
-        """The partition this segment belongs to."""
         return self.remote_log_segment_id.topic_id_partition
 
     def create_with_updates(
@@ -128,12 +126,10 @@ class RemoteLogSegmentMetadataUpdate(QuickPickle):
     custom_metadata: CustomMetadata | None = None
 
     def __post_init__(self) -> None:
-        """Check each field."""
         check_fields(self)
 
     @property
     def topic_id_partition(self) -> TopicIdPartition:
-        """The partition the segment belongs to."""
         return self.remote_log_segment_id.topic_id_partition
 
 
@@ -182,5 +178,4 @@ class RemotePartitionDeleteMetadata(QuickPickle):
     broker_id: Int32
 
     def __post_init__(self) -> None:
-        """Check each field."""
         check_fields(self)

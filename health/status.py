@@ -106,7 +106,6 @@ class HostStatus(NamedTuple):
     """What is fed to replicas, as `Feeds.counts` names it; empty of a silent host."""
 
     def plain(self) -> dict[str, Any]:
-        """The same as JSON has it."""
         ratio = self.batches_per_commit
         return {**self._asdict(), "feeds": dict(self.feeds), "batches_per_commit": ratio}
 
@@ -176,7 +175,6 @@ class PartitionStatus(NamedTuple):
         return self.session is not None and bool(self.session["is_open"])
 
     def plain(self) -> dict[str, Any]:
-        """The same as JSON has it."""
         return {
             **self._asdict(),
             "position": self.position,
@@ -200,7 +198,6 @@ class ServiceStatus(NamedTuple):
         return self.coordinator is not None and bool(self.coordinator["set_aside"])
 
     def plain(self) -> dict[str, Any]:
-        """The same as JSON has it."""
         return {
             "coordinator": self.coordinator,
             "brokers": self.brokers,
@@ -265,7 +262,6 @@ def _require(found: object, what: str, name: str, known: Sequence[str]) -> None:
 
 
 def status_of(reading: Reading) -> ServiceStatus:
-    """Put together what was said."""
     coordinator = reading.coordinator
     served: dict[tuple[str, int], list[tuple[str, Mapping[str, Any]]]] = {}
     for name, host in reading.hosts.items():

@@ -42,7 +42,6 @@ class Least(Generic[One]):
         self._held: list[One] = []
 
     def add(self, *some: One) -> None:
-        """Hear of more."""
         self._held += some
         if len(self._held) > 2 * self._count:
             self._held = self.ascending()

@@ -80,7 +80,6 @@ def _batch(names: Sequence[ListedName]) -> Any:  # noqa: ANN401 - Arrow's.
 
 
 def written_listing(spark: SparkSession, file: Path) -> DataFrame:
-    """What `write_listing` wrote."""
     return spark.read.parquet(f"file:{file.absolute()}")
 
 

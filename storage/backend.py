@@ -178,7 +178,6 @@ class MetadataStorageBackend(ABC):
             raise CONFLICT_ERRORS[conflict.why](conflict.key) from None
 
     async def get(self, key: str) -> bytes | None:
-        """The value under `key`, or none."""
         (value,) = await self.get_each([key])
         return value
 

@@ -27,12 +27,10 @@ class Recent(Generic[K, V]):
         return found
 
     def put(self, key: K, value: V) -> None:
-        """Remember `value`."""
         self._entries[key] = value
         self._entries.move_to_end(key)
         while len(self._entries) > self._entries_max:
             self._entries.popitem(last=False)
 
     def forget(self, key: K) -> None:
-        """Drop what is under `key`, if anything is."""
         self._entries.pop(key, None)

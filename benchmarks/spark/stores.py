@@ -34,7 +34,6 @@ CONFIG = {
 
 
 def partition_of_many(number: int) -> TopicIdPartition:
-    """The partition with that number."""
     topic, partition = divmod(number, PARTITIONS_PER_TOPIC)
     topic_id = Uuid(blake2b(b"%d" % topic, digest_size=16).digest())
     return TopicIdPartition(topic_id, partition, f"topic-{topic}")

@@ -36,7 +36,6 @@ class WrittenLog(NamedTuple):
 
     @property
     def value_bytes(self) -> int:
-        """Bytes of all records' values."""
         return self.records * RECORD_BYTES
 
 

@@ -47,7 +47,6 @@ def show_log(
 
 
 def plain_event(event: log.Event) -> dict[str, Any]:
-    """An event as JSON has it."""
     request = event.request_id
     return {
         "position": event.position,

@@ -62,14 +62,12 @@ class Summary(NamedTuple):
 
     @property
     def leader(self) -> str:
-        """Who leads, in a word."""
         if self.session is None:
             return "none yet"
         opened = f"broker {self.session.broker_id}, session {self.session.number}"
         return opened if self.session.is_open else f"closed ({opened})"
 
     def plain(self) -> dict[str, Any]:
-        """The same as JSON has it."""
         delete = self.delete_state
         return {
             "segments": _by_state(self.counts),

@@ -301,5 +301,4 @@ async def _page(service: Service, traces: Sequence[LoadedTrace]) -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Add `tierledger replay`."""
     app.command("replay")(replay_command)

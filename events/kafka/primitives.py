@@ -75,7 +75,6 @@ class Reader:
         return fields
 
     def int8(self, what: str) -> int:
-        """The next byte as a signed number."""
         at = self.at
         try:
             byte = self.value[at]
@@ -85,7 +84,6 @@ class Reader:
         return byte if byte < 0x80 else byte - 0x100
 
     def raw(self, length: int, what: str) -> bytes:
-        """The next `length` bytes as they are."""
         at = self.at
         end = at + length
         if end > len(self.value):

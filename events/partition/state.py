@@ -50,7 +50,6 @@ class Session(NamedTuple):
 
     @property
     def claim(self) -> Claim:
-        """Under which it was opened."""
         return Claim(self.broker_id, self.incarnation, self.announcement)
 
     @property

@@ -120,7 +120,6 @@ class PagedMap(Generic[K, V]):
         return self._pages
 
     def get(self, key: K) -> V | None:
-        """The value at `key`, or none."""
         at = bisect_right(self._firsts, key) - 1
         if at < 0:
             return None
@@ -194,7 +193,6 @@ class PagedMap(Generic[K, V]):
     # What follows runs for every event of every log; it is written out to save calls.
 
     def set(self, key: K, value: V) -> None:
-        """Put `value` at `key`, replacing what is there."""
         at = bisect_right(self._firsts, key) - 1
         if at < 0:
             if not self._pages:

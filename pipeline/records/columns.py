@@ -75,7 +75,6 @@ class RecordColumns:
         return len(self._records) >= ROWS_MAX or self._bytes >= BYTES_MAX
 
     def add(self, segment_id: str, records: Sequence[Record]) -> None:
-        """Take records of that segment."""
         self._records += records
         self._segments += [segment_id] * len(records)
         self._bytes += sum(len(one.key or b"") + len(one.value or b"") for one in records)

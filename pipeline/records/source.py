@@ -23,6 +23,7 @@ from tierledger.pipeline.records.columns import (
 from tierledger.pipeline.records.options import RecordsOptions
 from tierledger.pipeline.records.plan import SegmentTask, plan_records
 from tierledger.pipeline.records.task import arrow_batches
+from tierledger.pipeline.source.source import checked_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +53,7 @@ class RecordsSource(DataSource):
         options = RecordsOptions.of(self.options)
         if options.skips_damage and DAMAGE not in schema.fieldNames():
             raise InvalidArgument(f"expected the column {DAMAGE} where damaged is skip")
-        return RecordsReader(options, _checked(schema, _schema_of(options)))
+        return RecordsReader(options, checked_schema(schema, _schema_of(options)))
 
 
 class RecordsReader(DataSourceReader):
@@ -77,18 +78,3 @@ class RecordsReader(DataSourceReader):
 
 def _schema_of(options: RecordsOptions) -> StructType:
     return SCHEMA_WITH_DAMAGE if options.skips_damage else RECORD_SCHEMA
-
-
-def _checked(schema: StructType, ours: StructType) -> StructType:
-    """`schema`, which may be a user's: any of our columns, as they are."""
-    for field in schema.fields:
-        if field.name not in ours.fieldNames():
-            known = ", ".join(ours.fieldNames())
-            raise InvalidArgument(f"expected columns of {known}; got {field.name!r}")
-        expected = ours[field.name].dataType
-        if field.dataType.simpleString() != expected.simpleString():
-            raise InvalidArgument(
-                f"expected the column {field.name} as {expected.simpleString()}, got "
-                f"{field.dataType.simpleString()}"
-            )
-    return schema

@@ -97,11 +97,11 @@ class TierledgerSource(DataSource):
 
     @override
     def reader(self, schema: StructType) -> DataSourceReader:
-        return TierledgerReader(SourceOptions.of(self.options), _checked(schema))
+        return TierledgerReader(SourceOptions.of(self.options), checked_schema(schema))
 
     @override
     def streamReader(self, schema: StructType) -> TierledgerStreamReader:
-        return TierledgerStreamReader(SourceOptions.of(self.options), _checked(schema))
+        return TierledgerStreamReader(SourceOptions.of(self.options), checked_schema(schema))
 
 
 class TierledgerReader(DataSourceReader):
@@ -141,13 +141,17 @@ def _schema_of(options: SourceOptions) -> StructType:
     return StructType([EVENT_SCHEMA[name] for name in options.columns])
 
 
-def _checked(schema: StructType) -> StructType:
-    """`schema`, which may be a user's: any of our columns, as they are."""
+def checked_schema(schema: StructType, ours: StructType = EVENT_SCHEMA) -> StructType:
+    """`schema`, which may be a user's: any columns of `ours`, as they are.
+
+    Raises:
+        InvalidArgument: It has another column, or one of another type.
+    """
     for field in schema.fields:
-        if field.name not in EVENT_SCHEMA.fieldNames():
-            known = ", ".join(EVENT_SCHEMA.fieldNames())
+        if field.name not in ours.fieldNames():
+            known = ", ".join(ours.fieldNames())
             raise InvalidArgument(f"expected columns of {known}; got {field.name!r}")
-        expected = EVENT_SCHEMA[field.name].dataType
+        expected = ours[field.name].dataType
         if field.dataType.simpleString() != expected.simpleString():
             raise InvalidArgument(
                 f"expected the column {field.name} as {expected.simpleString()}, got "

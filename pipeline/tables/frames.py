@@ -56,7 +56,6 @@ class Damage:
     """Collects the logs that jobs had to set aside; complete once an action has run."""
 
     def __init__(self, spark: SparkSession) -> None:
-        """Collect for jobs of this session."""
         self._listed = spark.sparkContext.accumulator([], _Listed())
 
     def report(self, found: list[DamagedLog]) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,8 +13,6 @@ from tests.models.memory_metadata import MemoryLedger, MemoryMetadataStore
 from tests.models.segment_copies import copied, manifest_objects
 from tests.models.tier_trace import TieredSegment
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
-from tierledger.events.lifecycle import RemoteLogSegmentState
-from tierledger.events.metadata import RemoteLogSegmentMetadataUpdate
 from tierledger.pipeline.jobs.audit.kinds import (
     FINISHED,
     AuditKind,
@@ -114,19 +111,7 @@ class DamagedTier:
         """The metadata of all segments, finished."""
         store = MemoryLedger().store(self.segments[0].metadata.topic_id_partition)
         for metadata, _, _ in self.segments:
-            started = RemoteLogSegmentState.COPY_SEGMENT_STARTED
-            await store.add_remote_log_segment_metadata(
-                replace(metadata, state=started, custom_metadata=None)
-            )
-            await store.update_remote_log_segment_metadata(
-                RemoteLogSegmentMetadataUpdate(
-                    metadata.remote_log_segment_id,
-                    metadata.event_timestamp_ms,
-                    RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
-                    broker_id=1,
-                    custom_metadata=metadata.custom_metadata,
-                )
-            )
+            await store.enter(metadata)
         return store
 
     async def reader(self) -> RemoteLogReader:

@@ -106,7 +106,6 @@ class FaultyS3:
 
     @property
     def endpoint(self) -> str:
-        """Where it listens."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def decide(self, method: str, target: str) -> Fault | None:

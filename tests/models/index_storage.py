@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from collections.abc import Set as AbstractSet
+from pathlib import Path
 
 from typing_extensions import override
 
@@ -77,3 +78,20 @@ class IndexStorage(RemoteStorageManager):
     @override
     async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
         self.indexes.pop(metadata.remote_log_segment_id.id, None)
+
+
+def name_of(segment: TieredSegment) -> str:
+    """Of the segment's file in the folder of an index cache."""
+    metadata = segment.metadata
+    return f"{metadata.start_offset}_{metadata.remote_log_segment_id.id}.indexes"
+
+
+def names(folder: Path) -> set[str]:
+    """Of all files in the folder of an index cache, but for its lock."""
+    return {path.name for path in folder.iterdir() if path.suffix != ".lock"}
+
+
+async def turns() -> None:
+    """More steps of the event loop than an index cache takes that nothing holds up."""
+    for _ in range(100):
+        await asyncio.sleep(0)

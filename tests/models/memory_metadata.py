@@ -5,6 +5,7 @@ decided on by `events.decide` with that broker's session and folded by `events.e
 """
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from tests.models.planned_faults import PlannedFaults
@@ -155,6 +156,19 @@ class MemoryMetadataStore:
             return position
 
         return await self.faults.call(name, work)
+
+    async def enter(self, metadata: RemoteLogSegmentMetadata, *, finish: bool = True) -> None:
+        """Tell of a segment whose copy starts, and finishes, as `metadata` says."""
+        started = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+        finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        await self.add_remote_log_segment_metadata(
+            replace(metadata, state=started, custom_metadata=None)
+        )
+        if finish:
+            segment_id, now_ms = metadata.remote_log_segment_id, metadata.event_timestamp_ms
+            custom = metadata.custom_metadata
+            update = RemoteLogSegmentMetadataUpdate(segment_id, now_ms, finished, 1, custom)
+            await self.update_remote_log_segment_metadata(update)
 
     # Questions.
 

@@ -6,7 +6,6 @@ from tierledger.tiering.reader.reader import IsolationLevel, RemoteLogReader
 
 
 def reader(tier: WrittenTier) -> RemoteLogReader:
-    """A reader of the tier as it is."""
     return RemoteLogReader(tier.metadata, tier.storage, TIP)
 
 

@@ -120,7 +120,6 @@ class RecordedRun:
         self.recorder.note(self.now, f"broker-{claim.broker_id}", "claimed", KEY, "")
 
     def close(self) -> None:
-        """The session ends."""
         self._decide(cmd.CloseSession(self.claim, "test"), None)
 
     def follow(self, batches: int = 1_000_000) -> None:

@@ -147,7 +147,6 @@ class RetentionWorld:
         state: RemoteLogSegmentState,
         custom: bytes | None = None,
     ) -> RemoteLogSegmentMetadata:
-        """The segment in its next state."""
         given = None if custom is None else CustomMetadata(custom)
         segment_id = segment.remote_log_segment_id
         update = RemoteLogSegmentMetadataUpdate(segment_id, NOW_MS, state, 1, given)

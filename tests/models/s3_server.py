@@ -66,7 +66,6 @@ class S3Server(LiveServer):
 
     @property
     def endpoint(self) -> str:
-        """Where it listens."""
         return f"http://127.0.0.1:{self.port}"
 
     def options(self, endpoint: str | None = None) -> dict[str, str]:

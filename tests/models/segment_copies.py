@@ -50,7 +50,6 @@ async def copied(
 
 
 async def whole_log(storage: RemoteStorageManager, metadata: RemoteLogSegmentMetadata) -> bytes:
-    """All of the segment's log, as `storage` streams it."""
     return b"".join([piece async for piece in storage.fetch_log_segment(metadata, 0)])
 
 

@@ -231,7 +231,6 @@ def by_time(log: LogDirectory, clock: StoppedClock) -> Retention:
 
 
 async def expired(log: LogDirectory, deletions: CountedDeletions, retention: Retention) -> None:
-    """Delete what is due."""
     task = ExpirationTask(log, deletions, retention, frozenset)
     for _ in range(RUNS_MAX):
         if (await task.run_once()).is_complete:
@@ -240,7 +239,6 @@ async def expired(log: LogDirectory, deletions: CountedDeletions, retention: Ret
 
 
 async def removed(deletions: CountedDeletions, tip: TopicIdPartition) -> None:
-    """Delete the partition."""
     remover = PartitionRemover(deletions, lambda _: ())
     await remover.mark(tip)
     await remover.run_once(tip)

@@ -109,7 +109,6 @@ class TieredCluster:
         return [broker.address for broker in self.brokers.values()]
 
     def kill(self, number: int, how: signal.Signals = signal.SIGKILL) -> None:
-        """End a broker's process."""
         self.dead.add(number)
         self.brokers[number].stop(how)
 
@@ -130,7 +129,6 @@ class TieredCluster:
         await self.in_sync(topic, replicas)
 
     def admin(self) -> _Admin:
-        """An admin client, to be entered."""
         return _Admin(self.bootstrap)
 
     async def led_by(self, topic: str, number: int) -> None:

@@ -275,17 +275,13 @@ class WrittenTier:
         self, metadata: RemoteLogSegmentMetadata, *, finish: bool = True
     ) -> RemoteLogSegmentMetadata:
         """Tell the metadata of a segment whose copy starts, and finishes."""
-        started = replace(metadata, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED)
-        await self.metadata.add_remote_log_segment_metadata(started)
-        if not finish:
-            return started
-        await self.move(started, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
-        return replace(started, state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+        await self.metadata.enter(metadata, finish=finish)
+        state = RemoteLogSegmentState.COPY_SEGMENT_FINISHED if finish else metadata.state
+        return replace(metadata, state=state)
 
     async def move(
         self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState
     ) -> None:
-        """Take a segment to its next state."""
         update = RemoteLogSegmentMetadataUpdate(
             metadata.remote_log_segment_id, NOW_MS, state, broker_id=1
         )

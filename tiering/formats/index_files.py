@@ -135,7 +135,6 @@ class OffsetIndex:
         return OffsetPosition(self._base_offset + self._offsets[at], self._positions[at])
 
     def entries(self) -> Iterator[OffsetPosition]:
-        """All entries, ascending."""
         for relative, position in zip(self._offsets, self._positions, strict=True):
             yield OffsetPosition(self._base_offset + relative, position)
 

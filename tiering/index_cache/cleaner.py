@@ -26,7 +26,6 @@ class FileCleaner:
     """
 
     def __init__(self, files: CacheDirectory, failed: Callable[[OSError], None]) -> None:
-        """Remove what `files` holds."""
         self._files = files
         self._failed = failed
         self._given_up: dict[SegmentKey, None] = {}

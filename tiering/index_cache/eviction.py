@@ -32,7 +32,6 @@ class EvictionQueue:
     """Keys with weights, up to a total weight."""
 
     def __init__(self, weight_max: int) -> None:
-        """Take up to `weight_max`; see `resize`."""
         self._weight_max = weight_max
         self._small: OrderedDict[bytes, _Item] = OrderedDict()
         self._main: OrderedDict[bytes, _Item] = OrderedDict()
@@ -45,7 +44,6 @@ class EvictionQueue:
         return len(self._small) + len(self._main)
 
     def takes(self, weight: int) -> bool:
-        """Whether a key of that weight can be taken at all."""
         return weight <= self._weight_max
 
     def asked(self, key: bytes) -> None:

@@ -80,7 +80,6 @@ class Found(NamedTuple):
 
 
 def encode(key: SegmentKey, indexes: RawIndexes) -> bytes:
-    """The content of the file for `key`."""
     lengths = map(len, indexes)
     header = _HEADER.pack(MAGIC, FORMAT_VERSION, key.segment_id, key.start_offset, *lengths)
     body = b"".join(indexes)

@@ -63,7 +63,6 @@ class ExpectedObject(NamedTuple):
     is_required: bool = True
 
     def fits(self, size: int) -> bool:
-        """Whether it may be so large."""
         is_within = self.least <= size and (self.most is None or size <= self.most)
         return is_within and (size - self.least) % self.step == 0
 

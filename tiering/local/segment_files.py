@@ -28,7 +28,6 @@ def segment_file(folder: Path, base_offset: int) -> Path:
 
 
 def index_file(log_file: Path, index_type: IndexType) -> Path:
-    """An index beside `log_file`."""
     return log_file.with_suffix(f".{index_type.value}")
 
 

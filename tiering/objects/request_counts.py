@@ -59,11 +59,9 @@ class RequestCounts:
             raise
 
     def of(self, operation: Operation) -> int:
-        """All requests of `operation`."""
         return sum(
             count for (for_what, _), count in self.requests.items() if for_what == operation
         )
 
     def total(self) -> int:
-        """All requests."""
         return self.requests.total()

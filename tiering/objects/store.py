@@ -94,14 +94,12 @@ class StoreSettings:
     backoff_max_s: float = 5.0
 
     def client_options(self) -> ClientConfig:
-        """As obstore takes them."""
         return {
             "connect_timeout": timedelta(seconds=self.connect_timeout_s),
             "timeout": timedelta(seconds=self.request_timeout_s),
         }
 
     def retry_config(self) -> RetryConfig:
-        """As obstore takes it."""
         return {
             "max_retries": self.retries_max,
             "retry_timeout": timedelta(seconds=self.retry_timeout_s),

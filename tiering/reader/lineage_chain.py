@@ -108,7 +108,6 @@ class LineageChain:
     def shared_in(
         self, segment: RemoteLogSegmentMetadata, epoch_range: EpochRange
     ) -> EpochRange | None:
-        """What `segment` holds of `epoch_range`."""
         for one in ranges_of(segment):
             if one.epoch == epoch_range.epoch:
                 return one.shared(epoch_range)

@@ -130,7 +130,6 @@ class Tier:
         self.chain.check(segment, f"leader-epoch index of {newest}")
 
     async def out_of_range(self, offset: int) -> InvalidArgument:
-        """What to raise for an offset that is not in the tier."""
         return InvalidArgument(
             f"{self.topic_id_partition}: offset {offset} is not in the tier, "
             f"which holds {await self.earliest_offset()} to {self.chain.end_offset}"

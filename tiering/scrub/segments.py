@@ -44,9 +44,7 @@ class SegmentSource(Protocol):
         """
         ...
 
-    async def is_finished(self, segment_id: RemoteLogSegmentId) -> bool:
-        """Whether that segment still is."""
-        ...
+    async def is_finished(self, segment_id: RemoteLogSegmentId) -> bool: ...
 
 
 class CatalogSegments:

@@ -12,15 +12,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from tierledger.cli.commands.spark.job import (
-    AUTO,
     LOCAL,
     SPARK,
-    EngineOption,
-    FormatOption,
     Job,
-    MasterOption,
-    OutIfAnyOption,
-    PageOption,
+    add_command,
     end,
     is_local,
     session_of,
@@ -30,12 +25,6 @@ from tierledger.cli.commands.spark.job import (
     written_here,
 )
 from tierledger.cli.commands.spark.times import NOW_HELP, clock_ms, duration_ms, stated_time_ms
-from tierledger.cli.options import (
-    ClusterOption,
-    JsonOption,
-    OverwriteOption,
-    StoreOption,
-)
 from tierledger.cli.output import print_note, progress, time_text
 from tierledger.events.errors import InvalidArgument
 
@@ -89,45 +78,23 @@ OlderThanOption = Annotated[
 
 
 def register(group: typer.Typer) -> None:
-    """Add the command."""
-    group.command("audit", short_help="what is missing in the tier, and what is too much")(
-        audit
-    )
+    about = "what is missing in the tier, and what is too much"
+    add_command(group, "audit", audit, about=about, without={"as_of", "topic", "partition"})
 
 
 def audit(
+    job: Job,
     tier: TierOption,
     listing: ListingOption = None,
     listed_at: ListedAtOption = None,
     older_than: OlderThanOption = DEFAULT_AGE,
     now: Annotated[str | None, typer.Option(metavar="TIME", help=NOW_HELP)] = None,
-    out: OutIfAnyOption = None,
-    format: FormatOption = "parquet",  # noqa: A002 - The option's name.
-    page: PageOption = None,
-    engine: EngineOption = AUTO,
-    master: MasterOption = None,
-    overwrite: OverwriteOption = False,
-    store: StoreOption = None,
-    cluster: ClusterOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Find objects that are missing in the tier, damaged sets, and objects that are nobody's.
 
     It deletes nothing. Exit code 1: something was found. 3: logs are damaged, named, and
     nothing is said of their partitions.
     """
-    job = Job(
-        name="audit",
-        store=store,
-        cluster=cluster,
-        engine=engine,
-        master=master,
-        out=out,
-        format=format,
-        overwrite=overwrite,
-        page=page,
-        json=json,
-    )
     job.check()
     age_ms = duration_ms(older_than, "--older-than")
     then_ms = stated_time_ms(now, "--now")

@@ -6,26 +6,12 @@ from typing import TYPE_CHECKING
 
 from tierledger.cli.commands.spark.job import (
     SHOWN_MAX,
-    EngineOption,
-    FormatOption,
     Job,
-    MasterOption,
-    OutIfAnyOption,
-    PageOption,
-    PartitionOption,
-    TopicOption,
+    add_command,
     answered,
     as_of_fact,
     end,
     write_page,
-)
-from tierledger.cli.options import (
-    AsOfOption,
-    ClusterOption,
-    JsonOption,
-    OverwriteOption,
-    StoreOption,
-    parse_as_of,
 )
 
 if TYPE_CHECKING:
@@ -46,51 +32,18 @@ COLUMNS = ("partition", "kind", "epoch", "start", "end", "segments", "bytes")
 
 
 def register(group: typer.Typer) -> None:
-    """Add the command."""
-    group.command("coverage", short_help="what of each partition the tier holds")(coverage)
+    add_command(group, "coverage", coverage, about="what of each partition the tier holds")
 
 
-def coverage(
-    out: OutIfAnyOption = None,
-    format: FormatOption = "parquet",  # noqa: A002 - The option's name.
-    page: PageOption = None,
-    as_of: AsOfOption = None,
-    topic: TopicOption = None,
-    partition: PartitionOption = None,
-    engine: EngineOption = "auto",
-    master: MasterOption = None,
-    overwrite: OverwriteOption = False,
-    store: StoreOption = None,
-    cluster: ClusterOption = None,
-    json: JsonOption = False,
-) -> None:
+def coverage(job: Job) -> None:
     """Find holes, orphaned epochs and overlaps in what the tier holds of each partition.
 
     Exit code 1: there are holes or orphaned epochs. 3: logs are damaged, named and left out.
     """
-    job = Job(
-        name="coverage",
-        store=store,
-        cluster=cluster,
-        as_of=parse_as_of(as_of),
-        topic=topic,
-        partition=partition,
-        engine=engine,
-        master=master,
-        out=out,
-        format=format,
-        overwrite=overwrite,
-        page=page,
-        json=json,
-    )
-    job.check()
-    _run(job)
-
-
-def _run(job: Job) -> None:
     from tierledger.pipeline.jobs.coverage.job import COVERAGE, CoverageDigest
     from tierledger.pipeline.jobs.coverage.rules import FINDINGS
 
+    job.check()
     strips_max = 0 if job.page is None else PARTITIONS_DRAWN_MAX
     digest = CoverageDigest(SHOWN_MAX, strips_max, ROWS_DRAWN_MAX)
     plan = job.planned(COVERAGE)

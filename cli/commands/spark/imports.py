@@ -7,22 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tierledger.cli.commands.spark.job import (
-    FormatOption,
     Job,
-    MasterOption,
-    OutIfAnyOption,
+    add_command,
     kept,
     session_of,
     shown,
     write_table,
 )
 from tierledger.cli.exit_status import ExitStatus
-from tierledger.cli.options import (
-    ClusterOption,
-    JsonOption,
-    OverwriteOption,
-    StoreOption,
-)
 from tierledger.cli.output import print_json, print_note, print_pairs
 
 if TYPE_CHECKING:
@@ -33,10 +25,12 @@ NAMED_MAX = 20
 
 
 def register(group: typer.Typer) -> None:
-    group.command("import")(import_metadata)
+    without = {"page", "as_of", "topic", "partition", "engine"}
+    add_command(group, "import", import_metadata, without=without)
 
 
 def import_metadata(
+    job: Job,
     source: Annotated[
         str,
         typer.Argument(
@@ -53,13 +47,6 @@ def import_metadata(
             metavar="NAME", help="What the recorded cluster is called; else as the source is."
         ),
     ] = None,
-    out: OutIfAnyOption = None,
-    format: FormatOption = "parquet",  # noqa: A002 - The option's name.
-    overwrite: OverwriteOption = False,
-    master: MasterOption = None,
-    store: StoreOption = None,
-    cluster: ClusterOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Take recorded metadata of Kafka's over into the logs of a store, with Spark.
 
@@ -67,16 +54,6 @@ def import_metadata(
     Exit code 3: imported, but for partitions whose logs have moved on, and records that
     cannot be decoded; they are named.
     """
-    job = Job(
-        name="import",
-        store=store,
-        cluster=cluster,
-        master=master,
-        out=out,
-        format=format,
-        overwrite=overwrite,
-        json=json,
-    )
     job.check()
     _report(job, _imported(job, source, topic, recorded_cluster))
 

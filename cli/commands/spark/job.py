@@ -7,19 +7,28 @@ A job is checked, planned, run in `session_of`, and its files appear when they a
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 
 import typer
 
 from tierledger.cli.complete_file import complete_file
 from tierledger.cli.complete_file import require_place as require_file
 from tierledger.cli.exit_status import ExitStatus
-from tierledger.cli.options import PARTITION_MAX
+from tierledger.cli.options import (
+    PARTITION_MAX,
+    AsOfOption,
+    ClusterOption,
+    JsonOption,
+    OverwriteOption,
+    StoreOption,
+    parse_as_of,
+)
 from tierledger.cli.output import (
     print_json,
     print_note,
@@ -33,7 +42,7 @@ from tierledger.events.errors import InvalidArgument
 from tierledger.storage.locate import default_store_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -102,6 +111,59 @@ MasterOption = Annotated[
     ),
 ]
 
+SHARED_OPTIONS: Final[Mapping[str, tuple[object, object]]] = {
+    "out": (OutIfAnyOption, None),
+    "format": (FormatOption, "parquet"),
+    "page": (PageOption, None),
+    "as_of": (AsOfOption, None),
+    "topic": (TopicOption, None),
+    "partition": (PartitionOption, None),
+    "engine": (EngineOption, AUTO),
+    "master": (MasterOption, None),
+    "overwrite": (OverwriteOption, False),
+    "store": (StoreOption, None),
+    "cluster": (ClusterOption, None),
+    "json": (JsonOption, False),
+}
+"""What jobs ask in common, by the fields of `Job`: each option and its default."""
+
+
+def add_command(
+    group: typer.Typer,
+    name: str,
+    run: Callable[..., None],
+    *,
+    about: str | None = None,
+    description: str | None = None,
+    without: Collection[str] = (),
+) -> None:
+    """Add the command `name`, which calls `run` with a `Job`.
+
+    Args:
+        group: Where the command is added.
+        name: Of the command, and of its job.
+        run: Takes the job, then options of its own; these come before the shared ones.
+        about: The line in the list of commands.
+        description: Help, if it is not the docstring of `run`.
+        without: Shared options that it has not.
+    """
+    own = list(inspect.signature(run, eval_str=True).parameters.values())[1:]
+    shared = [
+        inspect.Parameter(
+            option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+        )
+        for option, (annotation, default) in SHARED_OPTIONS.items()
+        if option not in without
+    ]
+
+    def command(**given: Any) -> None:  # noqa: ANN401 - What the signature below says.
+        asked = {one.name: given.pop(one.name) for one in shared}
+        as_of = parse_as_of(asked.pop("as_of", None))
+        run(Job(name=name, as_of=as_of, **asked), **given)
+
+    command.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+    group.command(name, help=description or inspect.getdoc(run), short_help=about)(command)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -157,7 +219,6 @@ class Job:
         return JobStore.of(config, cluster_setting(self.cluster))
 
     def point(self) -> Point:
-        """The point in the logs that is meant."""
         from tierledger.pipeline.fold import NOW
         from tierledger.pipeline.fold import AsOf as Point
 

@@ -8,27 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tierledger.cli.commands.spark.job import (
-    EngineOption,
-    FormatOption,
-    Job,
-    MasterOption,
-    OutIfAnyOption,
-    PageOption,
-    PartitionOption,
-    TopicOption,
-    answered,
-    end,
-    write_page,
-)
+from tierledger.cli.commands.spark.job import Job, add_command, answered, end, write_page
 from tierledger.cli.commands.spark.times import NOW_HELP, clock_ms, stated_time_ms
-from tierledger.cli.options import (
-    ClusterOption,
-    JsonOption,
-    OverwriteOption,
-    StoreOption,
-    whole_number,
-)
+from tierledger.cli.options import whole_number
 from tierledger.cli.output import shortened, time_text
 from tierledger.events.errors import InvalidArgument
 
@@ -65,28 +47,16 @@ UntilOption = Annotated[
 
 
 def register(group: typer.Typer) -> None:
-    """Add the command."""
-    group.command("retention", short_help="what another retention would delete, and when")(
-        retention
-    )
+    about = "what another retention would delete, and when"
+    add_command(group, "retention", retention, about=about, without={"as_of"})
 
 
 def retention(
+    job: Job,
     what_if: WhatIfOption,
     local: LocalOption = None,
     now: Annotated[str | None, typer.Option(metavar="TIME", help=NOW_HELP)] = None,
     until: UntilOption = None,
-    out: OutIfAnyOption = None,
-    format: FormatOption = "parquet",  # noqa: A002 - The option's name.
-    page: PageOption = None,
-    topic: TopicOption = None,
-    partition: PartitionOption = None,
-    engine: EngineOption = "auto",
-    master: MasterOption = None,
-    overwrite: OverwriteOption = False,
-    store: StoreOption = None,
-    cluster: ClusterOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Tell which segments brokers would delete, in which order, why and when.
 
@@ -101,20 +71,6 @@ def retention(
         raise InvalidArgument(
             f"--until: expected {time_text(now_ms)} or later, got {time_text(until_ms)}"
         )
-    job = Job(
-        name="retention",
-        store=store,
-        cluster=cluster,
-        topic=topic,
-        partition=partition,
-        engine=engine,
-        master=master,
-        out=out,
-        format=format,
-        overwrite=overwrite,
-        page=page,
-        json=json,
-    )
     job.check()
     _run(job, values, (now_ms, now_ms if until_ms is None else until_ms), local)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,9 @@ from tierledger.cli.commands.spark.job import (
     AUTO,
     LOCAL,
     SPARK,
-    EngineOption,
-    FormatOption,
     Job,
-    MasterOption,
     OutOption,
-    PartitionOption,
-    TopicOption,
+    add_command,
     answered,
     report_damage,
     session_of,
@@ -30,20 +27,11 @@ from tierledger.cli.commands.spark.job import (
     write_table,
 )
 from tierledger.cli.exit_status import ExitStatus
-from tierledger.cli.options import (
-    EPOCH,
-    AsOfOption,
-    ClusterOption,
-    JsonOption,
-    OverwriteOption,
-    StoreOption,
-    parse_as_of,
-)
+from tierledger.cli.options import EPOCH
 from tierledger.cli.output import escaped, print_json
 from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import datetime
 
     from pyspark.sql import DataFrame, SparkSession
@@ -72,7 +60,10 @@ def register(app: typer.Typer) -> None:
         rich_markup_mode=None,
     )
     for table, about in TABLE_HELP.items():
-        group.command(table, help=_help(about), short_help=about)(_table_command(table))
+        without = {"out", "page"}
+        add_command(
+            group, table, _write, about=about, description=_help(about), without=without
+        )
     for commands in (
         spark_import_command,
         spark_coverage_command,
@@ -92,43 +83,8 @@ def _help(about: str) -> str:
     )
 
 
-def _table_command(table: str) -> Callable[..., None]:
-    """The command that writes `table`."""
-
-    def command(
-        out: OutOption,
-        format: FormatOption = "parquet",  # noqa: A002 - The option's name.
-        as_of: AsOfOption = None,
-        topic: TopicOption = None,
-        partition: PartitionOption = None,
-        engine: EngineOption = "auto",
-        master: MasterOption = None,
-        overwrite: OverwriteOption = False,
-        store: StoreOption = None,
-        cluster: ClusterOption = None,
-        json: JsonOption = False,
-    ) -> None:
-        _write(
-            Job(
-                name=table,
-                store=store,
-                cluster=cluster,
-                as_of=parse_as_of(as_of),
-                topic=topic,
-                partition=partition,
-                engine=engine,
-                master=master,
-                out=out,
-                format=format,
-                overwrite=overwrite,
-                json=json,
-            )
-        )
-
-    return command
-
-
-def _write(job: Job) -> None:
+def _write(job: Job, out: OutOption) -> None:
+    job = replace(job, out=out)
     job.check()
     if job.name == EVENTS and job.engine == LOCAL:
         raise InvalidArgument(f"--engine: expected {AUTO} or {SPARK} for {EVENTS}, got {LOCAL}")

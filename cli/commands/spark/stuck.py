@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tierledger.cli.commands.spark.job import (
-    EngineOption,
-    FormatOption,
-    Job,
-    MasterOption,
-    OutIfAnyOption,
-    PageOption,
-    PartitionOption,
-    TopicOption,
-    answered,
-    end,
-    write_page,
-)
+from tierledger.cli.commands.spark.job import Job, add_command, answered, end, write_page
 from tierledger.cli.commands.spark.times import NOW_HELP, clock_ms, duration_ms, stated_time_ms
-from tierledger.cli.options import (
-    AsOf,
-    ClusterOption,
-    JsonOption,
-    OverwriteOption,
-    StoreOption,
-)
+from tierledger.cli.options import AsOf
 from tierledger.cli.output import time_text
 from tierledger.events.errors import InvalidArgument
 from tierledger.pages.texts import span_text
@@ -54,11 +37,12 @@ COLUMNS = ("partition", "state", "segment", "since", "for", "broker", "bytes")
 
 
 def register(group: typer.Typer) -> None:
-    """Add the command."""
-    group.command("stuck", short_help="copies and deletions that last too long")(stuck)
+    about = "copies and deletions that last too long"
+    add_command(group, "stuck", stuck, about=about, without={"as_of"})
 
 
 def stuck(
+    job: Job,
     older_than: Annotated[
         list[str] | None,
         typer.Option(
@@ -68,17 +52,6 @@ def stuck(
         ),
     ] = None,
     now: Annotated[str | None, typer.Option(metavar="TIME", help=NOW_HELP)] = None,
-    out: OutIfAnyOption = None,
-    format: FormatOption = "parquet",  # noqa: A002 - The option's name.
-    page: PageOption = None,
-    topic: TopicOption = None,
-    partition: PartitionOption = None,
-    engine: EngineOption = "auto",
-    master: MasterOption = None,
-    overwrite: OverwriteOption = False,
-    store: StoreOption = None,
-    cluster: ClusterOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Find segments and partitions whose copy or deletion began and does not end.
 
@@ -87,22 +60,9 @@ def stuck(
     """
     limits_ms = limits(older_than or ())
     then_ms = stated_time_ms(now, "--now")
-    job = Job(
-        name="stuck",
-        store=store,
-        cluster=cluster,
-        as_of=None if then_ms is None else AsOf(time_ms=then_ms),
-        topic=topic,
-        partition=partition,
-        engine=engine,
-        master=master,
-        out=out,
-        format=format,
-        overwrite=overwrite,
-        page=page,
-        json=json,
-    )
     job.check()
+    if then_ms is not None:
+        job = replace(job, as_of=AsOf(time_ms=then_ms))
     _run(job, clock_ms() if then_ms is None else then_ms, limits_ms)
 
 

@@ -41,5 +41,4 @@ def stated_time_ms(text: str | None, option: str) -> int | None:
 
 
 def clock_ms() -> int:
-    """This machine's time."""
     return WallClock().now_ms()

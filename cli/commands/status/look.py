@@ -119,7 +119,6 @@ async def _count_stored(settings: ServiceSettings) -> tuple[int, bool] | None:
 
 
 def print_look(options: StatusOptions, look: Look) -> None:
-    """Print what was found to standard output."""
     from tierledger.cli.commands.status.view import print_page
 
     if options.json:

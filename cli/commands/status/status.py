@@ -89,5 +89,4 @@ async def _status(options: StatusOptions) -> bool:
 
 
 def register(app: typer.Typer) -> None:
-    """Add `tierledger status`."""
     app.command("status")(status_command)

@@ -106,7 +106,6 @@ def _without_empty(columns: tuple[str, ...], rows: list[tuple[object, ...]]) -> 
 
 
 def print_page(page: Page) -> None:
-    """Print a page to standard output."""
     print_pairs(page.pairs)
     for table in page.tables:
         print_table(table.columns, table.rows)

@@ -1,8 +1,7 @@
 """What the report shows of a partition: its log, folded, with every segment's life beside it.
 
-Rule: holes and overlaps are those of `spark coverage`; what is served, superseded or recovered
-is read off the placements that `evolve` gave, by the definition of a lookup. The report has no
-opinion of its own.
+Rule: holes and overlaps are those of `spark coverage`; what is served or recovered is what the
+table of leader epochs says. The report has no opinion of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from tierledger.cli.pages.report.intervals import Claim, length, merged, owned
+from tierledger.cli.pages.report.intervals import length, merged
 from tierledger.cli.pages.report.timeline import Timeline, TimelineBuilder
 from tierledger.events import log_events as log
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
@@ -20,15 +19,12 @@ from tierledger.events.partition.evolve import evolve
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import (
     BROKER,
-    EPOCHS,
-    FINISHED_AT,
-    REFERENCED,
     STATE,
     Row,
-    end_in_epoch,
     unpack_row,
 )
 from tierledger.pipeline.jobs.coverage.rules import CoverageKind, coverage_of
+from tierledger.pipeline.tables.epochs import served_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -272,8 +268,9 @@ def _lanes(
     state: PartitionState, lives: _Lives, found: Sequence[CoverageRow]
 ) -> tuple[list[Lane], list[Segment]]:
     segments = [*lives.current.values(), *lives.past]
+    numbers = {segment_id: at for at, segment_id in enumerate(lives.current)}
     rows: dict[int, Row] = {}
-    for at, segment_id in enumerate(lives.current):
+    for segment_id, at in numbers.items():
         stood = state.rows.get(segment_id)
         assert stood is not None, "what the log added and did not delete has a row"
         rows[at] = unpack_row(stood)
@@ -282,10 +279,21 @@ def _lanes(
     for at, segment in enumerate(segments):
         for epoch, start, end in _stretches(segment.added):
             by_epoch[epoch].append((start, end, at))
-    lanes = [
-        _lane(epoch, by_epoch[epoch], rows, [one for one in found if one.leader_epoch == epoch])
-        for epoch in sorted(by_epoch)
-    ]
+    lanes = []
+    for epoch, stretches in sorted(by_epoch.items()):
+        kinds = {at: _kind_of(rows.get(at)) for _, _, at in stretches}
+        for served in served_ranges(state, epoch) if epoch in state.epochs else ():
+            at = numbers[served.segment_id]
+            if served.is_recovered:
+                kinds[at] = Kind.RECOVERED
+            elif kinds[at] is not Kind.RECOVERED:
+                kinds[at] = Kind.SERVED
+        parts = [Part(start, end, kinds[at], at) for start, end, at in sorted(stretches)]
+        of_epoch = [one for one in found if one.leader_epoch == epoch]
+        holes, overlaps = (
+            _ranges(of_epoch, kind) for kind in (CoverageKind.HOLE, CoverageKind.OVERLAP)
+        )
+        lanes.append(Lane(epoch, parts, holes, overlaps))
     _name_kinds(segments, lanes)
     return lanes, segments
 
@@ -299,59 +307,15 @@ def _stretches(added: log.SegmentAdded) -> Iterable[tuple[int, int, int]]:
             yield given[at], given[at + 1], end
 
 
-def _lane(
-    epoch: int,
-    stretches: list[tuple[int, int, int]],
-    rows: dict[int, Row],
-    found: Sequence[CoverageRow],
-) -> Lane:
-    kinds = _kinds(epoch, stretches, rows)
-    parts = [Part(start, end, kinds[at], at) for start, end, at in sorted(stretches)]
-    holes, overlaps = (_ranges(found, k) for k in (CoverageKind.HOLE, CoverageKind.OVERLAP))
-    return Lane(epoch, parts, holes, overlaps)
-
-
-def _kinds(
-    epoch: int, stretches: list[tuple[int, int, int]], rows: dict[int, Row]
-) -> dict[int, Kind]:
-    kinds: dict[int, Kind] = {}
-    for _, _, at in stretches:
-        row = rows.get(at)
-        if row is None:
-            kinds[at] = Kind.DELETED
-        elif row[STATE] == RemoteLogSegmentState.COPY_SEGMENT_STARTED:
-            kinds[at] = Kind.STARTED
-        elif row[STATE] == RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
-            kinds[at] = Kind.DELETING
-        else:
-            kinds[at] = Kind.SUPERSEDED
-    finished = {at: rows[at] for at, kind in kinds.items() if kind is Kind.SUPERSEDED}
-    for claim in owned(_claims(epoch, finished)):
-        if claim.rank[0] == 0:
-            kinds[claim.owner] = Kind.RECOVERED
-        elif kinds[claim.owner] is not Kind.RECOVERED:
-            kinds[claim.owner] = Kind.SERVED
-    return kinds
-
-
-def _claims(epoch: int, finished: dict[int, Row]) -> list[Claim]:
-    """Who may answer for which offsets: Kafka's table first, then the last to finish."""
-    claims: list[Claim] = []
-    referenced: list[Range] = []
-    for at, row in finished.items():
-        index = row[EPOCHS][::3].index(epoch) * 3
-        start, placement = row[EPOCHS][index + 1], row[EPOCHS][index + 2]
-        claims.append(Claim(start, end_in_epoch(row, epoch), (0, row[FINISHED_AT]), at))
-        if placement == REFERENCED:
-            referenced.append((start, at))
-    referenced.sort()
-    for index, (start, at) in enumerate(referenced):
-        end = end_in_epoch(finished[at], epoch)
-        if index + 1 < len(referenced):
-            # Kafka's table is searched for the floor: an entry ends where the next begins.
-            end = min(end, referenced[index + 1][0] - 1)
-        claims.append(Claim(start, end, (1, 0), at))
-    return [claim for claim in claims if claim.end >= claim.start]
+def _kind_of(row: Row | None) -> Kind:
+    """How a segment stands that answers for nothing."""
+    if row is None:
+        return Kind.DELETED
+    if row[STATE] == RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+        return Kind.STARTED
+    if row[STATE] == RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+        return Kind.DELETING
+    return Kind.SUPERSEDED
 
 
 def _name_kinds(segments: list[Segment], lanes: list[Lane]) -> None:

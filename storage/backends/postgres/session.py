@@ -273,7 +273,6 @@ class Session:
         return False
 
     async def close(self) -> None:
-        """Say good-bye and let go of the line."""
         with suppress(psycopg.Error):
             await self._connection.close()
 

@@ -24,11 +24,9 @@ from tierledger.events.partition.answers import (
     WALK_STEPS,
     Snapshot,
     WalkPaused,
-    highest_offset_for_epoch,
     list_epoch,
     lookup,
     next_segment_with_txn_index,
-    remote_log_size,
 )
 from tierledger.events.partition.invariants import check
 from tierledger.events.tables.paged_map import PAGE_ENTRIES_MAX
@@ -69,63 +67,71 @@ def listed(partition: DrivenPartition) -> list[bytes]:
     return [id_of_row(row) for row in rows if row is not None]
 
 
-def test_an_unknown_epoch_has_no_answers() -> None:
-    state = imported(*finished(A, 0, 9)).state
+LOST = [*finished(A, 0, 200), *finished(B, 0, 100)]
+SUPERSEDED = [*finished(A, 0, 100), *finished(B, 0, 200)]
+HOLDERS = [*finished(A, 0, 100), *finished(B, 0, 100), *finished(C, 0, 200)]
+DELETED = [Update(A, DELETE_STARTED), Update(A, DELETE_FINISHED)]
 
-    assert lookup(state, 1, 5) is None
-    assert next_segment_with_txn_index(state, 1, 5) is None
-    assert remote_log_size(state, 1) == 0
-    assert highest_offset_for_epoch(state, 1) is None
-    assert list(list_epoch(Snapshot(state), 1)) == []
+HISTORIES: dict[str, list[Record]] = {
+    "a copy that started serves nothing": finished(A, 0, 9)[:1],
+    "nor does one whose deletion started": [*finished(A, 0, 9), DELETED[0]],
+    "what Kafka loses is listed, counted and found": [*LOST, *finished(C, 201, 300)],
+    "what Kafka loses can be deleted": [*LOST, *DELETED],
+    "what Kafka loses is being deleted": [*LOST, DELETED[0]],
+    "a superseded segment answers": SUPERSEDED,
+    "and again when its superseder goes": [*SUPERSEDED, Update(B, DELETE_STARTED)],
+    "finished again in an empty table, lost before": [
+        *finished(A, 0, 150),
+        *finished(B, 0, 100),
+        Update(B, DELETE_STARTED),
+        Update(A, COPY_FINISHED),
+    ],
+    "finished again in an empty table, superseded before": [
+        *finished(A, 0, 150),
+        *finished(B, 0, 200),
+        Update(B, DELETE_STARTED),
+        Update(A, COPY_FINISHED),
+    ],
+    "of several holders the last to finish answers": [
+        *HOLDERS,
+        Update(A, COPY_FINISHED),
+        Update(A, DELETE_STARTED),
+    ],
+    "and then the one before": [*HOLDERS, Update(C, DELETE_STARTED)],
+    "the highest offset stays": [*finished(A, 0, 200), *DELETED],
+    "a deleted partition": [*finished(A, 0, 9), PartitionDelete(2)],
+    # The epoch's own offsets run against the segments' start offsets here.
+    "ids left without metadata keep Kafka's order": [
+        Add(A, 50, 60, {0: 5}),
+        Add(B, 0, 10, {0: 30}),
+        Update(A, COPY_FINISHED),
+        Update(B, COPY_FINISHED),
+        Add(C, 0, 9, {0: 0}),
+        Add(C, 0, 9, {1: 0}),
+        Update(C, DELETE_STARTED),
+        Update(C, DELETE_FINISHED),
+    ],
+    "a walk crosses what Kafka lost": [
+        *finished(A, 0, 200, empty=True),
+        *finished(B, 0, 100, empty=True),
+        *finished(C, 201, 300),
+    ],
+    "a walk ends where it cannot advance": [
+        Add(A, 0, 10, {0: 0, 1: 50}, txn_index_empty=True),
+        Update(A, COPY_FINISHED),
+    ],
+}
 
 
-def test_only_a_finished_segment_serves() -> None:
-    started = imported(finished(A, 0, 9)[0])
-    deleting = imported(*finished(A, 0, 9), Update(A, DELETE_STARTED))
+@pytest.mark.parametrize("name", HISTORIES)
+def test_every_question_is_answered_as_the_model_answers(name: str) -> None:
+    model = SlowPartition()
+    for record in HISTORIES[name]:
+        model.apply(record)
 
-    for partition in (started, deleting):
-        assert lookup(partition.state, 0, 5) is None
-        assert listed(partition) == [A]
-        assert remote_log_size(partition.state, 0) == 10
+    partition = imported(*HISTORIES[name])
 
-
-def test_a_segment_that_kafka_loses_is_listed_counted_and_found() -> None:
-    partition = imported(*finished(A, 0, 200), *finished(B, 0, 100), *finished(C, 201, 300))
-
-    assert found(lookup(partition.state, 0, 150)) == A
-    assert listed(partition) == [B, A, C]
-    assert remote_log_size(partition.state, 0) == 30
-
-
-def test_a_superseded_segment_answers_again_when_its_superseder_goes() -> None:
-    both = [*finished(A, 0, 100), *finished(B, 0, 200)]
-
-    before, after = imported(*both), imported(*both, Update(B, DELETE_STARTED))
-
-    assert found(lookup(before.state, 0, 50)) == B
-    assert found(lookup(after.state, 0, 50)) == A
-    assert found(lookup(after.state, 0, 150)) is None
-
-
-@pytest.mark.parametrize("second_end", [100, 200], ids=["lost", "superseded"])
-def test_a_segment_that_finishes_again_in_an_empty_table_is_served(second_end: int) -> None:
-    both = [*finished(A, 0, 150), *finished(B, 0, second_end), Update(B, DELETE_STARTED)]
-
-    partition = imported(*both, Update(A, COPY_FINISHED))
-
-    assert dict(partition.state.epochs[0].referenced.items()) == {0: A}
-    assert found(lookup(partition.state, 0, 120)) == A
-
-
-def test_a_lost_segment_can_be_deleted() -> None:
-    lost = [*finished(A, 0, 200), *finished(B, 0, 100)]
-
-    going = imported(*lost, Update(A, DELETE_STARTED))
-    gone = imported(*lost, Update(A, DELETE_STARTED), Update(A, DELETE_FINISHED))
-
-    assert (listed(going), remote_log_size(going.state, 0)) == ([B, A], 20)
-    assert (listed(gone), remote_log_size(gone.state, 0)) == ([B], 10)
-    assert found(lookup(going.state, 0, 150)) is None
+    assert_same_answers(partition.state, model, range(-1, 3), range(-1, 310))
 
 
 def test_a_long_holder_is_found_behind_many_hidden_ones() -> None:
@@ -144,49 +150,6 @@ def test_a_long_holder_is_found_behind_many_hidden_ones() -> None:
     assert len(partition.state.epochs[0].hidden) == count - 1
     assert found(lookup(partition.state, 0, 10 * count - 15)) == A
     assert found(lookup(partition.state, 0, 10 * count - 5)) == (count - 1).to_bytes(16, "big")
-
-
-def test_of_several_holders_the_one_that_finished_last_answers() -> None:
-    records = [*finished(A, 0, 100), *finished(B, 0, 100), *finished(C, 0, 200)]
-
-    partition = imported(*records, Update(A, COPY_FINISHED), Update(A, DELETE_STARTED))
-
-    assert found(lookup(partition.state, 0, 50)) == C
-    again = imported(*records, Update(C, DELETE_STARTED))
-    assert found(lookup(again.state, 0, 50)) == B
-
-
-def test_the_highest_offset_stays_when_its_segment_is_deleted() -> None:
-    deletion = (Update(A, DELETE_STARTED), Update(A, DELETE_FINISHED))
-
-    partition = imported(*finished(A, 0, 200), *deletion)
-
-    assert highest_offset_for_epoch(partition.state, 0) == 200
-
-
-def test_a_deleted_partition_answers_nothing() -> None:
-    partition = imported(*finished(A, 0, 9), PartitionDelete(2))
-
-    assert lookup(partition.state, 0, 5) is None
-    assert highest_offset_for_epoch(partition.state, 0) is None
-    assert listed(partition) == []
-
-
-def test_ids_left_without_metadata_do_not_change_kafkas_order() -> None:
-    # The epoch's own offsets run against the segments' start offsets here.
-    odd = [Add(A, 50, 60, {0: 5}), Add(B, 0, 10, {0: 30})]
-    finishes = [Update(A, COPY_FINISHED), Update(B, COPY_FINISHED)]
-    moved = [Add(C, 0, 9, {0: 0}), Add(C, 0, 9, {1: 0})]
-    gone = [Update(C, DELETE_STARTED), Update(C, DELETE_FINISHED)]
-    model = SlowPartition()
-    history: list[Record] = [*odd, *finishes, *moved, *gone]
-    for record in history:
-        model.apply(record)
-
-    partition = imported(*history)
-
-    assert len(partition.state.epochs[0].unreferenced) == 1
-    assert_same_answers(partition.state, model, range(-1, 3), range(-1, 70))
 
 
 # Walks over transaction indexes.
@@ -219,16 +182,6 @@ def test_a_walk_does_not_cross_a_gap(gap_at: int) -> None:
     assert found(walked(partition.state, 0, 10 * gap_at + 1)) == last.to_bytes(16, "big")
 
 
-def test_a_walk_crosses_what_kafka_lost() -> None:
-    partition = imported(
-        *finished(A, 0, 200, empty=True),
-        *finished(B, 0, 100, empty=True),
-        *finished(C, 201, 300),
-    )
-
-    assert found(next_segment_with_txn_index(partition.state, 0, 50)) == C
-
-
 def test_a_long_walk_pauses_and_goes_on_where_it_was() -> None:
     # Only a page that the walk enters at its border can be skipped.
     partition = imported(*run(2 * WALK_STEPS + 10))
@@ -249,14 +202,6 @@ def test_a_page_is_looked_at_anew_when_an_index_comes_into_it() -> None:
     assert first is None
     assert lookup(partition.state, 0, 1_005) is not None
     assert found(walked(partition.state, 0, 0)) == A
-
-
-def test_a_walk_ends_where_it_cannot_advance() -> None:
-    odd = Add(A, 0, 10, {0: 0, 1: 50}, txn_index_empty=True)
-    partition = imported(odd, Update(A, COPY_FINISHED))
-
-    assert found(lookup(partition.state, 0, 30)) == A
-    assert next_segment_with_txn_index(partition.state, 0, 30) is None
 
 
 def test_a_walk_that_skips_pages_never_runs_backwards() -> None:

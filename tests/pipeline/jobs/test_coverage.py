@@ -79,28 +79,57 @@ def test_a_log_that_is_there_once_is_covered_by_epoch_and_nothing_else() -> None
     ]
 
 
-def test_a_hole_is_found_and_nothing_else() -> None:
-    partition = held(ten(0), ten(3), ten(4))
+TWICE = Segment(7, 19, {0: 6}, size=2800)
+COPIES = (Segment(3, 14, {0: 5, 2: 10}), Segment(4, 19, {2: 10}))
+STUCK = "unfinished", 0, 40, 49, 1, 1000, ids(ten(4))
 
-    assert findings(partition) == [Range("hole", 0, 10, 29, 0, 0, ())]
+PLANTED: dict[str, tuple[list[Segment], list[Range]]] = {
+    "a hole": ([ten(0), ten(3), ten(4)], [Range("hole", 0, 10, 29, 0, 0, ())]),
+    "an overlap with what it costs": (
+        [ten(0), ten(1), TWICE],
+        [Range("overlap", 0, 6, 19, 3, 1400, ids(ten(0), ten(1), TWICE))],
+    ),
+    # Epoch 1 wrote 10 to 29; epoch 2 knew nothing of it, and began at 10 as well.
+    "an epoch that an unclean election gave up": (
+        [ten(1, 1), ten(2, 1), Segment(8, 19, {0: 0, 2: 10}), Segment(9, 39, {2: 20})],
+        [Range("orphaned_epoch", 1, 10, 29, 2, 2000, ids(ten(1, 1), ten(2, 1)))],
+    ),
+    "a copy that is not finished": (
+        [ten(0), ten(1), ten(4, state=COPYING)],
+        [Range(*STUCK, "COPY_SEGMENT_STARTED")],
+    ),
+    "a deletion that is not finished": (
+        [ten(0), ten(1), ten(4, state=DELETING)],
+        [Range(*STUCK, "DELETE_SEGMENT_STARTED")],
+    ),
+    "no hole where a tier begins late": (
+        [*(ten(number, state=DELETED) for number in range(3)), ten(3), ten(4)],
+        [],
+    ),
+    "no hole and no orphan for an epoch without records": (
+        [ten(0), Segment(1, 19, {0: 10, 1: 15, 2: 15}), ten(2, 4)],
+        [],
+    ),
+    # Epoch 1 was given up, though it is higher than 0 and holds the offset before epoch 2.
+    "what a segment says of the epoch before counts first": (
+        [Segment(1, 4, {0: 0}), Segment(2, 9, {1: 8}), *COPIES],
+        [
+            Range("orphaned_epoch", 1, 8, 9, 1, 1000, ids(Segment(2, 9, {1: 8}))),
+            Range("overlap", 2, 10, 14, 2, 500, ids(*COPIES)),
+        ],
+    ),
+    "an epoch that ends where the next begins counts before a higher one": (
+        [ten(1, 1), ten(2, 1), Segment(9, 9, {2: 5}), ten(3, 3)],
+        [Range("orphaned_epoch", 2, 5, 9, 1, 1000, ids(Segment(9, 9, {2: 5})))],
+    ),
+}
 
 
-def test_an_overlap_is_found_with_what_it_costs_and_nothing_else() -> None:
-    twice = Segment(7, 19, {0: 6}, size=2800)
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_is_planted_is_found_and_nothing_else(name: str) -> None:
+    segments, expected = PLANTED[name]
 
-    found = findings(held(ten(0), ten(1), twice))
-
-    assert found == [Range("overlap", 0, 6, 19, 3, 1400, ids(ten(0), ten(1), twice))]
-
-
-def test_an_epoch_that_an_unclean_election_gave_up_is_found_and_nothing_else() -> None:
-    """Epoch 1 wrote 10 to 29; epoch 2 knew nothing of it, and began at 10 as well."""
-    given_up = (ten(1, 1), ten(2, 1))
-    later = Segment(8, 19, {0: 0, 2: 10})
-
-    found = findings(held(*given_up, later, Segment(9, 39, {2: 20})))
-
-    assert found == [Range("orphaned_epoch", 1, 10, 29, 2, 2000, ids(*given_up))]
+    assert findings(held(*segments)) == expected
 
 
 def test_offsets_of_an_epoch_behind_its_end_are_found_and_nothing_else() -> None:
@@ -115,35 +144,11 @@ def test_offsets_of_an_epoch_behind_its_end_are_found_and_nothing_else() -> None
     assert {one.kind for one in found} == {"orphaned_epoch", "overlap"}
 
 
-@pytest.mark.parametrize(
-    ("state", "said"),
-    [(COPYING, "COPY_SEGMENT_STARTED"), (DELETING, "DELETE_SEGMENT_STARTED")],
-)
-def test_what_is_not_finished_is_found_and_nothing_else(state: int, said: str) -> None:
-    unfinished = ten(4, state=state)
-
-    found = findings(held(ten(0), ten(1), unfinished))
-
-    assert found == [Range("unfinished", 0, 40, 49, 1, 1000, (unfinished.text,), said)]
-
-
 @pytest.mark.parametrize("state", [COPYING, DELETING, DELETED])
 def test_what_is_not_finished_fills_no_hole(state: int) -> None:
     found = findings(held(ten(0), ten(1, state=state), ten(2)))
 
     assert Range("hole", 0, 10, 19, 0, 0, ()) in found
-
-
-def test_a_tier_that_begins_late_has_no_hole() -> None:
-    gone = [ten(number, state=DELETED) for number in range(3)]
-
-    assert findings(held(*gone, ten(3), ten(4))) == []
-
-
-def test_an_epoch_without_records_is_no_hole_and_no_orphan() -> None:
-    between = Segment(1, 19, {0: 10, 1: 15, 2: 15})
-
-    assert findings(held(ten(0), between, ten(2, 4))) == []
 
 
 def test_what_lies_before_a_hole_at_the_border_of_epochs_is_not_orphaned() -> None:
@@ -190,27 +195,6 @@ def test_several_kinds_at_once_are_all_found() -> None:
         "overlap",
         "unfinished",
     ]
-
-
-def test_what_a_segment_says_of_the_epoch_before_counts_first() -> None:
-    """Epoch 1 was given up, though it is higher than 0 and holds the offset before epoch 2."""
-    copies = (Segment(3, 14, {0: 5, 2: 10}), Segment(4, 19, {2: 10}))
-    given_up = Segment(2, 9, {1: 8})
-
-    found = findings(held(Segment(1, 4, {0: 0}), given_up, *copies))
-
-    assert found == [
-        Range("orphaned_epoch", 1, 8, 9, 1, 1000, (given_up.text,)),
-        Range("overlap", 2, 10, 14, 2, 500, ids(*copies)),
-    ]
-
-
-def test_an_epoch_that_ends_where_the_next_begins_counts_before_a_higher_one() -> None:
-    given_up = Segment(9, 9, {2: 5})
-
-    found = findings(held(ten(1, 1), ten(2, 1), given_up, ten(3, 3)))
-
-    assert found == [Range("orphaned_epoch", 2, 5, 9, 1, 1000, (given_up.text,))]
 
 
 def imported_by(*events: Body) -> StoredPartition:

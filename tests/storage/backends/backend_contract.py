@@ -396,3 +396,17 @@ class BackendContract(ReadingContract):
         await asyncio.gather(*writes)
         assert len(await everything(again)) == 20
         await again.close()
+
+    async def test_a_cancelled_caller_disturbs_no_other(
+        self, backend: MetadataStorageBackend
+    ) -> None:
+        writes = [asyncio.create_task(backend.create(f"k{one}", b"")) for one in range(50)]
+        await asyncio.sleep(0)
+
+        for write in writes[::2]:
+            write.cancel()
+        await asyncio.gather(*writes, return_exceptions=True)
+        await backend.create("last", b"")
+
+        kept = await everything(backend)
+        assert {"last", *(f"k{one}" for one in range(1, 50, 2))} <= set(kept)

@@ -220,17 +220,3 @@ async def test_a_removal_that_is_cut_short_says_so_and_can_be_repeated(
         assert [key for key, _ in left] == keys[-len(left) :]
         assert 0 < len(left) < len(keys)
         assert await again.remove_like("k") == len(left)
-
-
-async def test_a_cancelled_caller_disturbs_no_other(postgres_url: str) -> None:
-    async with opened(postgres_url) as backend:
-        writes = [asyncio.create_task(backend.create(f"k{one}", b"")) for one in range(50)]
-        await asyncio.sleep(0)
-
-        for write in writes[::2]:
-            write.cancel()
-        await asyncio.gather(*writes, return_exceptions=True)
-        await backend.create("last", b"")
-
-        kept = await everything(backend)
-        assert {"last", *(f"k{one}" for one in range(1, 50, 2))} <= set(kept)

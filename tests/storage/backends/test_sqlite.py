@@ -227,18 +227,3 @@ async def test_a_damaged_file_is_a_matter_for_a_person(tmp_path: Path) -> None:
     with pytest.raises(DataError):
         await damaged.create("k", b"")
     await damaged.close()
-
-
-async def test_a_cancelled_caller_disturbs_no_other(tmp_path: Path) -> None:
-    backend = await SqliteBackend.open(tmp_path / "store.sqlite")
-    writes = [asyncio.create_task(backend.create(f"k{one}", b"")) for one in range(50)]
-    await asyncio.sleep(0)
-
-    for write in writes[::2]:
-        write.cancel()
-    await asyncio.gather(*writes, return_exceptions=True)
-    await backend.create("last", b"")
-
-    kept = await everything(backend)
-    assert {"last", *(f"k{one}" for one in range(1, 50, 2))} <= set(kept)
-    await backend.close()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.index_storage import IndexStorage
+from tests.models.index_storage import IndexStorage, name_of, names
 from tests.models.local_world import eventually
 from tests.models.tier_trace import TieredSegment, segments, segments_of
 from tierledger.events.errors import InvalidArgument, NotReady
@@ -19,21 +19,12 @@ WITH_ABORTED = segments_of("payments-tx", 0)[0]
 LOOKED_UP = (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION)
 
 
-def file_of(folder: Path, segment: TieredSegment) -> Path:
-    metadata = segment.metadata
-    return folder / f"{metadata.start_offset}_{metadata.remote_log_segment_id.id}.indexes"
-
-
 def weight(*segments: TieredSegment) -> int:
     """What these weigh in the cache."""
     return sum(
         HEADER_SIZE + sum(len(one.indexes.get(kind, b"")) for kind in LOOKED_UP)
         for one in segments
     )
-
-
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir() if path.suffix != ".lock"}
 
 
 async def test_a_segments_indexes_are_fetched_once_and_all_together(tmp_path: Path) -> None:
@@ -62,7 +53,7 @@ async def test_there_is_one_file_for_each_segment_named_like_kafkas(tmp_path: Pa
         f"0_{FIRST.metadata.remote_log_segment_id.id}.indexes",
         f"45_{SECOND.metadata.remote_log_segment_id.id}.indexes",
     }
-    assert file_of(tmp_path, FIRST).stat().st_size == weight(FIRST)
+    assert (tmp_path / name_of(FIRST)).stat().st_size == weight(FIRST)
     assert cache.counts.bytes == weight(FIRST, SECOND)
 
 
@@ -124,7 +115,7 @@ async def test_a_full_cache_gives_up_a_segment_and_fetches_it_when_asked_again(
 
         assert (len(storage.requests), cache.counts.entries) == (4, 2)
         assert cache.counts.bytes <= room
-    assert names(tmp_path) == {file_of(tmp_path, one).name for one in (FIRST, THIRD)}
+    assert names(tmp_path) == {name_of(one) for one in (FIRST, THIRD)}
 
 
 async def test_a_segment_that_is_used_stays_while_others_are_read_once(tmp_path: Path) -> None:
@@ -160,7 +151,7 @@ async def test_a_segment_heavier_than_the_cache_is_served_and_pushes_nothing_out
 
         assert len(entry.offset_index) == 10
         assert cache.counts.entries == 1
-    assert names(tmp_path) == {file_of(tmp_path, FIRST).name}
+    assert names(tmp_path) == {name_of(FIRST)}
 
 
 async def test_after_close_nothing_is_answered_and_files_stay(tmp_path: Path) -> None:
@@ -182,7 +173,7 @@ async def test_after_close_nothing_is_answered_and_files_stay(tmp_path: Path) ->
         cache.resize(1)
     with pytest.raises(NotReady):
         await cache.open()
-    assert names(tmp_path) == {file_of(tmp_path, FIRST).name}
+    assert names(tmp_path) == {name_of(FIRST)}
 
 
 async def test_closing_a_cache_that_was_never_opened_does_nothing(tmp_path: Path) -> None:
@@ -231,7 +222,7 @@ async def test_a_restart_under_a_smaller_limit_keeps_what_was_loaded_last(
 
     async with RemoteIndexCache(tmp_path, IndexStorage(), weight(FIRST, THIRD)) as cache:
         assert (cache.counts.entries, cache.counts.evictions) == (2, 1)
-    assert names(tmp_path) == {file_of(tmp_path, one).name for one in (FIRST, THIRD)}
+    assert names(tmp_path) == {name_of(one) for one in (FIRST, THIRD)}
 
 
 @pytest.mark.parametrize("removed", [[], [FIRST], [FIRST, THIRD], [FIRST, SECOND, THIRD]])
@@ -250,7 +241,7 @@ async def test_removed_segments_leave_with_their_files_and_others_stay(
         kept = [one for one in every if one not in removed]
         assert cache.counts.removals == len(removed)
         assert cache.counts.bytes == weight(*kept)
-        await eventually(lambda: names(tmp_path) == {file_of(tmp_path, k).name for k in kept})
+        await eventually(lambda: names(tmp_path) == {name_of(k) for k in kept})
         for segment in every:
             await cache.get(segment.metadata)
         assert len(storage.requests) == 3 + len(removed)
@@ -268,7 +259,7 @@ async def test_what_is_removed_before_the_first_question_does_not_come_back(
     await cache.get(SECOND.metadata)
     await cache.close()
 
-    assert names(tmp_path) == {file_of(tmp_path, SECOND).name}
+    assert names(tmp_path) == {name_of(SECOND)}
 
 
 async def test_what_is_removed_while_it_is_loaded_is_served_but_not_kept(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.models.gated_files import Gate, GatedFiles
-from tests.models.index_storage import IndexStorage
+from tests.models.index_storage import IndexStorage, names, turns
 from tests.models.local_world import eventually
 from tests.models.tier_trace import segments_of
 from tierledger.events.errors import NotReady, StoreRefused
@@ -17,17 +17,6 @@ from tierledger.tiering.index_cache.cache import RemoteIndexCache
 from tierledger.tiering.index_cache.files import CacheDirectory
 
 FIRST, SECOND = segments_of("codec-none", 0)[:2]
-TURNS = 20
-"""More steps of the event loop than anything here takes that no thread holds up."""
-
-
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir() if path.suffix != ".lock"}
-
-
-async def turns() -> None:
-    for _ in range(TURNS):
-        await asyncio.sleep(0)
 
 
 async def cancelled(*tasks: asyncio.Task[object]) -> None:

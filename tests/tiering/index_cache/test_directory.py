@@ -7,7 +7,7 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from tests.models.index_storage import IndexStorage
+from tests.models.index_storage import IndexStorage, names
 from tests.models.tier_trace import segments_of
 from tierledger.events.errors import CorruptRemoteData
 from tierledger.events.identifiers import Uuid
@@ -25,10 +25,6 @@ ID = FIRST.metadata.remote_log_segment_id.id
 KEY = SegmentKey(ID, FIRST.metadata.start_offset)
 RAW = RawIndexes(b"offsets.", b"times of 12.", b"")
 HEADER = struct.Struct(">4sH16sq3I")
-
-
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir() if path.suffix != ".lock"}
 
 
 async def test_nothing_is_touched_that_is_not_named_like_our_own(tmp_path: Path) -> None:

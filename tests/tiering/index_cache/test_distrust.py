@@ -3,22 +3,12 @@
 import asyncio
 from pathlib import Path
 
-from tests.models.index_storage import IndexStorage
+from tests.models.index_storage import IndexStorage, name_of, names
 from tests.models.local_world import eventually
-from tests.models.tier_trace import TieredSegment, segments_of
+from tests.models.tier_trace import segments_of
 from tierledger.tiering.index_cache.cache import RemoteIndexCache
 
 FIRST, SECOND, THIRD = segments_of("codec-none", 0)[:3]
-
-
-def name_of(segment: TieredSegment) -> str:
-    return (
-        f"{segment.metadata.start_offset}_{segment.metadata.remote_log_segment_id.id}.indexes"
-    )
-
-
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir() if path.suffix != ".lock"}
 
 
 async def test_an_entry_that_led_astray_goes_with_its_file_and_is_fetched_again(

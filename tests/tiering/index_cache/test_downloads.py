@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.index_storage import IndexStorage
+from tests.models.index_storage import IndexStorage, names
 from tests.models.local_world import eventually
 from tests.models.tier_trace import segments_of
 from tierledger.events.errors import (
@@ -21,10 +21,6 @@ FIRST = segments_of("codec-none", 0)[0]
 WITH_ABORTED = segments_of("payments-tx", 0)[0]
 PAST_THE_END = b"\x00\x00\x00\x05\x7f\xff\xff\xff"
 """An offset index that points far behind any segment's end."""
-
-
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir() if path.suffix != ".lock"}
 
 
 @pytest.mark.parametrize(

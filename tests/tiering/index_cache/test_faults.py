@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.index_storage import IndexStorage
+from tests.models.index_storage import IndexStorage, name_of, names
 from tests.models.local_world import eventually
 from tests.models.refusing_files import RefusingFiles
 from tests.models.tier_trace import TieredSegment, segments, segments_of
@@ -24,16 +24,6 @@ FIRST, SECOND, THIRD = segments_of("codec-none", 0)[:3]
 WITH_ABORTED = segments_of("payments-tx", 0)[0]
 PAST_THE_END = b"\x00\x00\x00\x05\x7f\xff\xff\xff"
 """An offset index that points far behind any segment's end."""
-
-
-def name_of(segment: TieredSegment) -> str:
-    return (
-        f"{segment.metadata.start_offset}_{segment.metadata.remote_log_segment_id.id}.indexes"
-    )
-
-
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir() if path.suffix != ".lock"}
 
 
 async def filled(folder: Path, *kept: TieredSegment) -> None:
@@ -233,7 +223,7 @@ async def test_a_second_cache_on_a_directory_is_refused(tmp_path: Path) -> None:
 
 HOLD = """
 import asyncio, pathlib, sys
-from tests.models.index_storage import IndexStorage
+from tests.models.index_storage import IndexStorage, name_of, names
 from tierledger.tiering.index_cache.cache import RemoteIndexCache
 
 async def hold():

@@ -9,7 +9,7 @@ import pytest
 from typing_extensions import override
 
 from tests.models.gated_files import GatedFiles
-from tests.models.index_storage import IndexStorage
+from tests.models.index_storage import IndexStorage, name_of, names, turns
 from tests.models.local_world import eventually
 from tests.models.tier_trace import TieredSegment, segments, segments_of
 from tierledger.events.identifiers import Uuid
@@ -25,20 +25,6 @@ FIRST, SECOND = segments_of("codec-none", 0)[:2]
 
 def id_of(segment: TieredSegment) -> Uuid:
     return segment.metadata.remote_log_segment_id.id
-
-
-def name_of(segment: TieredSegment) -> str:
-    return f"{segment.metadata.start_offset}_{id_of(segment)}.indexes"
-
-
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir() if path.suffix != ".lock"}
-
-
-async def turns() -> None:
-    """As many steps of the event loop as anything here takes that nothing holds up."""
-    for _ in range(100):
-        await asyncio.sleep(0)
 
 
 async def test_so_many_segments_and_no_more_are_loaded_at_the_same_time(tmp_path: Path) -> None:

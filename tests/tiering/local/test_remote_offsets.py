@@ -8,10 +8,10 @@ import pytest
 
 from tests.models.memory_metadata import MemoryLedger, MemoryMetadataStore
 from tests.models.planned_faults import When
-from tests.models.retention_world import FINISHED, STARTED, TIP, MemoryLog
+from tests.models.retention_world import STARTED, TIP, MemoryLog
 from tierledger.events.errors import NotReady, RemoteResourceNotFound
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
-from tierledger.events.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.tiering.local.leader_epochs import NOWHERE, OffsetAndEpoch
 from tierledger.tiering.local.log import LocalSegment
 from tierledger.tiering.local.remote_offsets import (
@@ -27,12 +27,8 @@ async def store_with(spans: Spans, *, is_finished: bool = True) -> MemoryMetadat
     store = MemoryLedger().store(TIP)
     for number, (start, end, epochs) in zip(count(1), spans, strict=False):
         segment_id = RemoteLogSegmentId(TIP, Uuid(number.to_bytes(16, "big")))
-        await store.add_remote_log_segment_metadata(
-            RemoteLogSegmentMetadata(segment_id, start, end, 0, 1, 0, 1, STARTED, epochs)
-        )
-        if is_finished:
-            update = RemoteLogSegmentMetadataUpdate(segment_id, 0, FINISHED, 1)
-            await store.update_remote_log_segment_metadata(update)
+        segment = RemoteLogSegmentMetadata(segment_id, start, end, 0, 1, 0, 1, STARTED, epochs)
+        await store.enter(segment, finish=is_finished)
     return store
 
 

@@ -1,6 +1,5 @@
 """The reader over a tier that a stock broker wrote, against what consumers got from it."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,6 @@ from tests.models.memory_metadata import MemoryLedger, MemoryMetadataStore
 from tests.models.memory_storage import MemoryStorage
 from tests.models.stored_partitions import CLUSTER, SERDE, import_trace
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.events.lifecycle import RemoteLogSegmentState
-from tierledger.events.metadata import RemoteLogSegmentMetadataUpdate
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.keys import DefaultMetadataKeyFactory
@@ -55,12 +52,7 @@ async def first_segments(tip: TopicIdPartition, count: int) -> MemoryMetadataSto
     """Metadata of a partition that has so many segments yet."""
     store = MemoryLedger().store(tip)
     for metadata, _, _ in tier_trace.segments_of(tip.topic, tip.partition)[:count]:
-        started = RemoteLogSegmentState.COPY_SEGMENT_STARTED
-        await store.add_remote_log_segment_metadata(replace(metadata, state=started))
-        segment, now_ms = metadata.remote_log_segment_id, metadata.event_timestamp_ms
-        finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-        update = RemoteLogSegmentMetadataUpdate(segment, now_ms, finished, broker_id=1)
-        await store.update_remote_log_segment_metadata(update)
+        await store.enter(metadata)
     return store
 
 

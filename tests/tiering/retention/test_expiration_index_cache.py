@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.models.index_storage import names
 from tests.models.retention_world import HOUR_MS, RetentionWorld
 from tests.models.tier_trace import TieredSegment, segments_of
 from tierledger.events.errors import RemoteResourceNotFound
@@ -24,10 +25,6 @@ async def tiered(
     added = await world.add(start, end, {0: start}, size=size, age_ms=age_ms)
     world.storage.indexes[added.remote_log_segment_id.id] = dict(segment.indexes)
     return added
-
-
-def file_names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir() if path.suffix != ".lock"}
 
 
 def deletions(
@@ -54,9 +51,7 @@ async def test_the_indexes_of_a_deleted_segment_are_gone_from_memory_and_disk(
             await cache.get(old)
         assert (await cache.get(young)).lookup_offset(young.start_offset).position == 0
 
-    assert file_names(tmp_path) == {
-        f"{young.start_offset}_{young.remote_log_segment_id.id}.indexes"
-    }
+    assert names(tmp_path) == {f"{young.start_offset}_{young.remote_log_segment_id.id}.indexes"}
 
 
 async def test_a_cache_that_is_closed_is_no_reason_to_keep_a_segment(tmp_path: Path) -> None:

@@ -5,38 +5,17 @@ import pytest
 from tests.models.retention_world import (
     DELETING,
     FINISHED,
-    HOUR_MS,
     LINEAGE,
-    NOW_MS,
     SIZE,
     STARTED,
     TIP,
     RetentionWorld,
     add_fifty,
-    epochs_between,
     reasons,
 )
 from tierledger.events.errors import InvalidArgument
 from tierledger.tiering.retention.expiration_task import Retention, RetentionResult
 from tierledger.tiering.retention.plan import Reason
-
-# By time and size.
-
-
-@pytest.mark.parametrize(("retention_ms", "retention_bytes"), [(-1, 0), (0, -1), (0, 0)])
-async def test_a_retention_of_nothing_deletes_all(
-    retention_ms: int, retention_bytes: int
-) -> None:
-    world = RetentionWorld(end=200)
-    await world.add(0, 99, {0: 0})
-    await world.add(100, 199, {0: 100})
-
-    result = await world.task(retention_ms, retention_bytes).run_once()
-
-    assert [start for start, _ in reasons(result)] == [0, 100]
-    assert result.log_start_offset == world.log.log_start_offset == 200
-    assert world.left() == []
-    world.check_agreement()
 
 
 @pytest.mark.parametrize("deletable", [0, 1, 23, 50])
@@ -61,27 +40,6 @@ async def test_by_size_the_oldest_go_until_no_more_than_the_limit_is_left(
     assert again == RetentionResult((), None, is_complete=True)
 
 
-@pytest.mark.parametrize("deletable", [0, 1, 23, 50])
-async def test_by_time_those_go_whose_newest_record_is_old_enough(deletable: int) -> None:
-    world = RetentionWorld(LINEAGE, end=5000)
-    await add_fifty(world, old=deletable)
-
-    result = await world.task(retention_ms=HOUR_MS).run_once()
-
-    assert reasons(result) == [(number * 100, Reason.TIME) for number in range(deletable)]
-    assert world.log.log_start_offset == deletable * 100
-    world.check_agreement()
-
-
-async def test_an_enormous_retention_keeps_everything() -> None:
-    world = RetentionWorld(end=100)
-    await world.add(0, 99, {0: 0}, age_ms=NOW_MS)
-
-    result = await world.task(retention_ms=2**63 - 1).run_once()
-
-    assert result == RetentionResult((), None, is_complete=True)
-
-
 async def test_the_plain_sum_over_epochs_would_delete_too_much() -> None:
     """KIP-852's sum of `remoteLogSize` counts a segment once for each of its epochs."""
     world = RetentionWorld(LINEAGE, end=5000)
@@ -93,20 +51,6 @@ async def test_the_plain_sum_over_epochs_would_delete_too_much() -> None:
     assert plain == 52 * SIZE  # The first segment has three epochs: two too many would go.
     assert result.deleted == ()
     assert len(world.left()) == 50
-
-
-async def test_bytes_of_another_history_do_not_count_against_the_limit() -> None:
-    world = RetentionWorld({0: 0, 2: 100}, end=300)
-    lost = await world.add(100, 250, {1: 100}, size=10 * SIZE)
-    for start, epoch in ((0, 0), (100, 2), (200, 2)):
-        await world.add(start, start + 99, {epoch: start})
-
-    kept = await world.task(retention_bytes=3 * SIZE).run_once()
-    one = await world.task(retention_bytes=2 * SIZE).run_once()
-
-    assert kept.deleted == ()
-    assert reasons(one) == [(0, Reason.SIZE)]
-    assert lost in world.ledger.segments(TIP)
 
 
 async def test_what_is_of_another_history_is_summed_up_once_not_for_each_segment() -> None:
@@ -178,17 +122,6 @@ async def test_a_local_segment_that_begins_with_the_last_remote_offset_is_remote
     assert reasons(one) == [(0, Reason.SIZE)]
 
 
-async def test_the_log_starts_behind_the_furthest_of_overlapping_segments() -> None:
-    world = RetentionWorld(end=200)
-    await world.add(0, 99, {0: 0}, age_ms=HOUR_MS)
-    await world.add(0, 104, {0: 0}, age_ms=HOUR_MS)
-
-    await world.task(retention_ms=HOUR_MS).run_once()
-
-    assert world.log.log_start_offset == 105
-    assert world.left() == []
-
-
 @pytest.mark.parametrize(
     ("retention_ms", "retention_bytes", "named"),
     [(-2, 0, r"retention\.ms: .* got -2"), (0, -3, r"retention\.bytes: .* got -3")],
@@ -198,69 +131,6 @@ def test_a_retention_below_minus_one_is_refused(
 ) -> None:
     with pytest.raises(InvalidArgument, match=named):
         Retention(retention_ms, retention_bytes)
-
-
-# By log start, leader epoch, and what was interrupted.
-
-
-async def test_what_somebody_deleted_from_the_log_goes_from_the_tier() -> None:
-    world = RetentionWorld({0: 0, 1: 150}, end=400)
-    await world.add(0, 99, {0: 0})
-    await world.add(100, 199, {0: 100, 1: 150})
-    await world.add(200, 299, {1: 200})
-    await world.log.raise_log_start_offset(200)
-
-    result = await world.task().run_once()
-
-    # The first has only epoch 0, which the log has forgotten; the second ends in epoch 1.
-    assert reasons(result) == [(100, Reason.LOG_START_OFFSET), (0, Reason.STALE_EPOCH)]
-    assert result.log_start_offset is None
-    assert world.left() == [(200, 299)]
-
-
-async def test_segments_of_epochs_that_the_leader_never_heard_of_are_removed() -> None:
-    world = RetentionWorld({5: 100, 6: 200}, end=400)
-    await world.add(0, 50, {0: 0})
-    await world.add(51, 99, {1: 51, 2: 60})
-    await world.add(60, 150, {2: 60, 5: 100})
-    await world.add(90, 99, {3: 90}, state=STARTED)
-    await world.add(300, 399, {7: 300})
-
-    result = await world.task().run_once()
-
-    assert {start for start, _ in reasons(result)} == {0, 51, 90}
-    assert {reason for _, reason in reasons(result)} == {Reason.STALE_EPOCH}
-    # One reaches into a known epoch; one is of a later epoch than the leader's.
-    assert world.left() == [(60, 150), (300, 399)]
-    assert world.log.log_start_offset == 0
-    world.check_agreement()
-
-
-async def test_an_interrupted_deletion_of_several_epochs_is_finished_once() -> None:
-    world = RetentionWorld(LINEAGE, end=500)
-    await world.add(0, 99, epochs_between(LINEAGE, 0, 99), state=DELETING, custom=b"where")
-    await world.add(100, 199, {4: 100})
-
-    result = await world.task().run_once()
-
-    assert reasons(result) == [(0, Reason.INTERRUPTED)]
-    assert [one.custom_metadata for one in world.storage.deleted] != [None]
-    assert world.left() == [(100, 199)]
-    world.check_agreement()
-
-
-async def test_interrupted_deletions_are_found_wherever_they_are() -> None:
-    world = RetentionWorld({0: 0, 2: 100}, end=300)
-    await world.add(0, 99, {0: 0})  # Ends the walk.
-    await world.add(100, 199, {2: 100}, state=DELETING)
-    await world.add(150, 250, {1: 150}, state=DELETING)  # Of an epoch nobody walks.
-    await world.add(200, 299, {2: 200})
-
-    result = await world.task().run_once()
-
-    assert {start for start, _ in reasons(result)} == {100, 150}
-    assert world.left() == [(0, 99), (200, 299)]
-    world.check_agreement()
 
 
 async def test_a_deletion_that_the_copy_task_works_on_is_left_to_it() -> None:

@@ -51,7 +51,6 @@ class SegmentHeader(NamedTuple):
 
 
 def crc32c(data: bytes) -> int:
-    """The checksum that everything here has."""
     return int(google_crc32c.value(data))
 
 

@@ -77,7 +77,6 @@ class LedgerSettings:
     """Parts of one segment that are sent side by side; so many are in memory."""
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         for name, value in (
             ("part_bytes", self.part_bytes),
             ("parts_at_once", self.parts_at_once),
@@ -352,7 +351,6 @@ class _Source:
 
 
 def place_of(metadata: RemoteLogSegmentMetadata, prefix: str) -> str:
-    """The folder of a segment's objects."""
     partition = metadata.topic_id_partition
     # The topic's id has a folder of its own, since a folder's name ends at 255 bytes.
     below = f"{topic_name(metadata)}/{partition.topic_id}/{partition.partition}"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierledger.cli.pages.report.intervals import Claim, common, merged, owned
+from tierledger.cli.pages.report.intervals import common, merged
 
 ranges = st.lists(
     st.tuples(st.integers(0, 30), st.integers(0, 8)).map(lambda one: (one[0], one[0] + one[1])),
@@ -29,19 +29,3 @@ def test_common_offsets_are_counted_once(
     both = set(offsets(some)) & set(offsets(others))
 
     assert common(merged(some), merged(others)) == len(both)
-
-
-@given(ranges)
-def test_every_offset_belongs_to_the_highest_claim(some: list[tuple[int, int]]) -> None:
-    claims = [Claim(start, end, (0, at), at) for at, (start, end) in enumerate(some)]
-
-    found = {
-        offset: part.owner
-        for part in owned(claims)
-        for offset in range(part.start, part.end + 1)
-    }
-
-    assert found == {
-        offset: max(at for at, (start, end) in enumerate(some) if start <= offset <= end)
-        for offset in offsets(some)
-    }
