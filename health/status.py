@@ -27,6 +27,11 @@ NAMED_MAX = 10
 
 COORDINATOR_FIELDS = (
     "owner",
+    "word",
+    "source",
+    "heading",
+    "attending",
+    "shadows",
     "position",
     "partitions",
     "unplaced",

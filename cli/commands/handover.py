@@ -45,6 +45,7 @@ def handover_command(
 
 async def _fresh(options: StoreOptions, brokers: str, json: bool) -> None:
     from tierledger.actors.coordinator.events import Owner
+    from tierledger.actors.coordinator.ownership import Handover
     from tierledger.actors.discovery.connecting import connect
     from tierledger.cli.service_settings import client_settings
     from tierledger.pipeline.imports.topic import cluster_id_of
@@ -60,7 +61,8 @@ async def _fresh(options: StoreOptions, brokers: str, json: bool) -> None:
     # A service of another cluster refuses a client that names this one.
     connection = await connect(replace(settings, cluster_id=cluster_id))
     try:
-        owner = await connection.coordinator.hand_over(Owner.TIERLEDGER, Owner.NOBODY)
+        wish = Handover(Owner.TIERLEDGER, Owner.NOBODY)
+        owner, _ = await connection.coordinator.hand_over(wish)
     finally:
         await connection.close()
     if json:

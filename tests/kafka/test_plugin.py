@@ -18,6 +18,7 @@ from tests.models.local_world import CLUSTER
 from tests.models.ray_brokers import settings_for
 from tests.ray.test_serve import served
 from tierledger.actors.coordinator.events import Owner
+from tierledger.actors.coordinator.ownership import Handover
 from tierledger.actors.discovery.connecting import connect
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.ray.service import RayConnection, RayService, kill_host
@@ -29,6 +30,8 @@ KAFKAS = {"oldest": PLUGIN / "kafka-3.9.1", "newest": JARS}
 """Classes of brokers, from the oldest to the newest that the plugin is for."""
 
 TOPIC = "AAECAwQFBgcICQoLDA0ODw"
+
+FRESH = Handover(Owner.TIERLEDGER, Owner.NOBODY)
 
 pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
 
@@ -65,7 +68,7 @@ async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ray
 async def owned(service: RayService) -> None:
     """Brokers are let in from now on."""
     coordinator = RayConnection(service.settings).coordinator
-    assert await coordinator.hand_over(Owner.TIERLEDGER, Owner.NOBODY) == "tierledger"
+    assert await coordinator.hand_over(FRESH) == ("tierledger", 1)
 
 
 @pytest.fixture(params=list(KAFKAS))
@@ -106,7 +109,7 @@ async def owned_by_word_of(secrets: Secrets, identity: str, url: str) -> None:
     config = {URL_SETTING: url, **secrets.client(identity)}
     connection = await connect(ServiceSettings(CLUSTER, config))
     try:
-        await connection.coordinator.hand_over(Owner.TIERLEDGER, Owner.NOBODY)
+        await connection.coordinator.hand_over(FRESH)
     finally:
         await connection.close()
 
