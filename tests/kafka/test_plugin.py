@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,19 +74,29 @@ async def owned(service: RayService) -> None:
 @pytest.fixture(params=list(KAFKAS))
 def plugins(request: pytest.FixtureRequest) -> Iterator[Plugins]:
     """Plugins on the classes of that Kafka."""
+    with started(KAFKAS[request.param]) as plugins:
+        yield plugins
+
+
+@contextmanager
+def started(jars: Path) -> Iterator[Plugins]:
+    """Plugins on the classes of a Kafka, in their process."""
     if not PLUGIN_JAR.exists() or shutil.which("java") is None:
         raise RuntimeError(
             f"{PLUGIN_JAR} or Java is missing: run scripts/setup.sh --with-plugin"
         )
-    path = f"{PLUGIN / 'test-classes'}:{PLUGIN_JAR}:{KAFKAS[request.param] / '*'}"
+    path = f"{PLUGIN / 'test-classes'}:{PLUGIN_JAR}:{jars / '*'}"
     command = ["java", "-Xmx256m", "-cp", path, "org.tierledger.kafka.LiveBroker", TOPIC]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        yield Plugins(process)
-        assert process.stdin is not None, "it is a pipe"
-        process.stdin.close()
-        assert process.wait(30) == 0
+        try:
+            yield Plugins(process)
+            assert process.stdin is not None, "it is a pipe"
+            process.stdin.close()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()  # A plugin that was not closed may keep it.
 
 
 @pytest.fixture
