@@ -10,7 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierledger.actors.calls import Call, CloseCall, HostPing, PartitionKey, Placement
-    from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
+    from tierledger.actors.coordinator.attendance import Attend, ShadowReport
+    from tierledger.actors.coordinator.events import Announcement, Registered, Route
+    from tierledger.actors.coordinator.ownership import (
+        Handover,
+        Owned,
+        OwnerWord,
+        PluginMode,
+    )
     from tierledger.actors.deadline import Attempt
     from tierledger.events.commands import Claim, LeaderVerdict
     from tierledger.events.identifiers import TopicIdPartition
@@ -137,13 +144,24 @@ class CoordinatorHandle(Protocol):
     """The coordinator, wherever it runs. Every call may raise `OutcomeUnknown`."""
 
     async def register(
-        self, broker_id: int, request: bytes, after: int, *, is_plugin: bool = False
+        self, broker_id: int, request: bytes, after: int, mode: PluginMode | None = None
     ) -> Registered:
-        """A new incarnation of a broker, if its newest was `after`; repeats get the same."""
+        """A new incarnation of a broker, if its newest was `after`; repeats get the same.
+
+        `mode`: of a broker's plugin; programs have none.
+        """
         ...
 
-    async def hand_over(self, to: Owner, of: Owner) -> str:
-        """Let `to` own the cluster's metadata in place of `of`; who owns it then, durable."""
+    async def hand_over(self, wish: Handover) -> Owned:
+        """Let another own the cluster's metadata; who owns it then, durable."""
+        ...
+
+    async def attend(self, said: Attend) -> OwnerWord:
+        """Who owns it, for a broker's plugin that says how it stands."""
+        ...
+
+    async def shadow_report(self, report: ShadowReport) -> None:
+        """Note what a broker in shadow has compared."""
         ...
 
     async def announce(self, announcement: Announcement) -> list[Claim]:

@@ -27,6 +27,12 @@ NAMED_MAX = 10
 
 COORDINATOR_FIELDS = (
     "owner",
+    "word",
+    "source",
+    "heading",
+    "attending",
+    "shadows",
+    "kafka",
     "position",
     "partitions",
     "unplaced",

@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from tierledger.actors.calls import Call, PartitionKey
-    from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
+    from tierledger.actors.coordinator.attendance import Attend, ShadowReport
+    from tierledger.actors.coordinator.events import Announcement, Registered, Route
+    from tierledger.actors.coordinator.ownership import (
+        Handover,
+        Owned,
+        OwnerWord,
+        PluginMode,
+    )
     from tierledger.actors.deadline import Attempt
     from tierledger.actors.ports import (
         CoordinatorHandle,
@@ -177,14 +184,18 @@ class _LinkedCoordinator:
         return await self._link.ask("the coordinator", lambda one: ask(one.coordinator))
 
     async def register(
-        self, broker_id: int, request: bytes, after: int, *, is_plugin: bool = False
+        self, broker_id: int, request: bytes, after: int, mode: PluginMode | None = None
     ) -> Registered:
-        return await self._ask(
-            lambda one: one.register(broker_id, request, after, is_plugin=is_plugin)
-        )
+        return await self._ask(lambda one: one.register(broker_id, request, after, mode))
 
-    async def hand_over(self, to: Owner, of: Owner) -> str:
-        return await self._ask(lambda one: one.hand_over(to, of))
+    async def hand_over(self, wish: Handover) -> Owned:
+        return await self._ask(lambda one: one.hand_over(wish))
+
+    async def attend(self, said: Attend) -> OwnerWord:
+        return await self._ask(lambda one: one.attend(said))
+
+    async def shadow_report(self, report: ShadowReport) -> None:
+        await self._ask(lambda one: one.shadow_report(report))
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
         return await self._ask(lambda one: one.announce(announcement))

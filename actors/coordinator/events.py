@@ -145,13 +145,22 @@ class Owner(StrEnum):
     """Whose word on a cluster's remote log metadata counts with its brokers (ADR 0050)."""
 
     NOBODY = "nobody"
+    KAFKA = "kafka"
+    """Kafka's own manager."""
     TIERLEDGER = "tierledger"
+    MOVING = "moving"
+    """From one of those two to the other; brokers hold their writes."""
 
 
 class OwnerChanged(NamedTuple):
     """From here on `owner` decides; an `Owner`, or one that a newer release knows."""
 
     owner: str
+    source: str = ""
+    """While it is moving: whose it was, and whose it is to be. Empty before version 2."""
+    heading: str = ""
+    give_up_after_ms: int = 0
+    """After so long without a further word it is as before."""
 
 
 CoordinatorBody: TypeAlias = (
@@ -180,11 +189,12 @@ COORDINATOR_CODEC = EventCodec(
         (8, PartitionForgotten, 1),
         (9, LeaderRefused, 1),
         (10, LeaderRestored, 1),
-        (11, OwnerChanged, 1),
+        (11, OwnerChanged, 2),
     ),
     {
         (1, 1): lambda fields: [*fields, None],
         (5, 1): lambda fields: [*fields, fields[0]],
+        (11, 1): lambda fields: [*fields, "", "", 0],
     },
     is_strict=False,
 )

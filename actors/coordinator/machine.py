@@ -23,7 +23,9 @@ from tierledger.actors import messages as store
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator import messages as msg
 from tierledger.actors.coordinator import placement, rules
+from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.hosts import BACKOFF_MIN_S, Hosts
+from tierledger.actors.coordinator.ownership import give_up
 from tierledger.actors.messages import AppendOutcome
 from tierledger.actors.story import Story
 from tierledger.events.errors import (
@@ -59,6 +61,9 @@ DOUBT_S = 5.0
 """How long the slot of an append without an answer is looked at before its caller hears so."""
 
 DOUBT_PAUSE_MS = 50
+
+GIVE_UP_AGAIN_S = 1.0
+"""Between two attempts to end a move that has had its time."""
 
 WAITING_MAX = 20_000
 """Requests that may wait; the next is refused at once."""
@@ -192,6 +197,8 @@ class Coordinator:
         self._works: list[HostWork] = []
         self._is_ready = False
         self._retries = False
+        self._watched_move = 0
+        """The number of the last word that said that the metadata is moving."""
         self._now = msg.Moment(0.0, 0)
 
     @property
@@ -210,6 +217,7 @@ class Coordinator:
         before = self.state.next_position
         effects = self._handled(stimulus)
         effects += self._ready()
+        effects += self._watch_move()
         if self.phase is Phase.IDLE:
             effects += self._wake()
         self.story.note(stimulus, _about(stimulus), effects)
@@ -313,8 +321,29 @@ class Coordinator:
             case "retry":
                 self._retries, self.hosts.is_news = False, True
                 return []
+            case "give up":
+                return self._give_up_move(timer)
             case _:
                 return self.hosts.handle(msg.TimerFired(timer), self._now)
+
+    # A move of the cluster's metadata.
+
+    def _watch_move(self) -> list[msg.Effect]:
+        """See to it that a move ends, also one that another coordinator let begin."""
+        word = self.state.word
+        is_new = word.owner == Owner.MOVING and word.number != self._watched_move
+        if not is_new or not self.is_started:
+            return []
+        self._watched_move = word.number
+        timer = msg.Timer("give up", watch=word.number)
+        return [msg.SetTimer(timer, word.give_up_after_ms / 1000)]
+
+    def _give_up_move(self, timer: msg.Timer) -> list[msg.Effect]:
+        word = self.state.word
+        if (word.owner, word.number) != (Owner.MOVING, timer.watch):
+            return []
+        self.waiting.append(Waiting(msg.HandOver(give_up(word)), None))
+        return [msg.SetTimer(timer, GIVE_UP_AGAIN_S)]  # That may fail.
 
     # Deciding.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from tierledger.actors.calls import HostPing, PartitionKey
 from tierledger.actors.coordinator import rules
 from tierledger.actors.coordinator.events import Announcement
+from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode, hand_over
 from tierledger.actors.coordinator.refusals import leader_refused
 from tierledger.actors.coordinator.rules import HostWork
 from tierledger.actors.messages import (
@@ -72,36 +73,34 @@ class Register(NamedTuple):
     broker_id: int
     request: bytes
     after: int
-    is_plugin: bool = False
+    mode: PluginMode | None = None
+    """Of a broker's plugin; programs have none."""
 
     @property
     def items(self) -> int:
         return 1
 
     def decide(self, state: CoordinatorState) -> list[CoordinatorBody]:
-        return rules.register(
-            state, self.broker_id, self.request, self.after, is_plugin=self.is_plugin
-        )
+        return rules.register(state, *self)
 
     def answer(self, state: CoordinatorState) -> Registered:
         return rules.registered(state, self.broker_id, self.request)
 
 
 class HandOver(NamedTuple):
-    """An operator says who owns the cluster's metadata from now on, instead of `of`."""
+    """An operator says who owns the cluster's metadata from now on, and instead of whom."""
 
-    to: str
-    of: str
+    wish: Handover
 
     @property
     def items(self) -> int:
         return 1
 
     def decide(self, state: CoordinatorState) -> list[CoordinatorBody]:
-        return rules.hand_over(state, self.to, self.of)
+        return [*hand_over(state.word, self.wish)]
 
-    def answer(self, state: CoordinatorState) -> str:
-        return state.owner
+    def answer(self, state: CoordinatorState) -> Owned:
+        return Owned(state.word.owner, state.word.number)
 
 
 class Announce(NamedTuple):
@@ -175,6 +174,7 @@ class Timer(NamedTuple):
     kind: str
     host: str = ""
     watch: int = 0
+    """Of the host; or the number of the word that a move is given up from."""
 
 
 # Stimuli

@@ -27,6 +27,7 @@ def coordinator_report(
     `starting`: hosts for which a process is being started. `set_aside`: what cannot be carried
     out; it is counted, and the first ones are told.
     """
+    word = state.word
     aside = sorted(set_aside, key=lambda one: one.since_ms)
     placed = {}
     for name in state.hosts:
@@ -34,7 +35,10 @@ def coordinator_report(
         placed[name] = {"leaders": leaders, "followers": state.load(name) - leaders}
     return {
         "position": state.next_position - 1,
-        "owner": str(state.owner),
+        "owner": str(word.owner),
+        "word": word.number,
+        "source": str(word.source),
+        "heading": str(word.heading),
         "hosts": dict(state.hosts),
         "addresses": dict(state.addresses),
         "starting": [name for name in starting if name not in state.hosts],

@@ -13,6 +13,7 @@ from tierledger.actors.calls import FOLLOWER, LEADER, CloseCall, PartitionKey, P
 from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator.displaced import restore, restored
 from tierledger.actors.coordinator.door import check_item, checked_broker, item_name
+from tierledger.actors.coordinator.ownership import check_leading, check_mode, word_after
 from tierledger.actors.coordinator.refusals import give_back
 from tierledger.actors.coordinator.state import (
     REGISTRATIONS_KEPT,
@@ -22,13 +23,14 @@ from tierledger.actors.coordinator.state import (
 )
 from tierledger.actors.messages import Assignment
 from tierledger.events.commands import NO_CLAIM, Claim
-from tierledger.events.errors import Fenced, InvalidArgument, NotReady, RejectedError
+from tierledger.events.errors import Fenced, InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from collections.abc import Set as AbstractSet
 
     from tierledger.actors.coordinator.events import Announcement, CoordinatorBody
+    from tierledger.actors.coordinator.ownership import PluginMode
     from tierledger.actors.coordinator.state import CoordinatorState, Seat
     from tierledger.events.log_events import Event
 
@@ -41,45 +43,34 @@ class HostWork(NamedTuple):
     closes: tuple[CloseCall, ...] = ()
 
 
-def hand_over(state: CoordinatorState, to: str, of: str) -> list[CoordinatorBody]:
-    """`to` decides from here on, if `of` did until now; nothing if `to` does already.
-
-    Raises:
-        RejectedError: Another one owns the metadata.
-    """
-    if state.owner == to:
-        return []
-    if state.owner != of:
-        raise RejectedError(
-            f"{state.owner} owns the remote log metadata of this cluster, expected {of}"
-        )
-    return [ev.OwnerChanged(to)]
-
-
 def register(
     state: CoordinatorState,
     broker_id: int,
     request: bytes,
     after: int,
-    *,
-    is_plugin: bool = False,
+    mode: PluginMode | None = None,
 ) -> list[CoordinatorBody]:
     """A client of `broker_id` starts; what spoke for it before is out of date.
 
     Nothing for a repeat of `request`, nor if another client has registered since `after` was
     the broker's incarnation: a request that comes late fences nobody.
 
+    Args:
+        state: What is decided on.
+        broker_id: For whom it speaks.
+        request: By which a repeat is recognised.
+        after: The newest incarnation that it knows of.
+        mode: Of a broker's plugin; none: a program, which decides for nobody.
+
     Raises:
-        NotReady: It is a broker's plugin, and tierledger does not own the cluster's metadata.
-            The broker would take what the ledger does not know for gone, and delete it.
+        NotReady: It is a broker's plugin, and not all brokers would decide by one manager.
+        RejectedError: The same, and nothing but another mode helps.
     """
-    if is_plugin and state.owner != ev.Owner.TIERLEDGER:
-        raise NotReady(
-            f"{state.owner} owns the remote log metadata of this cluster; "
-            "to let tierledger own it: tierledger handover"
-        )
+    is_repeat = request in state.registrations.get(broker_id, {})
+    if mode is not None:
+        check_mode(state.word, mode, is_repeat=is_repeat)
     newest = state.incarnations.get(broker_id, 0)
-    if after != newest or request in state.registrations.get(broker_id, {}):
+    if after != newest or is_repeat:
         return []
     return [ev.ClientRegistered(broker_id, newest + 1, request)]
 
@@ -104,6 +95,7 @@ def announce(
     Raises:
         Fenced: The broker registered anew or announced something newer since.
         InvalidArgument: The broker never registered under that incarnation.
+        NotReady: It would lead anew, and tierledger does not own the cluster's metadata.
     """
     registered = state.incarnations.get(given.broker_id, 0)
     if given.incarnation > registered:
@@ -130,6 +122,8 @@ def announce(
     stopped = tuple(item for item in given.stopped if _hosts(state, given.broker_id, item))
     if not leaders and not followers and not stopped:
         return []
+    if leaders and given.import_cluster is None:
+        check_leading(state.word)
     return [
         ev.Announced(
             broker_id=given.broker_id,
@@ -299,8 +293,8 @@ def evolve_strictly(state: CoordinatorState, event: Event) -> list[HostWork]:
             state.generations[body.host] = body.generation
         case ev.HostLost():
             _host_lost(state, body.host)
-        case ev.OwnerChanged(owner=owner):
-            state.owner = owner
+        case ev.OwnerChanged():
+            state.word = word_after(state.word, body)
         case ev.PartitionForgotten():
             _forgotten(state, PartitionKey(body.topic_id, body.partition))
     state.next_position = event.position + 1

@@ -13,6 +13,7 @@ import structlog
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator import messages as msg
+from tierledger.actors.coordinator.attendance import Attend, Attendance, ShadowReport
 from tierledger.actors.coordinator.door import (
     checked_announcement,
     checked_broker,
@@ -21,6 +22,7 @@ from tierledger.actors.coordinator.door import (
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.log import BATCHES_PER_READ, coordinator_batches
 from tierledger.actors.coordinator.machine import Coordinator
+from tierledger.actors.coordinator.ownership import Handover
 from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST, WRITER
 from tierledger.actors.coordinator.report import coordinator_report
 from tierledger.actors.hosted_backend import HostedBackend
@@ -40,16 +42,19 @@ from tierledger.actors.oracle.no_oracle import ORACLE_DEADLINE_S, NoOracle
 from tierledger.actors.ports import HostFailed, HostGone
 from tierledger.actors.slices import Slices
 from tierledger.events.errors import (
+    Fenced,
     OutcomeUnknown,
     RemoteStorageError,
     RetryableError,
     StorageUnavailable,
 )
+from tierledger.events.typed_fields import checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
+    from tierledger.actors.coordinator.events import Announcement, Registered, Route
+    from tierledger.actors.coordinator.ownership import Owned, OwnerWord, PluginMode
     from tierledger.actors.messages import ReplyTo
     from tierledger.actors.ports import Clock, HostHandle, HostLauncher, LeaderOracle
     from tierledger.events.commands import Claim, LeaderVerdict
@@ -118,6 +123,7 @@ class CoordinatorService:
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._callers: dict[int, asyncio.Future[Any]] = {}
         self._numbers = count(1)
+        self._attendance = Attendance()
         self._handles: dict[str, HostHandle] = {}
         """By address."""
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -159,7 +165,7 @@ class CoordinatorService:
     # Requests.
 
     async def register(
-        self, broker_id: int, request: bytes, after: int, *, is_plugin: bool = False
+        self, broker_id: int, request: bytes, after: int, mode: PluginMode | None = None
     ) -> Registered:
         """A new incarnation for `broker_id`, greater than all before; durable.
 
@@ -168,21 +174,53 @@ class CoordinatorService:
 
         Raises:
             InvalidArgument: The broker's id is none; nothing changed.
-            NotReady: It is a broker's plugin, and tierledger does not own the cluster's
-                metadata; nothing changed.
+            NotReady: It is a broker's plugin of `mode`, and not all brokers would decide by
+                one manager; nothing changed.
+            RejectedError: The same, and nothing but another mode helps.
         """
         checked_broker(broker_id)
-        given: Registered = await self._ask(msg.Register(broker_id, request, after, is_plugin))
+        given: Registered = await self._ask(msg.Register(broker_id, request, after, mode))
         return given
 
-    async def hand_over(self, to: Owner, of: Owner) -> str:
-        """Who owns the cluster's metadata now: `to`, durable.
+    async def hand_over(self, wish: Handover) -> Owned:
+        """Who owns the cluster's metadata now, as wished, and the word's number; durable.
 
         Raises:
-            RejectedError: Neither `of` nor `to` owned it; nothing changed.
+            InvalidArgument: A field of it is none.
+            RejectedError: It does not follow on the newest word; nothing changed.
         """
-        owner: str = await self._ask(msg.HandOver(to, of))
-        return owner
+        owned: Owned = await self._ask(msg.HandOver(checked(Handover, wish, "handover")))
+        return owned
+
+    async def attend(self, said: Attend) -> OwnerWord:
+        """Who owns the cluster's metadata, for a broker's plugin that says how it stands.
+
+        Raises:
+            Fenced: A newer client of the broker has registered.
+        """
+        said = checked(Attend, said, "attend")
+        state = self._machine.state
+        newest = state.incarnations.get(said.broker_id, 0)
+        if 0 < said.incarnation < newest:
+            raise Fenced(
+                f"broker {said.broker_id} registered anew, as incarnation {newest}; "
+                f"incarnation {said.incarnation} speaks for it no more"
+            )
+        self._attendance.attended(said, self._now_ms())
+        return state.word
+
+    async def shadow_report(self, report: ShadowReport) -> None:
+        """Note what a broker in shadow has compared."""
+        self._attendance.compared(checked(ShadowReport, report, "shadow_report"))
+
+    async def follow_kafka(self, said: dict[str, Any]) -> OwnerWord:
+        """Who owns the metadata, for the one process that imports or mirrors Kafka's topic."""
+        self._attendance.following(said, self._now_ms())
+        return self._machine.state.word
+
+    def _now_ms(self) -> int:
+        """By a clock that never goes back."""
+        return int(self._loop.time() * 1000)
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
         """Which claim counts for each leader, then each follower: an earlier one if repeated.
@@ -259,7 +297,9 @@ class CoordinatorService:
         state, hosts = self._machine.state, self._machine.hosts
         aside = [*state.set_aside.values(), *hosts.set_aside()]
         now_ms = self._clock.now_ms()
-        return coordinator_report(state, hosts.heard_ms, now_ms, list(hosts.starting), aside)
+        report = coordinator_report(state, hosts.heard_ms, now_ms, list(hosts.starting), aside)
+        attending = self._attendance.report(state.word, state.incarnations, self._now_ms())
+        return {**report, **attending}
 
     # The machine.
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from typing_extensions import override
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
-from tierledger.actors.coordinator.events import Owner, Route
+from tierledger.actors.coordinator.events import Route
+from tierledger.actors.coordinator.ownership import OwnerWord
 
 if TYPE_CHECKING:
     from tierledger.events.commands import Claim
@@ -95,8 +96,8 @@ class CoordinatorState:
     def __init__(self, chain_hash: bytes) -> None:
         self.next_position = 0
         self.chain_hash = chain_hash
-        self.owner: str = Owner.NOBODY
-        """Whose word counts with the cluster's brokers."""
+        self.word = OwnerWord()
+        """Who owns the cluster's remote log metadata."""
         self.incarnations: dict[int, int] = {}
         self.registrations: dict[int, dict[bytes, int]] = {}
         """Broker to its last registrations: request and the incarnation it was given."""
@@ -128,7 +129,7 @@ class CoordinatorState:
         """
         draft = CoordinatorState(self.chain_hash)
         draft.next_position = self.next_position
-        draft.owner = self.owner
+        draft.word = self.word
         draft.incarnations = dict(self.incarnations)
         draft.registrations = {
             broker: dict(known) for broker, known in self.registrations.items()

@@ -70,6 +70,13 @@ class QuestionKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     NEXT_TXN_SEGMENT: _ClassVar[QuestionKind]
     LIST: _ClassVar[QuestionKind]
     LIST_EPOCH: _ClassVar[QuestionKind]
+
+class PluginMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PLUGIN_MODE_UNSPECIFIED: _ClassVar[PluginMode]
+    MODE_SHADOW: _ClassVar[PluginMode]
+    MODE_HANDOVER: _ClassVar[PluginMode]
+    MODE_TIERLEDGER: _ClassVar[PluginMode]
 FATE_UNSPECIFIED: Fate
 RETRYABLE: Fate
 UNKNOWN: Fate
@@ -116,6 +123,10 @@ SUMMARY: QuestionKind
 NEXT_TXN_SEGMENT: QuestionKind
 LIST: QuestionKind
 LIST_EPOCH: QuestionKind
+PLUGIN_MODE_UNSPECIFIED: PluginMode
+MODE_SHADOW: PluginMode
+MODE_HANDOVER: PluginMode
+MODE_TIERLEDGER: PluginMode
 
 class ClientFrame(_message.Message):
     __slots__ = ("greeting", "calls", "cancelled", "subscribed", "expected", "unsubscribed")
@@ -176,7 +187,7 @@ class HostGreeting(_message.Message):
     def __init__(self, version: _Optional[int] = ..., cluster_id: _Optional[str] = ..., host: _Optional[str] = ..., software: _Optional[str] = ..., frame_bytes_max: _Optional[int] = ..., calls_max: _Optional[int] = ...) -> None: ...
 
 class Call(_message.Message):
-    __slots__ = ("id", "deadline_ms", "host", "write", "question", "ready", "next_page", "register", "announce", "route", "hosts", "status", "hand_over")
+    __slots__ = ("id", "deadline_ms", "host", "write", "question", "ready", "next_page", "register", "announce", "route", "hosts", "status", "hand_over", "attend", "shadow_report")
     ID_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -190,6 +201,8 @@ class Call(_message.Message):
     HOSTS_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     HAND_OVER_FIELD_NUMBER: _ClassVar[int]
+    ATTEND_FIELD_NUMBER: _ClassVar[int]
+    SHADOW_REPORT_FIELD_NUMBER: _ClassVar[int]
     id: int
     deadline_ms: int
     host: str
@@ -203,10 +216,12 @@ class Call(_message.Message):
     hosts: HostsQuestion
     status: StatusQuestion
     hand_over: HandOver
-    def __init__(self, id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., host: _Optional[str] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., question: _Optional[_Union[Question, _Mapping]] = ..., ready: _Optional[_Union[ReadyQuestion, _Mapping]] = ..., next_page: _Optional[_Union[NextPage, _Mapping]] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ..., route: _Optional[_Union[RouteQuestion, _Mapping]] = ..., hosts: _Optional[_Union[HostsQuestion, _Mapping]] = ..., status: _Optional[_Union[StatusQuestion, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ...) -> None: ...
+    attend: Attend
+    shadow_report: ShadowReport
+    def __init__(self, id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., host: _Optional[str] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., question: _Optional[_Union[Question, _Mapping]] = ..., ready: _Optional[_Union[ReadyQuestion, _Mapping]] = ..., next_page: _Optional[_Union[NextPage, _Mapping]] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ..., route: _Optional[_Union[RouteQuestion, _Mapping]] = ..., hosts: _Optional[_Union[HostsQuestion, _Mapping]] = ..., status: _Optional[_Union[StatusQuestion, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., attend: _Optional[_Union[Attend, _Mapping]] = ..., shadow_report: _Optional[_Union[ShadowReport, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("id", "better_door", "failure", "written", "found", "ready", "registered", "announced", "routes", "hosts", "status", "owned")
+    __slots__ = ("id", "better_door", "failure", "written", "found", "ready", "registered", "announced", "routes", "hosts", "status", "owned", "owner_word", "shadow_taken")
     ID_FIELD_NUMBER: _ClassVar[int]
     BETTER_DOOR_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
@@ -219,6 +234,8 @@ class Answer(_message.Message):
     HOSTS_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     OWNED_FIELD_NUMBER: _ClassVar[int]
+    OWNER_WORD_FIELD_NUMBER: _ClassVar[int]
+    SHADOW_TAKEN_FIELD_NUMBER: _ClassVar[int]
     id: int
     better_door: str
     failure: Failure
@@ -231,7 +248,9 @@ class Answer(_message.Message):
     hosts: Hosts
     status: Status
     owned: Owned
-    def __init__(self, id: _Optional[int] = ..., better_door: _Optional[str] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., written: _Optional[_Union[Written, _Mapping]] = ..., found: _Optional[_Union[Found, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., announced: _Optional[_Union[Announced, _Mapping]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., hosts: _Optional[_Union[Hosts, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., owned: _Optional[_Union[Owned, _Mapping]] = ...) -> None: ...
+    owner_word: OwnerWord
+    shadow_taken: ShadowTaken
+    def __init__(self, id: _Optional[int] = ..., better_door: _Optional[str] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., written: _Optional[_Union[Written, _Mapping]] = ..., found: _Optional[_Union[Found, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., announced: _Optional[_Union[Announced, _Mapping]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., hosts: _Optional[_Union[Hosts, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., owned: _Optional[_Union[Owned, _Mapping]] = ..., owner_word: _Optional[_Union[OwnerWord, _Mapping]] = ..., shadow_taken: _Optional[_Union[ShadowTaken, _Mapping]] = ...) -> None: ...
 
 class Failure(_message.Message):
     __slots__ = ("kind", "message", "fate")
@@ -438,16 +457,18 @@ class Ready(_message.Message):
     def __init__(self, is_ready: _Optional[bool] = ...) -> None: ...
 
 class Register(_message.Message):
-    __slots__ = ("broker_id", "request", "after", "is_plugin")
+    __slots__ = ("broker_id", "request", "after", "is_plugin", "mode")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     IS_PLUGIN_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     request: bytes
     after: int
     is_plugin: bool
-    def __init__(self, broker_id: _Optional[int] = ..., request: _Optional[bytes] = ..., after: _Optional[int] = ..., is_plugin: _Optional[bool] = ...) -> None: ...
+    mode: PluginMode
+    def __init__(self, broker_id: _Optional[int] = ..., request: _Optional[bytes] = ..., after: _Optional[int] = ..., is_plugin: _Optional[bool] = ..., mode: _Optional[_Union[PluginMode, str]] = ...) -> None: ...
 
 class Registered(_message.Message):
     __slots__ = ("incarnation", "is_given")
@@ -458,18 +479,92 @@ class Registered(_message.Message):
     def __init__(self, incarnation: _Optional[int] = ..., is_given: _Optional[bool] = ...) -> None: ...
 
 class HandOver(_message.Message):
-    __slots__ = ("to", "of")
+    __slots__ = ("to", "of", "heading", "number", "give_up_after_ms")
     TO_FIELD_NUMBER: _ClassVar[int]
     OF_FIELD_NUMBER: _ClassVar[int]
+    HEADING_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    GIVE_UP_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
     to: str
     of: str
-    def __init__(self, to: _Optional[str] = ..., of: _Optional[str] = ...) -> None: ...
+    heading: str
+    number: int
+    give_up_after_ms: int
+    def __init__(self, to: _Optional[str] = ..., of: _Optional[str] = ..., heading: _Optional[str] = ..., number: _Optional[int] = ..., give_up_after_ms: _Optional[int] = ...) -> None: ...
 
 class Owned(_message.Message):
-    __slots__ = ("owner",)
+    __slots__ = ("owner", "number")
     OWNER_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
     owner: str
-    def __init__(self, owner: _Optional[str] = ...) -> None: ...
+    number: int
+    def __init__(self, owner: _Optional[str] = ..., number: _Optional[int] = ...) -> None: ...
+
+class Attend(_message.Message):
+    __slots__ = ("broker_id", "incarnation", "mode", "number", "is_idle")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    IS_IDLE_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    incarnation: int
+    mode: PluginMode
+    number: int
+    is_idle: bool
+    def __init__(self, broker_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., mode: _Optional[_Union[PluginMode, str]] = ..., number: _Optional[int] = ..., is_idle: _Optional[bool] = ...) -> None: ...
+
+class OwnerWord(_message.Message):
+    __slots__ = ("number", "owner", "source", "heading")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    HEADING_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    owner: str
+    source: str
+    heading: str
+    def __init__(self, number: _Optional[int] = ..., owner: _Optional[str] = ..., source: _Optional[str] = ..., heading: _Optional[str] = ...) -> None: ...
+
+class ShadowReport(_message.Message):
+    __slots__ = ("broker_id", "equal", "skipped", "differences")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    EQUAL_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    equal: int
+    skipped: int
+    differences: _containers.RepeatedCompositeFieldContainer[Difference]
+    def __init__(self, broker_id: _Optional[int] = ..., equal: _Optional[int] = ..., skipped: _Optional[int] = ..., differences: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ...) -> None: ...
+
+class Difference(_message.Message):
+    __slots__ = ("partition", "kind", "epoch", "offset", "position", "kafka", "replica", "kafka_number", "replica_number", "contents")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    CONTENTS_FIELD_NUMBER: _ClassVar[int]
+    partition: Partition
+    kind: QuestionKind
+    epoch: int
+    offset: int
+    position: int
+    kafka: _containers.RepeatedScalarFieldContainer[bytes]
+    replica: _containers.RepeatedScalarFieldContainer[bytes]
+    kafka_number: int
+    replica_number: int
+    contents: str
+    def __init__(self, partition: _Optional[_Union[Partition, _Mapping]] = ..., kind: _Optional[_Union[QuestionKind, str]] = ..., epoch: _Optional[int] = ..., offset: _Optional[int] = ..., position: _Optional[int] = ..., kafka: _Optional[_Iterable[bytes]] = ..., replica: _Optional[_Iterable[bytes]] = ..., kafka_number: _Optional[int] = ..., replica_number: _Optional[int] = ..., contents: _Optional[str] = ...) -> None: ...
+
+class ShadowTaken(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class Announce(_message.Message):
     __slots__ = ("broker_id", "incarnation", "number", "leaders", "followers", "stopped", "import_cluster")

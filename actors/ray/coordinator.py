@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierledger.actors.calls import PartitionKey
-    from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
+    from tierledger.actors.coordinator.attendance import Attend, ShadowReport
+    from tierledger.actors.coordinator.events import Announcement, Registered, Route
+    from tierledger.actors.coordinator.ownership import Handover, Owned, OwnerWord, PluginMode
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.events.commands import Claim
     from tierledger.storage.backend import MetadataStorageBackend
@@ -92,12 +94,21 @@ class CoordinatorShell:
         return self._process
 
     async def register(
-        self, broker_id: int, request: bytes, after: int, is_plugin: bool
+        self, broker_id: int, request: bytes, after: int, mode: PluginMode | None
     ) -> Registered:
-        return await self._started().register(broker_id, request, after, is_plugin=is_plugin)
+        return await self._started().register(broker_id, request, after, mode)
 
-    async def hand_over(self, to: Owner, of: Owner) -> str:
-        return await self._started().hand_over(to, of)
+    async def hand_over(self, wish: Handover) -> Owned:
+        return await self._started().hand_over(wish)
+
+    async def attend(self, said: Attend) -> OwnerWord:
+        return await self._started().attend(said)
+
+    async def shadow_report(self, report: ShadowReport) -> None:
+        await self._started().shadow_report(report)
+
+    async def follow_kafka(self, said: dict[str, Any]) -> OwnerWord:
+        return await self._started().follow_kafka(said)
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
         return await self._started().announce(announcement)

@@ -28,7 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
-    from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
+    from tierledger.actors.coordinator.attendance import Attend, ShadowReport
+    from tierledger.actors.coordinator.events import Announcement, Registered, Route
+    from tierledger.actors.coordinator.ownership import (
+        Handover,
+        Owned,
+        OwnerWord,
+        PluginMode,
+    )
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.events.commands import Claim
 
@@ -177,14 +184,26 @@ class RayCoordinator:
         raise AssertionError("the last attempt returns or raises")
 
     async def register(
-        self, broker_id: int, request: bytes, after: int, *, is_plugin: bool = False
+        self, broker_id: int, request: bytes, after: int, mode: PluginMode | None = None
     ) -> Registered:
-        given: Registered = await self._call("register", broker_id, request, after, is_plugin)
+        given: Registered = await self._call("register", broker_id, request, after, mode)
         return given
 
-    async def hand_over(self, to: Owner, of: Owner) -> str:
-        owner: str = await self._call("hand_over", to, of)
-        return owner
+    async def hand_over(self, wish: Handover) -> Owned:
+        owned: Owned = await self._call("hand_over", wish)
+        return owned
+
+    async def attend(self, said: Attend) -> OwnerWord:
+        word: OwnerWord = await self._call("attend", said)
+        return word
+
+    async def shadow_report(self, report: ShadowReport) -> None:
+        await self._call("shadow_report", report)
+
+    async def follow_kafka(self, said: dict[str, Any]) -> OwnerWord:
+        """Who owns the metadata; for `serve` alone, which no client may pass for."""
+        word: OwnerWord = await self._call("follow_kafka", said)
+        return word
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
         claims: list[Claim] = await self._call("announce", announcement)

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from tierledger.actors.coordinator.events import Owner
+from tierledger.actors.coordinator.ownership import Handover
 from tierledger.benchmarks.on_ray import on_ray
 from tierledger.benchmarks.report import Figure, Goal, number
 from tierledger.benchmarks.workload import CLUSTER
@@ -126,7 +127,7 @@ async def managers(store: str) -> AsyncIterator[Managers]:
     with Broker() as broker:
         async with on_ray(store) as service:
             coordinator = service.connection.coordinator
-            await coordinator.hand_over(Owner.TIERLEDGER, Owner.NOBODY)
+            await coordinator.hand_over(Handover(Owner.TIERLEDGER, Owner.NOBODY))
             doors = ",".join((await coordinator.doors()).values())
             with Managers(broker, doors) as both:
                 yield both

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from collections.abc import Set as AbstractSet
 
+    from tierledger.actors.coordinator.ownership import Handover
     from tierledger.actors.coordinator.state import CoordinatorState
 
 REGISTRATIONS = 8
@@ -60,7 +61,8 @@ class SlowCoordinator:
 
     def __init__(self) -> None:
         self.end = 0
-        self.owner: str = ev.Owner.NOBODY
+        self.words: list[ev.OwnerChanged] = []
+        """All that was ever said on who owns the metadata."""
         self.rows: dict[PartitionKey, Row] = {}
         self.incarnations: dict[int, int] = {}
         self.registrations: dict[int, list[tuple[bytes, int]]] = {}
@@ -116,7 +118,8 @@ class SlowCoordinator:
         loads = {host: self.load(host) for host in hosts}
         pairs = [
             ("next position", state.next_position, self.end),
-            ("owner", state.owner, self.owner),
+            ("owner", state.word[1:], self.word),
+            ("number of the owner's word", state.word.number, len(self.words)),
             ("partitions", rows, self.rows),
             ("hosts", hosts, self.hosts),
             ("generations", state.generations, self.generations),
@@ -301,7 +304,7 @@ class SlowCoordinator:
             )
 
     def _OwnerChanged(self, body: ev.OwnerChanged) -> None:  # noqa: N802
-        self.owner = body.owner
+        self.words.append(body)
 
     def _PartitionForgotten(self, body: ev.PartitionForgotten) -> None:  # noqa: N802
         self.rows.pop(PartitionKey(body.topic_id, body.partition), None)
@@ -324,18 +327,51 @@ class SlowCoordinator:
         ]
         return standing[-1] if standing else None
 
-    def hand_over(self, to: str, of: str) -> list[Any] | str:
-        if to == self.owner:
+    @property
+    def word(self) -> ev.OwnerChanged:
+        return self.words[-1] if self.words else ev.OwnerChanged("nobody")
+
+    def hand_over(self, wish: Handover) -> list[Any] | str:
+        to, of, heading, number, within = wish
+        owner, source, towards, _ = self.word
+        step = (of, to)
+        if of == "moving" and to != "moving":
+            if owner == to and len(self.words) == number + 1:
+                return []
+            may = owner == of and number == len(self.words) and to in (source, towards)
+            return [ev.OwnerChanged(to)] if may else "RejectedError"
+        if to == "moving":
+            if owner == "moving" and step == (source, to) and heading == towards:
+                return []
+            there = {"kafka": "tierledger", "tierledger": "kafka"}.get(of)
+            may = owner == of and there is not None and heading == there
+            return [ev.OwnerChanged(to, of, there or "", within)] if may else "RejectedError"
+        if owner == to:
             return []
-        return [ev.OwnerChanged(to)] if of == self.owner else "RejectedError"
+        may = owner == of and step in {("nobody", "kafka"), ("nobody", "tierledger")}
+        return [ev.OwnerChanged(to)] if may else "RejectedError"
+
+    def lets_in(self, mode: str, *, is_in: bool) -> str | None:
+        """The error that a broker's plugin of `mode` gets; none if it is let in."""
+        table = {
+            ("shadow", "moving"): "NotReady",
+            ("shadow", "tierledger"): "RejectedError",
+            ("tierledger", "nobody"): "NotReady",
+            ("tierledger", "kafka"): "NotReady",
+            ("tierledger", "moving"): "NotReady",
+        }
+        owner, source, _, _ = self.word
+        stays = is_in and owner == "moving" and source == "tierledger" and mode == "tierledger"
+        return None if stays else table.get((mode, owner))
 
     def register(
-        self, broker_id: int, request: bytes, after: int, *, is_plugin: bool
+        self, broker_id: int, request: bytes, after: int, mode: str | None = None
     ) -> list[Any] | str:
-        if is_plugin and self.owner != "tierledger":
-            return "NotReady"
         newest = self.incarnations.get(broker_id, 0)
         is_repeat = request in dict(self.registrations.get(broker_id, ()))
+        error = None if mode is None else self.lets_in(mode, is_in=is_repeat)
+        if error is not None:
+            return error
         if after != newest or is_repeat:
             return []
         return [ev.ClientRegistered(broker_id, newest + 1, request)]
@@ -365,6 +401,8 @@ class SlowCoordinator:
         stopped = tuple(item for item in given.stopped if self._hosts(given.broker_id, item))
         if not (leaders or followers or stopped):
             return []
+        if leaders and given.import_cluster is None and self.word[0] in {"kafka", "moving"}:
+            return "NotReady"
         given_up = [PartitionKey(topic_id, partition) for topic_id, partition, _ in followers]
         given_up += [PartitionKey(topic_id, partition) for topic_id, partition, _ in stopped]
         heirs = [(key, self.heir(key, given.broker_id)) for key in given_up]

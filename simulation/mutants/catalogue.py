@@ -545,4 +545,28 @@ MUTANTS = (
         "miscoordinated",
         sessions.plugin_let_in_too_early,
     ),
+    _mutant(
+        "M83 shadow-let-in-too-late",
+        "a broker that decides by Kafka's own manager is let in while tierledger owns",
+        "miscoordinated",
+        sessions.shadow_let_in_too_late,
+    ),
+    _mutant(
+        "M84 any-word-ends-a-move",
+        "a move is ended by whom another one's word began",
+        "miscoordinated",
+        sessions.any_word_ends_a_move,
+    ),
+    _mutant(
+        "M85 leader-beside-kafkas-manager",
+        "a broker leads while Kafka's own manager owns the metadata",
+        "miscoordinated",
+        sessions.leader_beside_kafkas_manager,
+    ),
+    _mutant(
+        "M86 move-ends-with-a-stranger",
+        "a move from Kafka's own manager to tierledger may end with nobody",
+        "miscoordinated",
+        sessions.move_ends_anywhere,
+    ),
 )

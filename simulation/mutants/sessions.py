@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tierledger.actors.coordinator import displaced, messages, refusals, rules
+from tierledger.actors.coordinator import displaced, messages, ownership, refusals, rules
 from tierledger.actors.coordinator import placement as places
 from tierledger.actors.leader.claim import WaitingClaims
 from tierledger.events import log_events as log
@@ -196,5 +196,25 @@ def kafkas_epoch_lost() -> list[tuple[Any, str, Any]]:
     return [(messages, "informed", forgetful)]
 
 
+def shadow_let_in_too_late() -> list[tuple[Any, str, Any]]:
+    shadow = "if owner == Owner.TIERLEDGER:"
+    return rewritten(ownership.check_mode, shadow, "if False:")
+
+
+def any_word_ends_a_move() -> list[tuple[Any, str, Any]]:
+    numbered = "if word.number != wish.number:"
+    return rewritten(ownership.hand_over, numbered, "if False:")
+
+
+def leader_beside_kafkas_manager() -> list[tuple[Any, str, Any]]:
+    kafkas = "if word.owner == Owner.KAFKA:"
+    return rewritten(ownership.check_leading, kafkas, "if False:")
+
+
+def move_ends_anywhere() -> list[tuple[Any, str, Any]]:
+    ends = "if to not in {word.source, word.heading}:"
+    return rewritten(ownership.hand_over, ends, "if False:")
+
+
 def plugin_let_in_too_early() -> list[tuple[Any, str, Any]]:
-    return rewritten(rules.register, "if is_plugin and ", "if False and ")
+    return rewritten(rules.register, "if mode is not None:", "if False:")

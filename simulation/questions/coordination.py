@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tierledger.actors.calls import PartitionKey, Refusal
 from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator import placement, rules
+from tierledger.actors.coordinator.ownership import Handover, PluginMode, hand_over
 from tierledger.actors.coordinator.refusals import leader_refused
 from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.events.commands import Claim
@@ -73,7 +74,7 @@ class _Asking:
         self._kinds: tuple[Callable[[], str | None], ...] = (
             *[self._announce] * 8, self._register, self._registers, self._start,
             self._lose, self._leader_lost, *[self._refuse] * 3, *[self._place] * 5,
-            self._forget, self._hand_over,
+            self._forget, self._hand_overs,
         )  # fmt: skip
 
     def take(self, body: Any) -> str | None:  # noqa: ANN401 - An event's body.
@@ -114,15 +115,13 @@ class _Asking:
         after = max(0, newest - self._pick((0, 0, 0, 1)))
         made = [request for request, _ in self.slow.registrations.get(broker_id, ())]
         request = self._pick((*made[:1], *made[-1:], b"asked %d" % self.slow.end))
-        is_plugin = self._pick((False, True))
+        mode = self._pick((None, *PluginMode))
         found: Any
         try:
-            found = rules.register(
-                self._drafted(), broker_id, request, after, is_plugin=is_plugin
-            )
+            found = rules.register(self._drafted(), broker_id, request, after, mode)
         except RemoteStorageError as error:
             found = type(error).__name__
-        expected = self.slow.register(broker_id, request, after, is_plugin=is_plugin)
+        expected = self.slow.register(broker_id, request, after, mode)
         why = self._decided(f"registration {broker_id, request, after}", found, expected)
         given = dict(self.slow.registrations.get(broker_id, ())).get(request)
         newest = self.slow.incarnations.get(broker_id, 0)
@@ -131,14 +130,26 @@ class _Asking:
             return f"registration {broker_id, request, after} is not told {told}"
         return why
 
+    def _hand_overs(self) -> str | None:
+        """Several are wished: most do not follow on what was said before."""
+        whys = (self._hand_over() for _ in range(8))
+        return next((why for why in whys if why is not None), None)
+
     def _hand_over(self) -> str | None:
-        to, of = self._pick(list(ev.Owner)), self._pick(list(ev.Owner))
+        pick, owners = self._pick, list(ev.Owner)
+        owner, source, heading, _ = self.slow.word
+        of = pick((*[ev.Owner(owner)] * 4, *owners))
+        follows = [ev.Owner(one) for one in (source, heading) if one] or [ev.Owner.MOVING]
+        to = pick((*follows * 2, *owners))
+        towards = pick((None, *owners, *[ev.Owner.TIERLEDGER, ev.Owner.KAFKA] * 2))
+        number = max(0, len(self.slow.words) + pick((0, 0, 0, 0, -1, 1)))
+        wish = Handover(to, of, towards, number, pick((1000, 20_000)))
         found: Any
         try:
-            found = rules.hand_over(self._drafted(), to, of)
+            found = hand_over(self._drafted().word, wish)
         except RemoteStorageError as error:
             found = type(error).__name__
-        return self._decided(f"handover to {to} of {of}", found, self.slow.hand_over(to, of))
+        return self._decided(f"handover {wish}", found, self.slow.hand_over(wish))
 
     def _registers(self) -> str | None:
         """A broker starts so often that the first time is forgotten."""

@@ -33,7 +33,14 @@ if TYPE_CHECKING:
     from random import Random
 
     from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
-    from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
+    from tierledger.actors.coordinator.attendance import Attend, ShadowReport
+    from tierledger.actors.coordinator.events import Announcement, Registered, Route
+    from tierledger.actors.coordinator.ownership import (
+        Handover,
+        Owned,
+        OwnerWord,
+        PluginMode,
+    )
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.actors.ports import LeaderOracle, ServiceConnection
     from tierledger.events.commands import Claim
@@ -149,16 +156,22 @@ class CoordinatorWay:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    async def hand_over(self, to: Owner, of: Owner) -> str:
-        owner: str = await self._call(lambda one: one.hand_over(to, of), "hand over")
-        return owner
+    async def hand_over(self, wish: Handover) -> Owned:
+        owned: Owned = await self._call(lambda one: one.hand_over(wish), "hand over")
+        return owned
+
+    async def attend(self, said: Attend) -> OwnerWord:
+        word: OwnerWord = await self._call(lambda one: one.attend(said), "attend")
+        return word
+
+    async def shadow_report(self, report: ShadowReport) -> None:
+        await self._call(lambda one: one.shadow_report(report), "shadow report")
 
     async def register(
-        self, broker_id: int, request: bytes, after: int, *, is_plugin: bool = False
+        self, broker_id: int, request: bytes, after: int, mode: PluginMode | None = None
     ) -> Registered:
         given: Registered = await self._call(
-            lambda one: one.register(broker_id, request, after, is_plugin=is_plugin),
-            "register",
+            lambda one: one.register(broker_id, request, after, mode), "register"
         )
         return given
 

@@ -127,6 +127,48 @@ def test_a_silent_coordinator_is_said() -> None:
     assert found.tables == []
 
 
+def test_plugins_are_shown_with_how_they_stand_those_in_trouble_first() -> None:
+    one = reading({})
+    assert one.coordinator is not None
+    well = {
+        "broker_id": 1,
+        "incarnation": 2,
+        "mode": "shadow",
+        "number": 3,
+        "is_idle": False,
+        "heard_ms_ago": 400,
+        "trouble": None,
+    }
+    bad = {**well, "broker_id": 2, "number": 0, "is_idle": True, "trouble": "silent"}
+    shadow = {"broker_id": 1, "equal": 7, "different": 1, "skipped": 0, "differences": []}
+    said = {**one.coordinator, "attending": [well, bad], "shadows": [shadow]}
+
+    found = page(one._replace(coordinator=said))
+
+    assert dict(found.pairs)["owner"] == "kafka, by word 3"
+    assert dict(found.pairs)["not well"] == "plugins of brokers 1"
+    assert table(found, "plugin of") == [
+        {
+            "plugin of": 2,
+            "mode": "shadow",
+            "goes by word": "none",
+            "writes": "none",
+            "heard": "0.4 s ago",
+            "trouble": "silent",
+            "compared": None,
+        },
+        {
+            "plugin of": 1,
+            "mode": "shadow",
+            "goes by word": 3,
+            "writes": None,
+            "heard": "0.4 s ago",
+            "trouble": None,
+            "compared": "7 equal, 1 different, 0 skipped",
+        },
+    ]
+
+
 def test_names_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     print_page(page(reading({"host-0": host(served(0, topic="evil\x1b[2J"))})))
 

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.models.local_world import CLUSTER
 from tests.models.ray_brokers import settings_for
 from tests.ray.test_serve import served
 from tierledger.actors.coordinator.events import Owner
+from tierledger.actors.coordinator.ownership import Handover
 from tierledger.actors.discovery.connecting import connect
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.ray.service import RayConnection, RayService, kill_host
@@ -28,6 +30,8 @@ KAFKAS = {"oldest": PLUGIN / "kafka-3.9.1", "newest": JARS}
 """Classes of brokers, from the oldest to the newest that the plugin is for."""
 
 TOPIC = "AAECAwQFBgcICQoLDA0ODw"
+
+FRESH = Handover(Owner.TIERLEDGER, Owner.NOBODY)
 
 pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
 
@@ -64,25 +68,35 @@ async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ray
 async def owned(service: RayService) -> None:
     """Brokers are let in from now on."""
     coordinator = RayConnection(service.settings).coordinator
-    assert await coordinator.hand_over(Owner.TIERLEDGER, Owner.NOBODY) == "tierledger"
+    assert await coordinator.hand_over(FRESH) == ("tierledger", 1)
 
 
 @pytest.fixture(params=list(KAFKAS))
 def plugins(request: pytest.FixtureRequest) -> Iterator[Plugins]:
     """Plugins on the classes of that Kafka."""
+    with started(KAFKAS[request.param]) as plugins:
+        yield plugins
+
+
+@contextmanager
+def started(jars: Path) -> Iterator[Plugins]:
+    """Plugins on the classes of a Kafka, in their process."""
     if not PLUGIN_JAR.exists() or shutil.which("java") is None:
         raise RuntimeError(
             f"{PLUGIN_JAR} or Java is missing: run scripts/setup.sh --with-plugin"
         )
-    path = f"{PLUGIN / 'test-classes'}:{PLUGIN_JAR}:{KAFKAS[request.param] / '*'}"
+    path = f"{PLUGIN / 'test-classes'}:{PLUGIN_JAR}:{jars / '*'}"
     command = ["java", "-Xmx256m", "-cp", path, "org.tierledger.kafka.LiveBroker", TOPIC]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        yield Plugins(process)
-        assert process.stdin is not None, "it is a pipe"
-        process.stdin.close()
-        assert process.wait(30) == 0
+        try:
+            yield Plugins(process)
+            assert process.stdin is not None, "it is a pipe"
+            process.stdin.close()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()  # A plugin that was not closed may keep it.
 
 
 @pytest.fixture
@@ -95,7 +109,7 @@ async def owned_by_word_of(secrets: Secrets, identity: str, url: str) -> None:
     config = {URL_SETTING: url, **secrets.client(identity)}
     connection = await connect(ServiceSettings(CLUSTER, config))
     try:
-        await connection.coordinator.hand_over(Owner.TIERLEDGER, Owner.NOBODY)
+        await connection.coordinator.hand_over(FRESH)
     finally:
         await connection.close()
 

@@ -84,7 +84,13 @@ def coordinator(*hosts: str, **more: object) -> dict[str, Any]:
         "unplaced": 0,
         "set_aside": 0,
         "set_aside_items": [],
-        "owner": "nobody",
+        "owner": "kafka",
+        "word": 3,
+        "source": "",
+        "heading": "",
+        "attending": [],
+        "shadows": [],
+        "kafka": None,
         **more,
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from tierledger.actors.coordinator.ownership import Owned
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.addresses import TLS_SCHEME, doors_in
 from tierledger.actors.door.client.streams import NO_SECURITY, Opened, Stream, Streams
@@ -21,7 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from tierledger.actors.calls import Call, PartitionKey
-    from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
+    from tierledger.actors.coordinator.attendance import Attend, ShadowReport
+    from tierledger.actors.coordinator.events import Announcement, Registered, Route
+    from tierledger.actors.coordinator.ownership import (
+        Handover,
+        OwnerWord,
+        PluginMode,
+    )
     from tierledger.actors.deadline import Attempt
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.events.commands import Claim
@@ -209,17 +216,24 @@ class DoorCoordinator:
         return _expected(answer, what)
 
     async def register(
-        self, broker_id: int, request: bytes, after: int, *, is_plugin: bool = False
+        self, broker_id: int, request: bytes, after: int, mode: PluginMode | None = None
     ) -> Registered:
-        question = pb.Register(
-            broker_id=broker_id, request=request, after=after, is_plugin=is_plugin
-        )
-        answer = await self._ask("registered", register=question)
+        question = coordination.RegisterCall(broker_id, request, after, mode)
+        message = coordination.register_message(question)
+        answer = await self._ask("registered", register=message)
         return coordination.registered_of(answer.registered)
 
-    async def hand_over(self, to: Owner, of: Owner) -> str:
-        answer = await self._ask("owned", hand_over=pb.HandOver(to=to, of=of))
-        return answer.owned.owner
+    async def hand_over(self, wish: Handover) -> Owned:
+        message = coordination.handover_message(wish)
+        answer = await self._ask("owned", hand_over=message)
+        return Owned(answer.owned.owner, answer.owned.number)
+
+    async def attend(self, said: Attend) -> OwnerWord:
+        answer = await self._ask("owner_word", attend=coordination.attend_message(said))
+        return coordination.word_of(answer.owner_word)
+
+    async def shadow_report(self, report: ShadowReport) -> None:
+        await self._ask("shadow_taken", shadow_report=coordination.shadow_message(report))
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
         message = coordination.announce_message(announcement)

@@ -96,6 +96,14 @@ def _of_register(call: pb.Call) -> Wish:
     return Wish((call.register.broker_id,))
 
 
+def _of_attend(call: pb.Call) -> Wish:
+    return Wish((call.attend.broker_id,))
+
+
+def _of_shadow_report(call: pb.Call) -> Wish:
+    return Wish((call.shadow_report.broker_id,))
+
+
 def _asks(_: pb.Call) -> Wish:
     return Wish()
 
@@ -105,6 +113,8 @@ RULES: Mapping[str, Callable[[pb.Call], Wish]] = {
     "register": _of_register,
     "announce": _of_announce,
     "hand_over": lambda _: Wish(admins="say who owns the metadata"),
+    "attend": _of_attend,
+    "shadow_report": _of_shadow_report,
     "question": _asks,
     "ready": _asks,
     "next_page": _asks,

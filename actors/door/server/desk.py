@@ -219,15 +219,20 @@ class Desk:
         match message.WhichOneof("ask"):
             case "register":
                 call = coordination.register_of(message.register)
-                registered = await self._coordinator.register(
-                    *call[:3], is_plugin=call.is_plugin
-                )
+                registered = await self._coordinator.register(*call)
                 return pb.Answer(registered=coordination.registered_message(registered))
             case "hand_over":
-                to = coordination.owner_of(message.hand_over.to)
-                of = coordination.owner_of(message.hand_over.of)
-                owner = await self._coordinator.hand_over(to, of)
-                return pb.Answer(owned=pb.Owned(owner=owner))
+                wish = coordination.handover_of(message.hand_over)
+                owner, number = await self._coordinator.hand_over(wish)
+                return pb.Answer(owned=pb.Owned(owner=owner, number=number))
+            case "attend":
+                said = coordination.attend_of(message.attend)
+                word = await self._coordinator.attend(said)
+                return pb.Answer(owner_word=coordination.word_message(word))
+            case "shadow_report":
+                report = coordination.shadow_of(message.shadow_report)
+                await self._coordinator.shadow_report(report)
+                return pb.Answer(shadow_taken=pb.ShadowTaken())
             case "announce":
                 announcement = coordination.announcement_of(message.announce)
                 claims = await self._coordinator.announce(announcement)

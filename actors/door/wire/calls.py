@@ -66,6 +66,20 @@ _ROLE_NAMES = {number: name for name, number in _ROLES.items()}
 _KIND_NAMES = {number: name for name, number in _KINDS.items()}
 
 
+def kind_number(kind: str) -> pb.QuestionKind:
+    """The number of a kind of question."""
+    return _numbered(_KINDS, kind, "kind")
+
+
+def kind_of(number: pb.QuestionKind) -> str:
+    """The kind of question that has this number.
+
+    Raises:
+        InvalidArgument: None has.
+    """
+    return _named(_KIND_NAMES, number, "kind")
+
+
 # Out.
 
 
@@ -83,7 +97,7 @@ def put_call(call: Call, into: pb.Call) -> None:
             partition = question.partition
             partition.topic_id, partition.partition = key
             question.role = _numbered(_ROLES, role, "role")
-            question.kind = _numbered(_KINDS, query.kind, "kind")
+            question.kind = kind_number(query.kind)
             question.epoch = query.epoch
             question.offset = query.offset
             if position_min >= 0:
@@ -242,7 +256,7 @@ def _question_of(message: pb.Call) -> QueryCall:
     return QueryCall(
         key_of(question.partition),
         _named(_ROLE_NAMES, question.role, "role"),
-        Query(_named(_KIND_NAMES, question.kind, "kind"), question.epoch, question.offset),
+        Query(kind_of(question.kind), question.epoch, question.offset),
         position_min,
         min(message.deadline_ms or DEADLINE_MS, INT32_MAX),
     )

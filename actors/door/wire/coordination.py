@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tierledger.actors.coordinator.attendance import (
+    DIFFERENCES_KEPT,
+    Attend,
+    Difference,
+    ShadowReport,
+)
 from tierledger.actors.coordinator.door import checked_announcement, checked_broker
 from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
+from tierledger.actors.coordinator.ownership import (
+    GIVE_UP_AFTER_MS,
+    Handover,
+    OwnerWord,
+    PluginMode,
+)
 from tierledger.actors.door import door_pb2 as pb
+from tierledger.actors.door.wire.calls import kind_number, kind_of
 from tierledger.actors.door.wire.segments import (
     claim_message,
     claim_of,
     key_message,
+    key_of,
 )
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.typed_fields import Count, RequestId, checked, shown
@@ -28,7 +42,32 @@ class RegisterCall(NamedTuple):
     broker_id: int
     request: RequestId
     after: Count
-    is_plugin: bool = False
+    mode: PluginMode | None = None
+    """Of a broker's plugin."""
+
+
+_MODES = {
+    pb.MODE_SHADOW: PluginMode.SHADOW,
+    pb.MODE_HANDOVER: PluginMode.HANDOVER,
+    pb.MODE_TIERLEDGER: PluginMode.TIERLEDGER,
+}
+_MODE_NUMBERS = {mode: number for number, mode in _MODES.items()}
+
+
+def _mode_of(number: pb.PluginMode) -> PluginMode:
+    if number not in _MODES:
+        raise InvalidArgument(f"expected a mode from 1 to {len(_MODES)}, got {number}")
+    return _MODES[number]
+
+
+def register_message(call: RegisterCall) -> pb.Register:
+    return pb.Register(
+        broker_id=call.broker_id,
+        request=call.request,
+        after=call.after,
+        is_plugin=call.mode is not None,
+        mode=None if call.mode is None else _MODE_NUMBERS[call.mode],
+    )
 
 
 def register_of(message: pb.Register) -> RegisterCall:
@@ -37,28 +76,157 @@ def register_of(message: pb.Register) -> RegisterCall:
     Raises:
         InvalidArgument: A field is not what it should be.
     """
+    mode = _mode_of(message.mode) if message.mode else None
+    if message.is_plugin and mode is None:
+        mode = PluginMode.TIERLEDGER  # A plugin from before there were others.
     call: RegisterCall = checked(
         RegisterCall,
-        RegisterCall(
-            checked_broker(message.broker_id), message.request, message.after, message.is_plugin
-        ),
+        RegisterCall(checked_broker(message.broker_id), message.request, message.after, mode),
         "register",
     )
     return call
 
 
-def owner_of(text: str) -> Owner:
-    """The owner of that name.
-
-    Raises:
-        InvalidArgument: There is none.
-    """
+def _owner_of(text: str) -> Owner:
     try:
         return Owner(text)
     except ValueError:
         raise InvalidArgument(
             f"expected {' or '.join(Owner)} for an owner, got {shown(text)}"
         ) from None
+
+
+def handover_message(wish: Handover) -> pb.HandOver:
+    return pb.HandOver(
+        to=wish.to,
+        of=wish.of,
+        heading=wish.heading or "",
+        number=wish.number,
+        give_up_after_ms=wish.give_up_after_ms,
+    )
+
+
+def handover_of(message: pb.HandOver) -> Handover:
+    """The wish in a message.
+
+    Raises:
+        InvalidArgument: A field is not what it should be.
+    """
+    wish: Handover = checked(
+        Handover,
+        Handover(
+            _owner_of(message.to),
+            _owner_of(message.of),
+            _owner_of(message.heading) if message.heading else None,
+            message.number,
+            message.give_up_after_ms or GIVE_UP_AFTER_MS,
+        ),
+        "hand_over",
+    )
+    return wish
+
+
+def attend_message(said: Attend) -> pb.Attend:
+    return pb.Attend(
+        broker_id=said.broker_id,
+        incarnation=said.incarnation,
+        mode=_MODE_NUMBERS[said.mode],
+        number=said.number,
+        is_idle=said.is_idle,
+    )
+
+
+def attend_of(message: pb.Attend) -> Attend:
+    """What a broker's plugin says of itself.
+
+    Raises:
+        InvalidArgument: A field is not what it should be.
+    """
+    said: Attend = checked(
+        Attend,
+        Attend(
+            message.broker_id,
+            message.incarnation,
+            _mode_of(message.mode),
+            message.number,
+            message.is_idle,
+        ),
+        "attend",
+    )
+    return said
+
+
+def word_message(word: OwnerWord) -> pb.OwnerWord:
+    return pb.OwnerWord(
+        number=word.number, owner=word.owner, source=word.source, heading=word.heading
+    )
+
+
+def word_of(message: pb.OwnerWord) -> OwnerWord:
+    return OwnerWord(message.number, message.owner, message.source, message.heading)
+
+
+def shadow_message(report: ShadowReport) -> pb.ShadowReport:
+    return pb.ShadowReport(
+        broker_id=report.broker_id,
+        equal=report.equal,
+        skipped=report.skipped,
+        differences=[
+            pb.Difference(
+                partition=pb.Partition(
+                    topic_id=one.key.topic_id, partition=one.key.partition, topic=one.topic
+                ),
+                kind=kind_number(one.kind),
+                epoch=one.epoch,
+                offset=one.offset,
+                position=one.position,
+                kafka=one.kafka,
+                replica=one.replica,
+                kafka_number=one.kafka_number,
+                replica_number=one.replica_number,
+                contents=one.contents,
+            )
+            for one in report.differences
+        ],
+    )
+
+
+def shadow_of(message: pb.ShadowReport) -> ShadowReport:
+    """What a broker in shadow has found.
+
+    Raises:
+        InvalidArgument: A field is not what it should be.
+    """
+    if len(message.differences) > DIFFERENCES_KEPT:
+        raise InvalidArgument(
+            f"expected at most {DIFFERENCES_KEPT} differences, got {len(message.differences)}"
+        )
+    report: ShadowReport = checked(
+        ShadowReport,
+        ShadowReport(
+            message.broker_id,
+            message.equal,
+            message.skipped,
+            tuple(
+                Difference(
+                    key_of(one.partition),
+                    one.partition.topic,
+                    kind_of(one.kind),
+                    one.epoch,
+                    one.offset,
+                    one.position,
+                    tuple(one.kafka),
+                    tuple(one.replica),
+                    one.kafka_number if one.HasField("kafka_number") else None,
+                    one.replica_number if one.HasField("replica_number") else None,
+                    one.contents,
+                )
+                for one in message.differences
+            ),
+        ),
+        "shadow_report",
+    )
+    return report
 
 
 def announce_message(announcement: Announcement) -> pb.Announce:

@@ -32,6 +32,7 @@ HOST_COLUMNS = (
     "heard",
 )
 BROKER_COLUMNS = ("broker", "incarnation", "last announcement")
+PLUGIN_COLUMNS = ("plugin of", "mode", "goes by word", "writes", "heard", "trouble", "compared")
 PARTITION_COLUMNS = (
     "topic",
     "partition",
@@ -85,11 +86,13 @@ def page_of(identity: ServiceIdentity, status: ServiceStatus, limit: int | None)
     shown = status.partitions[:limit]
     brokers = [_broker_row(broker, said) for broker, said in status.brokers.items()]
     aside = [] if status.coordinator is None else status.coordinator["set_aside_items"]
+    plugins = [] if status.coordinator is None else _plugin_rows(status.coordinator)
     tables = [
         Table(SET_ASIDE_COLUMNS, [_set_aside_row(one) for one in aside[:limit]]),
         _without_empty(HOST_COLUMNS, [_host_row(one) for one in status.hosts]),
         _without_empty(PARTITION_COLUMNS, [_partition_row(one) for one in shown]),
         _without_empty(BROKER_COLUMNS, brokers[:limit]),
+        _without_empty(PLUGIN_COLUMNS, plugins[:limit]),
     ]
     left = len(status.partitions) - len(shown)
     remark = f"{left} more partitions, none of them worse; --all shows them" if left else None
@@ -150,6 +153,11 @@ def _total_pairs(status: ServiceStatus) -> list[tuple[str, object]]:
         bad.append(f"without a host {unplaced}")
     if aside := status.coordinator["set_aside"]:
         bad.append(f"set aside {aside}")
+    troubled = [one for one in status.coordinator["attending"] if one["trouble"]]
+    if troubled:
+        bad.append(f"plugins of brokers {len(troubled)}")
+    if (status.coordinator["kafka"] or {}).get("trouble"):
+        bad.append("Kafka's metadata topic")
     if silent := totals["hosts_silent"]:
         lost = totals["leaders_on_silent_hosts"]
         bad.append(f"silent hosts {silent} (with {lost} leaders)")
@@ -160,6 +168,8 @@ def _total_pairs(status: ServiceStatus) -> list[tuple[str, object]]:
     behind = f"{totals['followers']}, at most {totals['lag_events_max']} events behind"
     return [
         ("coordinator", f"at position {status.coordinator['position']}"),
+        ("owner", _owner_text(status.coordinator)),
+        ("kafka's topic", _following_text(status.coordinator["kafka"])),
         ("partitions", served),
         ("followers", behind),
         ("disputes", totals["disputes"] or None),
@@ -216,6 +226,48 @@ def _broker_row(broker: int, said: dict[str, Any]) -> tuple[object, ...]:
     announced = said["announced"]
     last = None if announced is None else f"{announced[0]}/{announced[1]}"
     return broker, said["incarnation"], last
+
+
+def _owner_text(said: dict[str, Any]) -> str:
+    """Who owns the cluster's metadata, and by which word."""
+    moves = f" from {said['source']} to {said['heading']}" if said["heading"] else ""
+    by = f", by word {said['word']}" if said["word"] else ""
+    return f"{said['owner']}{moves}{by}"
+
+
+def _following_text(said: Mapping[str, Any] | None) -> str | None:
+    """What `serve --kafka` does with the metadata topic, and what is wrong with that."""
+    if said is None:
+        return None
+    trouble = "" if not said["trouble"] else f": {said['trouble']}"
+    ago = said["heard_ms_ago"] / 1000
+    return f"{said['task']}, round {said['round']}, {ago:.1f} s ago{trouble}"
+
+
+def _plugin_rows(said: dict[str, Any]) -> list[tuple[object, ...]]:
+    """How the brokers' plugins stand, those in trouble first."""
+    compared = {one["broker_id"]: one for one in said["shadows"]}
+    rows = sorted(said["attending"], key=lambda one: (not one["trouble"], one["broker_id"]))
+    return [
+        (
+            one["broker_id"],
+            one["mode"],
+            one["number"] or "none",
+            "none" if one["is_idle"] else None,
+            f"{one['heard_ms_ago'] / 1000:.1f} s ago",
+            one["trouble"],
+            _compared_text(compared.get(one["broker_id"])),
+        )
+        for one in rows
+    ]
+
+
+def _compared_text(shadow: Mapping[str, Any] | None) -> str | None:
+    """What a broker in shadow has found."""
+    if shadow is None:
+        return None
+    counts = [f"{shadow[name]} {name}" for name in ("equal", "different", "skipped")]
+    return ", ".join(counts)
 
 
 def _partition_row(one: PartitionStatus) -> tuple[object, ...]:

@@ -17,6 +17,12 @@ from tierledger.actors.calls import FOLLOWER, LEADER, CloseCall
 from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator import rules
 from tierledger.actors.coordinator.events import Owner, OwnerChanged
+from tierledger.actors.coordinator.ownership import (
+    Handover,
+    OwnerWord,
+    PluginMode,
+    hand_over,
+)
 from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.events.commands import Claim
 from tierledger.events.errors import Fenced, InvalidArgument, NotReady, RejectedError
@@ -27,26 +33,137 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 # Who owns the cluster's metadata.
 
 
-def test_a_brokers_plugin_is_not_let_in_before_tierledger_owns_the_metadata() -> None:
+FRESH = Handover(Owner.TIERLEDGER, Owner.NOBODY)
+KAFKAS = Handover(Owner.KAFKA, Owner.NOBODY)
+FORTH = Handover(Owner.MOVING, Owner.KAFKA, Owner.TIERLEDGER)
+BACK = Handover(Owner.MOVING, Owner.TIERLEDGER, Owner.KAFKA)
+SHADOW, HANDOVER, TIERLEDGER = PluginMode
+
+LETS_IN = {
+    (): (None, None, NotReady),
+    (KAFKAS,): (None, None, NotReady),
+    (KAFKAS, FORTH): (NotReady, None, NotReady),
+    (FRESH, BACK): (NotReady, None, NotReady),
+    (FRESH,): (RejectedError, None, None),
+}
+"""By what was said on the owner: what plugins hear in shadow, handover and tierledger."""
+
+
+def owned(*wishes: Handover) -> Coordinated:
+    """A coordinator to whom that was said, and then repeated."""
+    one = Coordinated("a")
+    for wish in wishes:
+        say(one, wish)
+    return one
+
+
+def say(one: Coordinated, wish: Handover) -> None:
+    number = one.state.word.number
+    one.apply([*hand_over(one.state.word, wish)])
+    assert one.state.word.number == number + 1
+    assert hand_over(one.state.word, wish) == [], "a repeat"
+
+
+@pytest.mark.parametrize("said", LETS_IN, ids=lambda said: "-".join(one.to for one in said))
+def test_a_brokers_plugin_is_let_in_if_all_decide_by_one_manager(
+    said: tuple[Handover, ...],
+) -> None:
+    one = owned(*said)
+    for mode, error in zip(PluginMode, LETS_IN[said], strict=True):
+        if error is None:
+            assert rules.register(one.state, 1, b"a", 0, mode)
+        else:
+            with pytest.raises(error):
+                rules.register(one.state, 1, b"a", 0, mode)
+    assert rules.register(one.state, 1, b"a", 0), "a program decides for nobody"
+    assert one.state.draft().word == one.state.word
+
+
+def test_a_broker_that_is_in_may_repeat_itself_while_tierledger_gives_the_metadata_back() -> (
+    None
+):
+    one = owned(FRESH)
+    one.apply(rules.register(one.state, 1, b"a", 0, TIERLEDGER))
+    say(one, BACK)
+
+    assert rules.register(one.state, 1, b"a", 0, TIERLEDGER) == []
+    with pytest.raises(NotReady, match="moving from tierledger to kafka"):
+        rules.register(one.state, 1, b"b", 1, TIERLEDGER)
+
+
+def test_a_cluster_moves_there_and_back() -> None:
+    one = owned(
+        KAFKAS,
+        FORTH,
+        Handover(Owner.KAFKA, Owner.MOVING, number=2),
+        FORTH,
+        Handover(Owner.TIERLEDGER, Owner.MOVING, number=4),
+        BACK,
+        Handover(Owner.KAFKA, Owner.MOVING, number=6),
+    )
+
+    assert one.state.word == OwnerWord(7, "kafka")
+
+
+@pytest.mark.parametrize(
+    ("said", "wish"),
+    [
+        ((), FORTH),
+        ((), Handover(Owner.MOVING, Owner.NOBODY, Owner.KAFKA)),
+        ((KAFKAS,), FRESH),
+        ((KAFKAS,), BACK),
+        ((KAFKAS,), Handover(Owner.TIERLEDGER, Owner.KAFKA)),
+        ((KAFKAS,), Handover(Owner.MOVING, Owner.KAFKA, Owner.KAFKA)),
+        ((KAFKAS,), Handover(Owner.MOVING, Owner.KAFKA)),
+        ((KAFKAS,), Handover(Owner.NOBODY, Owner.KAFKA)),
+        ((FRESH,), KAFKAS),
+        ((KAFKAS, FORTH), Handover(Owner.TIERLEDGER, Owner.MOVING, number=1)),
+        ((KAFKAS, FORTH), Handover(Owner.NOBODY, Owner.MOVING, number=2)),
+        ((KAFKAS, FORTH), BACK),
+        ((FRESH,), Handover(Owner.TIERLEDGER, Owner.MOVING, number=2)),
+    ],
+)
+def test_a_wish_that_does_not_follow_on_the_newest_word_changes_nothing(
+    said: tuple[Handover, ...], wish: Handover
+) -> None:
+    one = owned(*said)
+
+    with pytest.raises(RejectedError):
+        hand_over(one.state.word, wish)
+
+
+def test_the_metadata_is_not_taken_from_an_owner_whom_nobody_knows() -> None:
     one = Coordinated()
-    with pytest.raises(NotReady, match=r"nobody owns .* tierledger handover"):
-        rules.register(one.state, 1, b"a", 0, is_plugin=True)
-    assert rules.register(one.state, 1, b"a", 0), "a program is"
+    one.evolve(OwnerChanged("another"))
 
-    one.apply(rules.hand_over(one.state, Owner.TIERLEDGER, Owner.NOBODY))
-
-    assert rules.register(one.state, 1, b"a", 0, is_plugin=True)
-    assert one.state.draft().owner == Owner.TIERLEDGER
-    assert rules.hand_over(one.state, Owner.TIERLEDGER, Owner.NOBODY) == [], "a repeat"
+    with pytest.raises(RejectedError, match=r"another owns .* expected nobody"):
+        hand_over(one.state.word, FRESH)
 
 
-def test_the_metadata_is_not_taken_from_an_owner_whom_nobody_named() -> None:
-    one = Coordinated()
-    one.apply(rules.hand_over(one.state, Owner.TIERLEDGER, Owner.NOBODY))
-    one.evolve(OwnerChanged("kafka"))
+def test_only_imports_lead_while_kafkas_own_manager_owns_the_metadata() -> None:
+    one = owned(KAFKAS)
+    one.announce(1, follows=[0])
+    with pytest.raises(NotReady, match="only imports lead"):
+        one.announce(1, leads=[0])
+    one.register(2)
+    imports = announcement(2, 3, leads=[0])._replace(import_cluster="kafka")
+    one.apply(rules.announce(one.state, imports))
+    assert one.leader_of() == Claim(2, 1, 3)
 
-    with pytest.raises(RejectedError, match=r"kafka owns .* expected nobody"):
-        rules.hand_over(one.state, Owner.TIERLEDGER, Owner.NOBODY)
+    say(one, FORTH)
+
+    with pytest.raises(NotReady, match="nobody new leads meanwhile"):
+        one.announce(1, leads=[1])
+
+
+def test_who_leads_leads_on_while_tierledger_gives_the_metadata_back() -> None:
+    one = owned(FRESH)
+    one.announce(1, leads=[0])
+    say(one, BACK)
+
+    assert one.announce(1, leads=[0]) == []
+    with pytest.raises(NotReady):
+        one.announce(2, leads=[0])
 
 
 # Who speaks for a broker.

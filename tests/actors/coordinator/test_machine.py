@@ -10,9 +10,15 @@ from tierledger.actors.calls import HostPing, PartitionKey
 from tierledger.actors.coordinator import hosts as parts
 from tierledger.actors.coordinator import machine as rules
 from tierledger.actors.coordinator import messages as msg
-from tierledger.actors.coordinator.events import Announcement, ClientRegistered, Registered
+from tierledger.actors.coordinator.events import (
+    Announcement,
+    ClientRegistered,
+    Owner,
+    Registered,
+)
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.machine import HEARS, Coordinator, Phase
+from tierledger.actors.coordinator.ownership import Handover, OwnerWord
 from tierledger.actors.messages import (
     Append,
     AppendAnswered,
@@ -489,3 +495,73 @@ def test_a_log_of_any_length_is_read_without_going_deeper() -> None:
     one.rest()
 
     assert one.machine.state.chain_hash == written.state.chain_hash
+
+
+# A move of the cluster's metadata.
+
+
+def moving() -> tuple[Driven, msg.SetTimer]:
+    """A coordinator that was told that the metadata moves, and its timer."""
+    one = Driven().started()
+    first = Handover(Owner.KAFKA, Owner.NOBODY)
+    for number, wish in enumerate((first, MOVE), 1):
+        one.hear(msg.Requested(number, msg.HandOver(wish)))
+        one.rest()
+    return one, give_ups(one)[-1]
+
+
+MOVE = Handover(Owner.MOVING, Owner.KAFKA, Owner.TIERLEDGER, give_up_after_ms=5000)
+
+
+def give_ups(one: Driven) -> list[msg.SetTimer]:
+    timers = [said for said in one.said if isinstance(said, msg.SetTimer)]
+    return [said for said in timers if said.timer.kind == "give up"]
+
+
+def test_a_move_that_takes_too_long_is_given_up() -> None:
+    one, timer = moving()
+    assert timer == msg.SetTimer(msg.Timer("give up", watch=2), 5.0)
+
+    one.hear(msg.TimerFired(timer.timer), after_s=5.0)
+    one.rest()
+
+    assert one.machine.state.word == OwnerWord(3, "kafka")
+
+
+def test_a_move_that_cannot_be_given_up_now_is_given_up_later() -> None:
+    one, timer = moving()
+    one.hear(msg.TimerFired(timer.timer), after_s=5.0)
+    one.take(msg.Resume)
+    one.hear(msg.Resumed())
+    append = one.take(Append)
+    one.hear(msg.AppendFailed(append.number, StorageUnavailable("away")))
+    one.rest()
+    assert one.machine.state.word.owner == "moving"
+
+    again = give_ups(one)[-1]
+    assert again is not timer
+    one.hear(msg.TimerFired(again.timer), after_s=again.delay_s)
+    one.rest()
+
+    assert one.machine.state.word == OwnerWord(3, "kafka")
+
+
+def test_a_move_that_has_ended_is_not_given_up() -> None:
+    one, timer = moving()
+    one.hear(msg.Requested(3, msg.HandOver(Handover(Owner.TIERLEDGER, Owner.MOVING, None, 2))))
+    one.rest()
+
+    assert one.hear(msg.TimerFired(timer.timer), after_s=5.0) == []
+    assert one.machine.state.word == OwnerWord(3, "tierledger")
+
+
+def test_a_coordinator_that_starts_gives_up_what_its_predecessor_began() -> None:
+    one, _ = moving()
+    successor = Driven()
+    successor.log = one.log
+    successor.started()
+
+    successor.hear(msg.TimerFired(give_ups(successor)[-1].timer), after_s=5.0)
+    successor.rest()
+
+    assert successor.machine.state.word == OwnerWord(3, "kafka")

@@ -18,7 +18,9 @@ from tierledger.actors.calls import (
     QueryCall,
     ReadyCall,
 )
-from tierledger.actors.coordinator.events import Announcement, Registered, Route
+from tierledger.actors.coordinator.attendance import Attend, Difference, ShadowReport
+from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
+from tierledger.actors.coordinator.ownership import Handover, OwnerWord, PluginMode
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire import coordination
 from tierledger.actors.door.wire.answers import put_result, result_of
@@ -148,6 +150,20 @@ ANNOUNCEMENT = Announcement(
     "cluster-0",
 )
 ROUTE = Route(True, "host-1/3", "host-0/1", CLAIM, "orders", (cmd.Claim(8, 1, 1),))
+REGISTER = coordination.RegisterCall(7, b"client-1", 1, PluginMode.HANDOVER)
+MOVING = Handover(Owner.MOVING, Owner.KAFKA, Owner.TIERLEDGER, 0, 5000)
+MOVED = Handover(Owner.TIERLEDGER, Owner.MOVING, None, 3)
+ATTEND = Attend(7, 2, PluginMode.SHADOW, 3, True)
+WORD = OwnerWord(3, "moving", "kafka", "tierledger")
+SHADOW = ShadowReport(
+    7,
+    1000,
+    2,
+    (
+        Difference(KEY, "orders", "lookup", 4, 100, 41, (ID,), (), None, None, "size"),
+        Difference(KEY, "orders", "highest_offset", 0, 0, -1, (), (), -1, 99, ""),
+    ),
+)
 DOORS = {"host-1/3": "[::1]:4712", "host-0/1": "127.0.0.1:4711"}
 
 
@@ -209,9 +225,25 @@ OBJECTS: dict[str, Domain] = {
         coordination.register_of,
     ),
     "register-plugin": Domain(
-        coordination.RegisterCall(7, b"client-1", 1, True),
+        coordination.RegisterCall(7, b"client-1", 1, PluginMode.TIERLEDGER),
         lambda: pb.Register(broker_id=7, request=b"client-1", after=1, is_plugin=True),
         coordination.register_of,
+    ),
+    "register-in-a-mode": Domain(
+        REGISTER, lambda: coordination.register_message(REGISTER), coordination.register_of
+    ),
+    "hand-over-moving": Domain(
+        MOVING, lambda: coordination.handover_message(MOVING), coordination.handover_of
+    ),
+    "hand-over-moved": Domain(
+        MOVED, lambda: coordination.handover_message(MOVED), coordination.handover_of
+    ),
+    "attend": Domain(
+        ATTEND, lambda: coordination.attend_message(ATTEND), coordination.attend_of
+    ),
+    "owner-word": Domain(WORD, lambda: coordination.word_message(WORD), coordination.word_of),
+    "shadow-report": Domain(
+        SHADOW, lambda: coordination.shadow_message(SHADOW), coordination.shadow_of
     ),
     "registered": Domain(
         Registered(2, True),
@@ -340,6 +372,13 @@ def messages() -> dict[str, Message]:
         "status": pb.Status(json='{"position": 4}'),
         "hand-over": pb.HandOver(to="tierledger", of="nobody"),
         "owned": pb.Owned(owner="tierledger"),
+        "owned-by-a-word": pb.Owned(owner="tierledger", number=3),
+        "difference": _embedded("shadow-report", "differences"),
+        "shadow-taken": pb.ShadowTaken(),
+        "call-attend": pb.Call(id=9, attend=pb.Attend(broker_id=7)),
+        "call-shadow-report": pb.Call(id=9, shadow_report=pb.ShadowReport(broker_id=7)),
+        "answer-owner-word": pb.Answer(id=9, owner_word=pb.OwnerWord(number=3)),
+        "answer-shadow-taken": pb.Answer(id=9, shadow_taken=pb.ShadowTaken()),
         "call-hand-over": pb.Call(id=9, hand_over=pb.HandOver(to="tierledger")),
         "answer-owned": pb.Answer(id=9, owned=pb.Owned(owner="tierledger")),
         "call-register": pb.Call(id=9, register=pb.Register(broker_id=7)),

@@ -84,9 +84,8 @@ class Breakable:
         attempt.is_sent = True
         return await self._call(lambda: host.call(call, attempt))
 
-    async def register(self, *given: Any, is_plugin: bool) -> Any:  # noqa: ANN401
-        coordinator = self._world.service.coordinator
-        return await self._call(lambda: coordinator.register(*given, is_plugin=is_plugin))
+    async def register(self, *given: Any) -> Any:  # noqa: ANN401
+        return await self._call(lambda: self._world.service.coordinator.register(*given))
 
     async def announce(self, given: Any) -> Any:  # noqa: ANN401
         return await self._call(lambda: self._world.service.coordinator.announce(given))

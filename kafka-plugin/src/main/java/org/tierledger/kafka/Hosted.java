@@ -11,7 +11,8 @@ final class Hosted {
     final FedReplica feed;
     final Writes writes;
 
-    /** As Kafka said last; unspecified: this broker hosts it no more. Set by {@link Roles}. */
+    /** As Kafka said last, and as the service is told; unspecified: this broker hosts it no more. */
+    Role kafkaRole = Role.ROLE_UNSPECIFIED;
     volatile Role role = Role.ROLE_UNSPECIFIED;
     /** The number of the newest word about it, and of the one that was announced last. */
     volatile int word;

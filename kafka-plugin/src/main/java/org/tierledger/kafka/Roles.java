@@ -57,6 +57,8 @@ final class Roles {
     /** By partition, whatever its topic is called. */
     private final Map<TopicIdPartition, Hosted> all = new ConcurrentHashMap<>();
     private boolean isClosed;
+    /** Whether it leads for tierledger what it leads for Kafka; else it follows all. */
+    private boolean isLeading;
 
     // On the loop alone:
     private ByteString request = requestId();
@@ -99,16 +101,36 @@ final class Roles {
         for (TopicIdPartition tip : partitions) {
             Hosted one = role == Role.ROLE_UNSPECIFIED ? all.get(tip) : all.computeIfAbsent(
                 tip, key -> new Hosted(key, doors, loop, this, metrics));
-            if (one != null && one.role != role && !isClosed) {
-                one.role = role;
-                one.replica.expect(null);
-                one.word++;
-                isNew = true;
+            if (one != null && !isClosed) {
+                one.kafkaRole = role;
+                if (one.role != said(role)) {
+                    renew(one);
+                    isNew = true;
+                }
             }
         }
         if (isNew) {
             loop.run(this::say);
         }
+    }
+
+    /** Announce all anew: leaders as such, or as followers. Safe for threads. */
+    synchronized void lead(boolean isLeading) {
+        if (this.isLeading != isLeading && !isClosed) {
+            this.isLeading = isLeading;
+            hosted().forEach(this::renew);
+            loop.run(this::say);
+        }
+    }
+
+    private Role said(Role role) {
+        return role == Role.LEADER && !isLeading ? Role.FOLLOWER : role;
+    }
+
+    private void renew(Hosted one) {
+        one.role = said(one.kafkaRole);
+        one.replica.expect(null);
+        one.word++;
     }
 
     /** That claim leads no more: it is announced again, later each time. On the loop. */
@@ -165,7 +187,8 @@ final class Roles {
                 .setBrokerId(settings.brokerId)
                 .setRequest(request)
                 .setAfter(newestIncarnation)
-                .setIsPlugin(true)), this::registered);
+                .setIsPlugin(true)
+                .setMode(settings.mode)), this::registered);
             return;
         }
         List<Said> words = new ArrayList<>();
@@ -221,7 +244,13 @@ final class Roles {
         });
     }
 
-    private void failed(CallFailed error) {
+    /** As which this broker is registered; 0: it is not. On the loop. */
+    long incarnation() {
+        return incarnation;
+    }
+
+    /** What this broker said was not taken. On the loop. */
+    void failed(CallFailed error) {
         if (error.fate == Fate.FENCED_OFF) {
             metrics.fenced.increment();
             log.warn("Another plugin speaks for broker {}: {}",

@@ -1,6 +1,7 @@
 package org.tierledger.kafka;
 
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.stream.Collectors;
 import org.apache.kafka.common.config.AbstractConfig;
@@ -9,11 +10,13 @@ import org.apache.kafka.common.config.ConfigDef.Importance;
 import org.apache.kafka.common.config.ConfigDef.Range;
 import org.apache.kafka.common.config.ConfigDef.Type;
 import org.apache.kafka.common.config.ConfigException;
+import org.tierledger.door.v1.PluginMode;
 
 /** What the broker's configuration says; a wrong value is a ConfigException that names it. */
 final class Settings {
     static final String BROKER = "broker.id";
     static final String CLUSTER = "cluster.id";
+    static final String MODE = "tierledger.mode";
     static final String BOOTSTRAP = "tierledger.bootstrap";
     static final String CA = "tierledger.ssl.ca.location";
     static final String CERTIFICATE = "tierledger.ssl.certificate.location";
@@ -28,6 +31,7 @@ final class Settings {
 
     final int brokerId;
     final String clusterId;
+    final PluginMode mode;
     /** HOST:PORT, each. */
     final List<String> bootstrap;
     /** Whether the hosts speak TLS. */
@@ -47,6 +51,7 @@ final class Settings {
         AbstractConfig read = new AbstractConfig(definition(), config, false);
         brokerId = read.getInt(BROKER);
         clusterId = read.getString(CLUSTER);
+        mode = PluginMode.valueOf("MODE_" + read.getString(MODE).toUpperCase(Locale.ROOT));
         List<String> doors = read.getList(BOOTSTRAP);
         isTls = doors.get(0).startsWith(TLS_SCHEME);
         bootstrap = doors.stream().map(Settings::withoutScheme).collect(Collectors.toList());
@@ -76,6 +81,10 @@ final class Settings {
             .define(CLUSTER, Type.STRING, ConfigDef.NO_DEFAULT_VALUE,
                 new ConfigDef.NonEmptyString(), Importance.HIGH,
                 "The Kafka cluster's id; the broker gives it.")
+            .define(MODE, Type.STRING, "tierledger",
+                ConfigDef.ValidString.in("shadow", "handover", "tierledger"), Importance.HIGH,
+                "By which manager the broker decides: by Kafka's own, and compares its answers; "
+                    + "by the owner's of the cluster's metadata; by tierledger alone.")
             .define(BOOTSTRAP, Type.LIST, ConfigDef.NO_DEFAULT_VALUE,
                 ConfigDef.LambdaValidator.with(
                     Settings::checkDoors, () -> "HOST:PORT,HOST:PORT,..."),

@@ -1,54 +1,24 @@
 package org.tierledger.kafka;
 
-import com.google.protobuf.ByteString;
-import java.nio.ByteBuffer;
 import java.util.Iterator;
-import java.util.List;
 import java.util.Map;
-import java.util.NoSuchElementException;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
-import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
-import java.util.concurrent.atomic.AtomicLong;
 import org.apache.kafka.common.TopicIdPartition;
-import org.apache.kafka.common.errors.ReplicaNotAvailableException;
+import org.apache.kafka.server.log.remote.storage.RemoteLogMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogMetadataManager;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadataUpdate;
-import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState;
 import org.apache.kafka.server.log.remote.storage.RemotePartitionDeleteMetadata;
-import org.apache.kafka.server.log.remote.storage.RemoteResourceNotFoundException;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
-import org.tierledger.door.v1.Role;
-import org.tierledger.door.v1.Write;
+import org.tierledger.door.v1.QuestionKind;
 
-/**
- * Remote log metadata of a stock broker, kept by tierledger.
- *
- * <p>Reads answer from a replica in this broker's heap, of the partitions that it hosts. What the
- * replica does not know for certain is a {@link ReplicaNotAvailableException}, which brokers
- * retry; a partition that this broker does not host is a
- * {@link RemoteResourceNotFoundException}. Writes are done when they are durable and the replica
- * has them, or fail within their timeout.
- */
+/** A stock broker's remote log metadata, kept by tierledger, or on the way to it and back. */
 public final class TierledgerRemoteLogMetadataManager implements RemoteLogMetadataManager {
-    private static final long CLOSE_MS = 5_000;
-
-    private final Logger log =
-        LoggerFactory.getLogger(TierledgerRemoteLogMetadataManager.class);
-    private final Segments segments = new Segments();
-    private final long requestPrefix = UUID.randomUUID().getMostSignificantBits();
-    private final AtomicLong requests = new AtomicLong();
-    private volatile Settings settings;
-    private volatile Loop loop;
-    private volatile Roles roles;
+    private Loop loop;
+    private volatile Deciding deciding;
     private volatile boolean isClosed;
 
     /** Made by the broker, which configures it. */
@@ -61,240 +31,120 @@ public final class TierledgerRemoteLogMetadataManager implements RemoteLogMetada
      */
     @Override
     public synchronized void configure(Map<String, ?> configs) {
-        if (roles != null || isClosed) {
+        if (deciding != null || isClosed) {
             return;
         }
-        settings = new Settings(configs);
+        Settings settings = new Settings(configs);
         loop = new Loop("tierledger-broker-" + settings.brokerId);
-        Roles made = new Roles(settings, loop);
-        made.metrics.register(settings.brokerId);
-        roles = made;
-        loop.run(() -> made.doors().seek(0));
+        Deciding made = new Deciding(settings, configs, loop);
+        deciding = made;
+        made.begin();
     }
 
     /** Nothing of it is left, no thread and no socket; later calls fail. */
     @Override
     public synchronized void close() {
         isClosed = true;
-        Roles ending = roles;
+        Deciding ending = deciding;
         if (ending == null) {
             return;
         }
-        roles = null;
-        ending.metrics.unregister();
-        CompletableFuture<List<DoorStream>> ended = new CompletableFuture<>();
-        loop.run(() -> {
-            ending.close("the plugin was closed");
-            ended.complete(ending.doors().close());
-        });
+        deciding = null;
+        ending.close();
         try {
-            for (DoorStream stream : ended.get(CLOSE_MS, TimeUnit.MILLISECONDS)) {
-                stream.awaitClosed(CLOSE_MS);
-            }
             loop.close();
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
-        } catch (ExecutionException | TimeoutException error) {
-            log.warn("The tierledger plugin did not end in time", error);
         }
     }
-
-    // Notifications.
 
     @Override
     public void onPartitionLeadershipChanges(
         Set<TopicIdPartition> leaderPartitions, Set<TopicIdPartition> followerPartitions) {
-        Objects.requireNonNull(leaderPartitions, "leaderPartitions");
-        Objects.requireNonNull(followerPartitions, "followerPartitions");
-        Roles known = known();
-        known.become(Role.LEADER, leaderPartitions);
-        known.become(Role.FOLLOWER, followerPartitions);
+        known().onPartitionLeadershipChanges(
+            Objects.requireNonNull(leaderPartitions, "leaderPartitions"),
+            Objects.requireNonNull(followerPartitions, "followerPartitions"));
     }
 
     @Override
     public void onStopPartitions(Set<TopicIdPartition> partitions) {
-        known().become(Role.ROLE_UNSPECIFIED, Objects.requireNonNull(partitions, "partitions"));
+        known().onStopPartitions(Objects.requireNonNull(partitions, "partitions"));
     }
 
-    /** Whether the replica has caught up with what stood when this broker got its role. */
+    /** Whether answers are of what stood when this broker got its role, or later. */
     public boolean isReady(TopicIdPartition topicIdPartition) {
-        Roles known = roles;
-        Hosted hosted = known == null ? null : known.of(topicIdPartition);
-        return hosted != null && hosted.replica.isReady();
+        Deciding known = deciding;
+        return known != null && known.isReady(topicIdPartition);
     }
-
-    // Writes.
 
     @Override
     public CompletableFuture<Void> addRemoteLogSegmentMetadata(
         RemoteLogSegmentMetadata metadata) throws RemoteStorageException {
-        Objects.requireNonNull(metadata, "remoteLogSegmentMetadata");
-        if (metadata.state() != RemoteLogSegmentState.COPY_SEGMENT_STARTED) {
-            throw new IllegalArgumentException(
-                "expected COPY_SEGMENT_STARTED to be added, got " + metadata.state());
-        }
-        return write(
-            metadata.topicIdPartition(), Write.newBuilder().setAdd(segments.add(metadata)), false);
+        return write(metadata);
     }
 
     @Override
     public CompletableFuture<Void> updateRemoteLogSegmentMetadata(
         RemoteLogSegmentMetadataUpdate update) throws RemoteStorageException {
-        Objects.requireNonNull(update, "remoteLogSegmentMetadataUpdate");
-        if (update.state() == RemoteLogSegmentState.COPY_SEGMENT_STARTED) {
-            throw new IllegalArgumentException("an update to COPY_SEGMENT_STARTED");
-        }
-        return write(
-            update.topicIdPartition(), Write.newBuilder().setUpdate(segments.update(update)),
-            update.state() == RemoteLogSegmentState.COPY_SEGMENT_FINISHED);
+        return write(update);
     }
 
     @Override
     public CompletableFuture<Void> putRemotePartitionDeleteMetadata(
         RemotePartitionDeleteMetadata metadata) throws RemoteStorageException {
-        Objects.requireNonNull(metadata, "remotePartitionDeleteMetadata");
-        return write(
-            metadata.topicIdPartition(), Write.newBuilder().setDelete(segments.delete(metadata)),
-            false);
+        return write(metadata);
     }
 
-    private CompletableFuture<Void> write(
-        TopicIdPartition tip, Write.Builder write, boolean isFinish)
-        throws RemoteStorageException {
-        Roles known = known();
-        Hosted hosted = hosted(tip);
-        if (hosted.role != Role.LEADER) {
-            throw notReady(tip, "this broker does not lead it");
-        }
-        if (known.isAway() && !isFinish) {
-            throw notReady(tip, "no host of tierledger answers");
-        }
-        write.setPartition(Segments.partition(tip))
-            .setOriginBrokerId(settings.brokerId)
-            .setRequestId(ByteString.copyFrom(ByteBuffer.allocate(16)
-                .putLong(requestPrefix).putLong(requests.incrementAndGet()).array()));
-        long begun = System.nanoTime();
-        long timeoutMs = isFinish ? settings.finishTimeoutMs : settings.writeTimeoutMs;
-        CompletableFuture<Void> done = new CompletableFuture<>();
-        CompletableFuture<Void> counted = done.whenComplete((nothing, error) -> {
-            if (error != null) {
-                known.metrics.writesFailed.increment();
-            } else {
-                long nanos = System.nanoTime() - begun;
-                known.metrics.writes.increment();
-                known.metrics.writeNanos.add(nanos);
-                known.metrics.writeNanosMax.accumulate(nanos);
-            }
-        });
-        loop.run(() -> hosted.writes.submit(
-            write, timeoutMs, write.getChangeCase().toString(), done));
-        if (isClosed) { // The loop may have dropped it.
-            done.completeExceptionally(new RemoteStorageException("the plugin was closed"));
-        }
-        return counted;
+    private CompletableFuture<Void> write(RemoteLogMetadata change) throws RemoteStorageException {
+        return known().write(Objects.requireNonNull(change, "metadata"));
     }
-
-    // Reads.
 
     @Override
     public Optional<RemoteLogSegmentMetadata> remoteLogSegmentMetadata(
         TopicIdPartition topicIdPartition, int epochForOffset, long offset)
         throws RemoteStorageException {
-        return answer(topicIdPartition, replica -> segment(
-            topicIdPartition, replica.lookup(epochForOffset, offset)));
+        return answer(QuestionKind.LOOKUP, topicIdPartition, epochForOffset, offset);
     }
 
     /** The first segment from {@code offset} on that may have a transaction index. */
     public Optional<RemoteLogSegmentMetadata> nextSegmentWithTxnIndex(
         TopicIdPartition topicIdPartition, int epoch, long offset)
         throws RemoteStorageException {
-        return answer(topicIdPartition, replica -> segment(
-            topicIdPartition, replica.nextWithTxnIndex(epoch, offset)));
+        return answer(QuestionKind.NEXT_TXN_SEGMENT, topicIdPartition, epoch, offset);
     }
 
     @Override
     public Optional<Long> highestOffsetForEpoch(TopicIdPartition topicIdPartition, int epoch)
         throws RemoteStorageException {
-        return answer(topicIdPartition, replica -> Optional.ofNullable(replica.highest(epoch)));
+        return answer(QuestionKind.HIGHEST_OFFSET, topicIdPartition, epoch, 0);
     }
 
     @Override
     public Iterator<RemoteLogSegmentMetadata> listRemoteLogSegments(
         TopicIdPartition topicIdPartition) throws RemoteStorageException {
-        return iterator(topicIdPartition, answer(topicIdPartition, Replica::listAll));
+        return answer(QuestionKind.LIST, topicIdPartition, 0, 0);
     }
 
     @Override
     public Iterator<RemoteLogSegmentMetadata> listRemoteLogSegments(
         TopicIdPartition topicIdPartition, int epoch) throws RemoteStorageException {
-        return iterator(
-            topicIdPartition, answer(topicIdPartition, replica -> replica.listEpoch(epoch)));
+        return answer(QuestionKind.LIST_EPOCH, topicIdPartition, epoch, 0);
     }
 
     @Override
     public long remoteLogSize(TopicIdPartition topicIdPartition, int epoch)
         throws RemoteStorageException {
-        return answer(topicIdPartition, replica -> replica.size(epoch));
+        return this.<Long>answer(QuestionKind.SIZE, topicIdPartition, epoch, 0);
     }
 
-    private interface Question<T> {
-        T ask(Replica replica) throws Replica.NotReady, Replica.Deleted;
-    }
-
-    private <T> T answer(TopicIdPartition tip, Question<T> question)
+    @SuppressWarnings("unchecked") // The kind says which it is.
+    private <T> T answer(QuestionKind kind, TopicIdPartition tip, int epoch, long offset)
         throws RemoteStorageException {
-        Replica replica = hosted(tip).replica;
-        try {
-            return question.ask(replica);
-        } catch (Replica.NotReady error) {
-            throw notReady(tip, error.getMessage());
-        } catch (Replica.Deleted error) {
-            throw new RemoteResourceNotFoundException(tip + ": " + error.getMessage());
-        }
+        return (T) known().answer(new Question(kind, tip, epoch, offset));
     }
 
-    private Optional<RemoteLogSegmentMetadata> segment(TopicIdPartition tip, Row row) {
-        return row == null ? Optional.empty() : Optional.of(segments.metadata(tip, row));
-    }
-
-    private Iterator<RemoteLogSegmentMetadata> iterator(
-        TopicIdPartition tip, Replica.Listing listing) {
-        return new Iterator<>() {
-            private int next;
-
-            @Override
-            public boolean hasNext() {
-                return next < listing.refs.length;
-            }
-
-            @Override
-            public RemoteLogSegmentMetadata next() {
-                if (!hasNext()) {
-                    throw new NoSuchElementException();
-                }
-                return segments.metadata(tip, listing.row(next++));
-            }
-        };
-    }
-
-    private Hosted hosted(TopicIdPartition tip) throws RemoteResourceNotFoundException {
-        Hosted hosted = known().of(Objects.requireNonNull(tip, "topicIdPartition"));
-        if (hosted == null) {
-            throw new RemoteResourceNotFoundException(tip + " is not hosted by this broker");
-        }
-        return hosted;
-    }
-
-    private ReplicaNotAvailableException notReady(TopicIdPartition tip, String why) {
-        Roles known = roles;
-        if (known != null) {
-            known.metrics.notReady.increment();
-        }
-        return new ReplicaNotAvailableException(tip + ": " + why);
-    }
-
-    private Roles known() {
-        Roles known = roles;
+    private Deciding known() {
+        Deciding known = deciding;
         if (known == null) {
             throw new IllegalStateException(
                 isClosed ? "the tierledger plugin is closed" : "it is not configured");

@@ -31,6 +31,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** What a broker gets while no host of the service answers, or its settings are wrong. */
 @Timeout(60)
@@ -144,12 +145,26 @@ class AwayTest {
     }
 
     @ParameterizedTest
+    @ValueSource(strings = {"shadow", "handover"})
+    void withoutAListenerKafkasOwnManagerHasNobodyToAsk(String mode) throws Exception {
+        Map<String, Object> config = config("127.0.0.1:1");
+        config.put("tierledger.mode", mode);
+        TierledgerRemoteLogMetadataManager manager = new TierledgerRemoteLogMetadataManager();
+        ConfigException error =
+            assertThrows(ConfigException.class, () -> manager.configure(config));
+        assertTrue(
+            error.getMessage().contains("remote.log.metadata.manager.listener.name"),
+            error::getMessage);
+        assertNothingIsLeft();
+    }
+
+    @ParameterizedTest
     @CsvSource({
         "tierledger.bootstrap, ", "tierledger.bootstrap, ''", "tierledger.bootstrap, host",
         "tierledger.bootstrap, host:0", "tierledger.bootstrap, host:99999",
         "tierledger.bootstrap, :2", "tierledger.write.timeout.ms, soon",
         "tierledger.write.timeout.ms, 999", "tierledger.finish.timeout.ms, 0",
-        "cluster.id, ''", "broker.id, -1", "tierledger.token.without.tls, perhaps",
+        "tierledger.mode, both", "cluster.id, ''", "broker.id, -1", "tierledger.token.without.tls, perhaps",
         "tierledger.ssl.ca.location, ca.pem", "tierledger.ssl.key.location, key.pem",
     })
     void aWrongSettingIsNamed(String key, String value) {

@@ -2,6 +2,7 @@ package org.tierledger.kafka;
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.Iterator;
@@ -15,6 +16,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.errors.ReplicaNotAvailableException;
 import org.apache.kafka.server.log.remote.storage.RemoteLogMetadataManager;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentId;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
@@ -36,6 +38,8 @@ public final class LiveBroker {
     }
 
     public static void main(String[] arguments) throws Exception {
+        PrintStream answers = System.out;
+        System.setOut(System.err); // Kafka's classes may log there.
         LiveBroker brokers = new LiveBroker(Uuid.fromString(arguments[0]));
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
         for (String line = input.readLine(); line != null; line = input.readLine()) {
@@ -48,7 +52,7 @@ public final class LiveBroker {
             } catch (Exception error) {
                 answer = error.getClass().getSimpleName();
             }
-            System.out.println(answer);
+            answers.println(answer);
         }
     }
 
@@ -91,6 +95,7 @@ public final class LiveBroker {
                 Optional<RemoteLogSegmentMetadata> found = manager.remoteLogSegmentMetadata(
                     tip(words[2]), 0, Long.parseLong(words[3]));
                 return found.map(one -> one.startOffset() + ":" + one.state()).orElse("none");
+            case "found": return found(manager, words);
             case "list": return starts(manager.listRemoteLogSegments(tip(words[2]), 0));
             case "highest":
                 return String.valueOf(manager.highestOffsetForEpoch(tip(words[2]), 0).orElse(null));
@@ -113,6 +118,23 @@ public final class LiveBroker {
             Thread.sleep(5);
         }
         return "ready";
+    }
+
+    /** The answer to a lookup, once there is one. */
+    private String found(TierledgerRemoteLogMetadataManager manager, String[] words)
+        throws Exception {
+        long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_S);
+        words[1] = "lookup";
+        while (true) {
+            try {
+                return answer(Integer.parseInt(words[0]), words);
+            } catch (ReplicaNotAvailableException | IllegalStateException error) {
+                if (System.nanoTime() > until) {
+                    return "never";
+                }
+                Thread.sleep(5);
+            }
+        }
     }
 
     /** Add and finish that many segments behind those that are there; how long each took. */
@@ -157,7 +179,7 @@ public final class LiveBroker {
     private static String threads() {
         Set<String> names = new TreeSet<>();
         for (Thread thread : Thread.getAllStackTraces().keySet()) {
-            if (thread.getName().matches("(tierledger|grpc|ok).*")) {
+            if (thread.getName().matches("(tierledger|grpc|ok|RLMM|kafka-).*")) {
                 names.add(thread.getName());
             }
         }

@@ -1,0 +1,154 @@
+"""What brokers' plugins say of themselves, twice a second; nothing of it is durable.
+
+A coordinator that starts has heard nobody: within a second it has heard all who live.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tierledger.actors.calls import PartitionKey
+from tierledger.actors.coordinator.events import BrokerId, Owner
+from tierledger.actors.coordinator.ownership import PluginMode
+from tierledger.events.typed_fields import Count, Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tierledger.actors.coordinator.ownership import OwnerWord
+
+SILENT_MS = 3000
+"""Six times what a broker that lives stays silent."""
+
+FORGOTTEN_MS = 3_600_000
+"""A broker that is silent for so long has left the cluster."""
+
+DIFFERENCES_KEPT = 100
+"""The newest, of each broker."""
+
+
+class Attend(NamedTuple):
+    """How a broker's plugin stands."""
+
+    broker_id: BrokerId
+    incarnation: Count
+    """0: it is not registered."""
+    mode: PluginMode
+    number: Count
+    """Of the owner's word that it goes by; 0: it has heard none."""
+    is_idle: bool
+    """No write of this broker is under way, and none begins under that word."""
+
+
+class Difference(NamedTuple):
+    """A question that Kafka's own manager and a replica of the ledger answered in two ways."""
+
+    key: PartitionKey
+    topic: Topic
+    kind: str
+    epoch: int
+    offset: int
+    position: int
+    kafka: tuple[bytes, ...]
+    """Ids of segments, in the order of the answer; or a number, below."""
+    replica: tuple[bytes, ...]
+    kafka_number: int | None
+    replica_number: int | None
+    contents: str
+    """In what segments of the same ids differ."""
+
+
+class ShadowReport(NamedTuple):
+    """What came of comparing since the last report."""
+
+    broker_id: BrokerId
+    equal: Count
+    skipped: Count
+    differences: tuple[Difference, ...]
+
+
+class _Shadow:
+    """All that a broker has compared."""
+
+    def __init__(self) -> None:
+        self.equal = self.skipped = self.different = 0
+        self.newest: list[Difference] = []
+
+
+class Attendance:
+    """Who attends, and what those in shadow have found."""
+
+    def __init__(self) -> None:
+        self._heard: dict[int, tuple[Attend, int]] = {}
+        self._shadows: dict[int, _Shadow] = {}
+        self._following: tuple[dict[str, Any], int] | None = None
+
+    def attended(self, said: Attend, now_ms: int) -> None:
+        """Note how a broker stands at `now_ms`, of a clock that never goes back."""
+        self._heard[said.broker_id] = (said, now_ms)
+
+    def compared(self, report: ShadowReport) -> None:
+        """Add what a broker in shadow has found."""
+        shadow = self._shadows.setdefault(report.broker_id, _Shadow())
+        shadow.equal += report.equal
+        shadow.skipped += report.skipped
+        shadow.different += len(report.differences)
+        shadow.newest = [*shadow.newest, *report.differences][-DIFFERENCES_KEPT:]
+
+    def following(self, said: dict[str, Any], now_ms: int) -> None:
+        """Note how it stands who imports Kafka's metadata topic, or mirrors into it."""
+        self._following = (said, now_ms)
+
+    def report(
+        self, word: OwnerWord, incarnations: Mapping[int, int], now_ms: int
+    ) -> dict[str, Any]:
+        """By broker: how it stands, when it was heard, and what is wrong with that."""
+        for broker_id, (_, heard_ms) in list(self._heard.items()):
+            if now_ms - heard_ms > FORGOTTEN_MS:
+                del self._heard[broker_id]
+                self._shadows.pop(broker_id, None)
+        following = None
+        if self._following is not None:
+            said, heard_ms = self._following
+            following = {**said, "heard_ms_ago": now_ms - heard_ms}
+        return {
+            "kafka": following,
+            "attending": [
+                {
+                    "broker_id": broker_id,
+                    "incarnation": said.incarnation,
+                    "mode": str(said.mode),
+                    "number": said.number,
+                    "is_idle": said.is_idle,
+                    "heard_ms_ago": now_ms - heard_ms,
+                    "trouble": trouble(
+                        said, word, incarnations.get(broker_id, 0), now_ms - heard_ms
+                    ),
+                }
+                for broker_id, (said, heard_ms) in sorted(self._heard.items())
+            ],
+            "shadows": [
+                {
+                    "broker_id": broker_id,
+                    "equal": shadow.equal,
+                    "skipped": shadow.skipped,
+                    "different": shadow.different,
+                    "differences": [one._asdict() for one in shadow.newest],
+                }
+                for broker_id, shadow in sorted(self._shadows.items())
+            ],
+        }
+
+
+def trouble(said: Attend, word: OwnerWord, newest: int, silent_ms: int) -> str | None:
+    """What a person should hear of how a broker stands; none if all is well."""
+    owner = word.owner
+    if silent_ms > SILENT_MS:
+        return "silent"
+    if said.mode is PluginMode.SHADOW and owner in {Owner.TIERLEDGER, Owner.MOVING}:
+        return f"in shadow, while the owner is {owner}"
+    if said.mode is PluginMode.TIERLEDGER and owner != Owner.TIERLEDGER:
+        return f"goes by tierledger, while the owner is {owner}"
+    if said.incarnation < newest or not newest:
+        return "not registered"
+    return None

@@ -1,0 +1,207 @@
+package org.tierledger.kafka;
+
+import com.google.protobuf.ByteString;
+import java.nio.ByteBuffer;
+import java.util.Iterator;
+import java.util.List;
+import java.util.NoSuchElementException;
+import java.util.Objects;
+import java.util.Optional;
+import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.kafka.common.TopicIdPartition;
+import org.apache.kafka.common.errors.ReplicaNotAvailableException;
+import org.apache.kafka.server.log.remote.storage.RemoteLogMetadata;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadataUpdate;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState;
+import org.apache.kafka.server.log.remote.storage.RemotePartitionDeleteMetadata;
+import org.apache.kafka.server.log.remote.storage.RemoteResourceNotFoundException;
+import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import org.tierledger.door.v1.Role;
+import org.tierledger.door.v1.Write;
+
+/**
+ * Metadata that tierledger keeps.
+ *
+ * <p>Reads answer from a replica in this broker's heap, of the partitions that it hosts. What the
+ * replica does not know for certain is a {@link ReplicaNotAvailableException}, which brokers
+ * retry; a partition that this broker does not host is a
+ * {@link RemoteResourceNotFoundException}. Writes are done when they are durable and the replica
+ * has them, or fail within their timeout.
+ */
+final class Ledger implements Manager {
+    private static final long CLOSE_MS = 5_000;
+
+    final Roles roles;
+
+    private final Logger log = LoggerFactory.getLogger(Ledger.class);
+    private final Segments segments = new Segments();
+    private final long requestPrefix = UUID.randomUUID().getMostSignificantBits();
+    private final AtomicLong requests = new AtomicLong();
+    private final Settings settings;
+    private final Loop loop;
+    private volatile boolean isClosed;
+
+    Ledger(Settings settings, Loop loop) {
+        this.settings = settings;
+        this.loop = loop;
+        this.roles = new Roles(settings, loop);
+    }
+
+    /** Look for the service; returns at once. */
+    void begin() {
+        roles.metrics.register(settings.brokerId);
+        loop.run(() -> roles.doors().seek(0));
+    }
+
+    /** Nothing of it is left, no thread and no socket; what waits fails. */
+    void close() {
+        isClosed = true;
+        roles.metrics.unregister();
+        CompletableFuture<List<DoorStream>> ended = new CompletableFuture<>();
+        loop.run(() -> {
+            roles.close("the plugin was closed");
+            ended.complete(roles.doors().close());
+        });
+        try {
+            for (DoorStream stream : ended.get(CLOSE_MS, TimeUnit.MILLISECONDS)) {
+                stream.awaitClosed(CLOSE_MS);
+            }
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+        } catch (ExecutionException | TimeoutException error) {
+            log.warn("The tierledger plugin did not end in time", error);
+        }
+    }
+
+    @Override
+    public boolean isReady(TopicIdPartition tip) {
+        Hosted hosted = roles.of(tip);
+        return hosted != null && hosted.replica.isReady();
+    }
+
+    @Override
+    public CompletableFuture<Void> write(RemoteLogMetadata change) throws RemoteStorageException {
+        TopicIdPartition tip = change.topicIdPartition();
+        Hosted hosted = hosted(tip);
+        boolean isFinish = Manager.isFinish(change);
+        if (hosted.role != Role.LEADER) {
+            throw notReady(tip, "this broker does not lead it");
+        }
+        if (roles.isAway() && !isFinish) {
+            throw notReady(tip, "no host of tierledger answers");
+        }
+        Write.Builder write = message(change)
+            .setPartition(Segments.partition(tip))
+            .setOriginBrokerId(settings.brokerId)
+            .setRequestId(ByteString.copyFrom(ByteBuffer.allocate(16)
+                .putLong(requestPrefix).putLong(requests.incrementAndGet()).array()));
+        long begun = System.nanoTime();
+        long timeoutMs = isFinish ? settings.finishTimeoutMs : settings.writeTimeoutMs;
+        CompletableFuture<Void> done = new CompletableFuture<>();
+        CompletableFuture<Void> counted = done.whenComplete((nothing, error) -> {
+            if (error != null) {
+                roles.metrics.writesFailed.increment();
+            } else {
+                long nanos = System.nanoTime() - begun;
+                roles.metrics.writes.increment();
+                roles.metrics.writeNanos.add(nanos);
+                roles.metrics.writeNanosMax.accumulate(nanos);
+            }
+        });
+        loop.run(() -> hosted.writes.submit(
+            write, timeoutMs, write.getChangeCase().toString(), done));
+        if (isClosed) { // The loop may have dropped it.
+            done.completeExceptionally(new RemoteStorageException("the plugin was closed"));
+        }
+        return counted;
+    }
+
+    private Write.Builder message(RemoteLogMetadata change) {
+        Write.Builder write = Write.newBuilder();
+        if (change instanceof RemoteLogSegmentMetadata) {
+            RemoteLogSegmentMetadata added = (RemoteLogSegmentMetadata) change;
+            if (added.state() != RemoteLogSegmentState.COPY_SEGMENT_STARTED) {
+                throw new IllegalArgumentException(
+                    "expected COPY_SEGMENT_STARTED to be added, got " + added.state());
+            }
+            return write.setAdd(segments.add(added));
+        }
+        if (change instanceof RemoteLogSegmentMetadataUpdate) {
+            RemoteLogSegmentMetadataUpdate update = (RemoteLogSegmentMetadataUpdate) change;
+            if (update.state() == RemoteLogSegmentState.COPY_SEGMENT_STARTED) {
+                throw new IllegalArgumentException("an update to COPY_SEGMENT_STARTED");
+            }
+            return write.setUpdate(segments.update(update));
+        }
+        return write.setDelete(segments.delete((RemotePartitionDeleteMetadata) change));
+    }
+
+    @Override
+    public Object answer(Question question) throws RemoteStorageException {
+        TopicIdPartition tip = question.tip;
+        Replica replica = hosted(tip).replica;
+        try {
+            switch (question.kind) {
+                case LOOKUP:
+                    return segment(tip, replica.lookup(question.epoch, question.offset));
+                case NEXT_TXN_SEGMENT:
+                    return segment(
+                        tip, replica.nextWithTxnIndex(question.epoch, question.offset));
+                case HIGHEST_OFFSET:
+                    return Optional.ofNullable(replica.highest(question.epoch));
+                case SIZE: return replica.size(question.epoch);
+                case LIST: return iterator(tip, replica.listAll());
+                default: return iterator(tip, replica.listEpoch(question.epoch));
+            }
+        } catch (Replica.NotReady error) {
+            throw notReady(tip, error.getMessage());
+        } catch (Replica.Deleted error) {
+            throw new RemoteResourceNotFoundException(tip + ": " + error.getMessage());
+        }
+    }
+
+    private Optional<RemoteLogSegmentMetadata> segment(TopicIdPartition tip, Row row) {
+        return row == null ? Optional.empty() : Optional.of(segments.metadata(tip, row));
+    }
+
+    private Iterator<RemoteLogSegmentMetadata> iterator(
+        TopicIdPartition tip, Replica.Listing listing) {
+        return new Iterator<>() {
+            private int next;
+
+            @Override
+            public boolean hasNext() {
+                return next < listing.refs.length;
+            }
+
+            @Override
+            public RemoteLogSegmentMetadata next() {
+                if (!hasNext()) {
+                    throw new NoSuchElementException();
+                }
+                return segments.metadata(tip, listing.row(next++));
+            }
+        };
+    }
+
+    private Hosted hosted(TopicIdPartition tip) throws RemoteResourceNotFoundException {
+        Hosted hosted = roles.of(Objects.requireNonNull(tip, "topicIdPartition"));
+        if (hosted == null) {
+            throw new RemoteResourceNotFoundException(tip + " is not hosted by this broker");
+        }
+        return hosted;
+    }
+
+    ReplicaNotAvailableException notReady(TopicIdPartition tip, String why) {
+        roles.metrics.notReady.increment();
+        return new ReplicaNotAvailableException(tip + ": " + why);
+    }
+}

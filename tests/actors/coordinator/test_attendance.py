@@ -1,0 +1,77 @@
+"""What brokers' plugins say of themselves, and what a person hears of it."""
+
+import pytest
+
+from tierledger.actors.coordinator.attendance import (
+    FORGOTTEN_MS,
+    SILENT_MS,
+    Attend,
+    Attendance,
+    ShadowReport,
+    trouble,
+)
+from tierledger.actors.coordinator.ownership import OwnerWord, PluginMode
+
+SHADOW, HANDOVER, TIERLEDGER = PluginMode
+KAFKAS = OwnerWord(1, "kafka")
+MOVING = OwnerWord(2, "moving", "kafka", "tierledger")
+OURS = OwnerWord(3, "tierledger")
+
+
+@pytest.mark.parametrize(
+    ("mode", "word", "expected"),
+    [
+        (SHADOW, KAFKAS, None),
+        (SHADOW, OURS, "in shadow, while the owner is tierledger"),
+        (SHADOW, MOVING, "in shadow, while the owner is moving"),
+        (HANDOVER, KAFKAS, None),
+        (HANDOVER, MOVING, None),
+        (HANDOVER, OURS, None),
+        (TIERLEDGER, OURS, None),
+        (TIERLEDGER, KAFKAS, "goes by tierledger, while the owner is kafka"),
+    ],
+)
+def test_a_mode_that_does_not_go_with_the_owner_is_told(
+    mode: PluginMode, word: OwnerWord, expected: str | None
+) -> None:
+    assert trouble(Attend(1, 2, mode, 1, False), word, newest=2, silent_ms=0) == expected
+
+
+@pytest.mark.parametrize(("incarnation", "newest"), [(0, 0), (0, 2), (1, 2)])
+def test_a_plugin_that_is_not_registered_is_told(incarnation: int, newest: int) -> None:
+    said = Attend(1, incarnation, HANDOVER, 1, False)
+
+    assert trouble(said, KAFKAS, newest, silent_ms=0) == "not registered"
+
+
+def test_a_plugin_is_silent_once_it_was_not_heard_and_is_forgotten_later() -> None:
+    attendance = Attendance()
+    attendance.attended(Attend(1, 1, HANDOVER, 1, True), 0)
+    attendance.compared(ShadowReport(1, 5, 1, ()))
+
+    def attending(now_ms: int) -> list[str | None]:
+        return [one["trouble"] for one in report(now_ms)["attending"]]
+
+    def report(now_ms: int) -> dict[str, list[dict[str, str | None]]]:
+        return attendance.report(KAFKAS, {1: 1}, now_ms)
+
+    assert attending(SILENT_MS) == [None]
+    assert attending(SILENT_MS + 1) == ["silent"]
+    assert attending(FORGOTTEN_MS + 1) == []
+    assert report(FORGOTTEN_MS + 1)["shadows"] == []
+
+
+def test_what_a_broker_in_shadow_has_compared_is_added_up() -> None:
+    attendance = Attendance()
+    for _ in range(2):
+        attendance.compared(ShadowReport(1, 5, 1, ()))
+
+    (shadow,) = attendance.report(KAFKAS, {}, 0)["shadows"]
+
+    assert shadow == {
+        "broker_id": 1,
+        "equal": 10,
+        "skipped": 2,
+        "different": 0,
+        "differences": [],
+    }
