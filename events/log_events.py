@@ -171,12 +171,12 @@ def added_body(
     tags: tuple[object, ...] | None = None,
 ) -> SegmentAdded:
     """The event of a started copy."""
-    custom = metadata.custom_metadata
+    custom, epochs = metadata.custom_metadata, metadata.segment_leader_epochs.items()
     return SegmentAdded(
         bytes(metadata.remote_log_segment_id.id),
         metadata.start_offset,
         metadata.end_offset,
-        tuple(chain.from_iterable(sorted(metadata.segment_leader_epochs.items()))),
+        tuple(chain.from_iterable(epochs if len(epochs) == 1 else sorted(epochs))),
         metadata.segment_size_in_bytes,
         metadata.max_timestamp_ms,
         metadata.broker_id,

@@ -76,7 +76,7 @@ class _Entry(NamedTuple):
 
     after: int
     chain_before: bytes
-    changes: tuple[Change, ...]
+    changes: list[Change]
     size: int
 
 
@@ -224,6 +224,12 @@ class FeedSource:
         if self._given_up and next(self._given_up[-1], _FREED) is _FREED:
             self._given_up.pop()
 
+    def has_more(self, number: int) -> bool:
+        """Whether there may be more for that subscriber, who was just given a frame."""
+        one = self._subscribers[number]
+        is_told = one.claim is None or one.told is Ready
+        return not is_told or one.slices is not None or one.next_entry != self._entries
+
     def is_sending(self, number: int) -> bool:
         """Whether a snapshot to that subscriber is under way."""
         return self._subscribers[number].slices is not None
@@ -370,7 +376,7 @@ class FeedSource:
         if self._unhashed:
             return  # Nobody is fed yet, and the checksum is not known.
         delete_state, total = _delete_state(state), self._checksum(state)
-        changes = tuple(
+        changes = [
             Change(
                 after,
                 self._position,
@@ -382,8 +388,8 @@ class FeedSource:
                 total,
             )
             for number, contents in enumerate(parts)
-        )
-        size = ENTRY_BYTES + sum(_size(contents) for contents in parts)
+        ]
+        size = ENTRY_BYTES + sum(map(_size, parts))
         self._ring.append(_Entry(after, chain_before, changes, size))
         self._entries += 1
         self._ring_bytes += size
@@ -449,7 +455,7 @@ def _is_fenced(state: PartitionState, claim: Claim) -> bool:
     session, pair = state.session, (claim.incarnation, claim.announcement)
     if session is None or state.last_heard(claim.broker_id) < pair:
         return False
-    return session.claim != claim
+    return not session.is_of(claim)
 
 
 def _slices(
@@ -502,5 +508,6 @@ def _strays_of(
 
 def _size(contents: Contents) -> int:
     """About what `contents` take in memory."""
-    rows, *others = contents
-    return sum(map(len, rows)) + ENTRY_BYTES * sum(map(len, others)) + 32 * len(rows)
+    rows, gone, strays, epochs = contents
+    others = len(gone) + len(strays) + len(epochs)
+    return sum(map(len, rows)) + ENTRY_BYTES * others + 32 * len(rows)

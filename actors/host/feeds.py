@@ -71,6 +71,11 @@ class Fed:
             raise Quarantined(f"the feed failed: {type(error).__name__}: {error}") from error
         return frames[0] if frames else None
 
+    @property
+    def has_more(self) -> bool:
+        """Whether there may be more, behind what was just taken."""
+        return self._feed.source.has_more(self._number)
+
     def _may_begin(self) -> bool:
         self._is_waiting = not self._turns.begin(self)
         return not self._is_waiting

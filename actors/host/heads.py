@@ -48,6 +48,11 @@ class WatchedHead:
         self._told = position
         return Head(position)
 
+    @property
+    def has_more(self) -> bool:
+        """What moves next, wakes."""
+        return False
+
     def expect(self, claim: Claim | None) -> None:
         """Heads are nobody's claim."""
 

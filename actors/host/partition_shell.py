@@ -132,9 +132,13 @@ class PartitionShell:
         self.hand_over()
 
     def _carry_out_all(self, effects: list[msg.Effect]) -> None:
+        reply = self.host.reply
         for effect in effects:
             try:
-                self._carry_out(effect)
+                if type(effect) is msg.Reply:  # As most are; written out.
+                    reply(*effect)
+                else:
+                    self._carry_out(effect)
             except Exception as error:  # noqa: BLE001 - A failure of one partition is its own.
                 self.failed(error)
 

@@ -41,7 +41,7 @@ def open_command(assigned: msg.Assigned) -> msg.CommandArrived:
 
 def is_under(session: Session | None, claim: cmd.Claim) -> bool:
     """Whether `session` is open, and is the one that `claim` asked for."""
-    return session is not None and session.is_open and session.claim == claim
+    return session is not None and session.is_open and session.is_of(claim)
 
 
 class _Waiting(NamedTuple):
@@ -96,8 +96,6 @@ class WaitingClaims:
         and would not hear if it opened a session after all.
         """
         effects: list[msg.Effect] = []
-        if not self._of_broker:  # As in nearly every batch.
-            return effects
         for command in decided:
             if isinstance(command, cmd.OpenSession):
                 waiting = self._of_broker.get(command.claim.broker_id)

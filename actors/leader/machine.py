@@ -320,9 +320,11 @@ class Leader:
             Overlay(self.state), self._inbox, self._limits, has_claimed=self._has_claimed
         )
         leaving = None if self._stop is None else self._gone_error()
-        effects = drafted.at_once + self._undecided.hold_all(drafted.undecided, leaving)
-        effects += self._undecided.withdraw(drafted.given_up)
-        effects += self._undecided.overtake(one.command for one in drafted.commands)
+        effects = drafted.at_once
+        if drafted.undecided or self._undecided:  # As in few batches.
+            effects += self._undecided.hold_all(drafted.undecided, leaving)
+            effects += self._undecided.withdraw(drafted.given_up)
+            effects += self._undecided.overtake(one.command for one in drafted.commands)
         replies = drafted.replies
         replies += [msg.Answer(query.reply_to, query.query) for query in self._queries]
         self._queries = []

@@ -192,8 +192,7 @@ def _append(
         else:
             session = 0 if view.session is None else view.session.number
         log_time_ms = max(view.log_time_ms, now_ms)
-        place = (view.next_position, session, log_time_ms, origin.broker_id, origin.request_id)
-        event = log.Event(*place, body)
+        event = log.Event(view.next_position, session, log_time_ms, *origin, body)
         view.note(event)
         events.append(event)
     return tuple(events), view.next_position - 1
@@ -205,7 +204,7 @@ def _require_session(view: Overlay, claim: cmd.Claim) -> None:
         raise NotLeader(
             f"{view.topic_id_partition}: nobody leads it; announce leadership first"
         )
-    if claim != session.claim:
+    if not session.is_of(claim):
         raise Fenced(
             f"{view.topic_id_partition}: {_claim_text(claim)} does not lead; session "
             f"{session.number} belongs to broker {session.broker_id} under {session.pair}"

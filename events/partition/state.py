@@ -56,6 +56,10 @@ class Session(NamedTuple):
     def pair(self) -> tuple[int, int]:
         return (self.incarnation, self.announcement)
 
+    def is_of(self, claim: Claim) -> bool:
+        """Whether `claim` opened it, without making its own anew."""
+        return self[1:4] == claim
+
 
 class DisputeRun(NamedTuple):
     """The last dispute over who leads; it counts while the session it opened is the last."""
@@ -265,10 +269,13 @@ class PartitionState:
 
     def settle(self) -> None:
         """Bring the digest of the rows up to date."""
-        row_of = self.rows.get
-        before = [row for row in self.pending.values() if row is not None]
-        after = [row for row in map(row_of, self.pending) if row is not None]
-        total = self.rows_digest + sum(map(hash_of, after)) - sum(map(hash_of, before))
+        row_of, total = self.rows.get, self.rows_digest
+        for segment_id, before in self.pending.items():
+            after = row_of(segment_id)
+            if after is not None:
+                total += hash_of(after)
+            if before is not None:
+                total -= hash_of(before)
         self.rows_digest = total % DIGEST_MODULUS
         if self.tracks_changes:
             changed = self.changed_rows

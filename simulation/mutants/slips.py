@@ -461,8 +461,8 @@ _STORAGE = (
     (
         "rows that were there before count on",
         PartitionState.settle,
-        "sum(map(hash_of, before))",
-        "sum(map(hash_of, before[1:]))",
+        "if before is not None:",
+        "if before is not None and after is None:",
     ),
     (
         "what was imported is forgotten by a load",

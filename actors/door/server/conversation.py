@@ -216,12 +216,16 @@ class Conversation:
             frame, size = pb.HostFrame(), 0
             self._frames.append((frame, size))
         answer = frame.answers.add()
-        if isinstance(result, pb.Answer):
+        added = ANSWER_BYTES
+        if type(result) is int:  # Of a write, as most are.
+            answer.written.position = result
+        elif isinstance(result, pb.Answer):
             answer.CopyFrom(result)
+            added = result.ByteSize()
         else:
             put_result(result, answer)
+            added = _bytes(result)
         answer.id = number
-        added = _bytes(result)
         self._frames[-1] = (frame, size + added)
         self._unread_bytes += added
         if self._unread_bytes > self._limits.unread_bytes_max:
@@ -269,6 +273,4 @@ def _bytes(result: object) -> int:
             return ANSWER_BYTES + sum(map(len, value))
         if type(value) is bytes:
             return ANSWER_BYTES + len(value)
-    elif isinstance(result, pb.Answer):
-        return result.ByteSize()
     return ANSWER_BYTES

@@ -261,7 +261,8 @@ class FeedConversation(Conversation):
                     put_frame(given, frame.fed.add(id=number))
                     size += _bytes(given)
                     pause_s = max(pause_s, _PAUSES_S.get(type(given), 0.0))
-                    self._due[number] = None
+                    if one.fed.has_more:
+                        self._due[number] = None
         return frame, pause_s
 
 

@@ -12,7 +12,6 @@ from tierledger.actors.calls import (
     Call,
     CommandCall,
     PageCall,
-    PartitionKey,
     QueryCall,
     ReadyCall,
 )
@@ -209,7 +208,7 @@ def call_of(message: pb.Call) -> CommandCall | QueryCall | ReadyCall | PageCall 
 
 def write_of(message: pb.Write) -> CommandCall:
     """The change that a message wants; raises as `call_of` does."""
-    tip = partition_of(message.partition)
+    tip, key = partition_of(message.partition)
     claim = claim_of(_given(message, "claim").claim)
     request_id = message.request_id if message.HasField("request_id") else None
     if request_id is not None and len(request_id) > REQUEST_ID_BYTES_MAX:
@@ -217,7 +216,7 @@ def write_of(message: pb.Write) -> CommandCall:
             f"expected 0 to {REQUEST_ID_BYTES_MAX} bytes for request_id, got {len(request_id)}"
         )
     command = _command(message, tip, claim, Origin(message.origin_broker_id, request_id))
-    return CommandCall(PartitionKey(bytes(tip.topic_id), tip.partition), command)
+    return CommandCall(key, command)
 
 
 def _command(

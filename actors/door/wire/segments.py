@@ -47,8 +47,8 @@ def partition_message(tip: TopicIdPartition) -> pb.Partition:
     return pb.Partition(topic_id=tip.topic_id, partition=tip.partition, topic=tip.topic)
 
 
-def partition_of(message: pb.Partition) -> TopicIdPartition:
-    """The partition that a message names.
+def partition_of(message: pb.Partition) -> tuple[TopicIdPartition, PartitionKey]:
+    """The partition that a message names, and its identity.
 
     Raises:
         InvalidArgument: It names none.
@@ -57,9 +57,11 @@ def partition_of(message: pb.Partition) -> TopicIdPartition:
 
 
 @lru_cache(maxsize=PARTITIONS_KEPT)
-def _partition(topic_id: bytes, partition: int, topic: str) -> TopicIdPartition:
-    known = id_of(topic_id, "partition.topic_id")
-    return TopicIdPartition(known, partition, topic)
+def _partition(
+    topic_id: bytes, partition: int, topic: str
+) -> tuple[TopicIdPartition, PartitionKey]:
+    tip = TopicIdPartition(id_of(topic_id, "partition.topic_id"), partition, topic)
+    return tip, PartitionKey.of(tip)
 
 
 def key_message(key: PartitionKey, topic: str = "") -> pb.Partition:

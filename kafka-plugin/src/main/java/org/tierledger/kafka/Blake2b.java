@@ -11,11 +11,11 @@ final class Blake2b {
     private static final int BLOCK = 128;
     private static final int ROUNDS = 12;
 
-    private final long[] iv = {
+    private static final long[] IV = {
         0x6a09e667f3bcc908L, 0xbb67ae8584caa73bL, 0x3c6ef372fe94f82bL, 0xa54ff53a5f1d36f1L,
         0x510e527fade682d1L, 0x9b05688c2b3e6c1fL, 0x1f83d9abfb41bd6bL, 0x5be0cd19137e2179L,
     };
-    private final byte[][] sigma = {
+    private static final byte[][] SIGMA = {
         {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
         {14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3},
         {11, 8, 12, 0, 5, 2, 15, 13, 10, 14, 3, 6, 7, 1, 9, 4},
@@ -36,23 +36,19 @@ final class Blake2b {
     private long high;
     private long low;
 
-    /** Forget what was added. */
-    void reset() {
-        high = 0;
-        low = 0;
-    }
-
-    /** Continue from the sum of another. */
-    void startFrom(Blake2b other) {
-        high = other.high;
-        low = other.low;
-    }
-
     void add(byte[] data, int from, int length) {
         hash(data, from, length);
-        long more = Long.reverseBytes(h[1]);
-        low += more;
-        high += Long.reverseBytes(h[0]) + (Long.compareUnsigned(low, more) < 0 ? 1 : 0);
+        add(Long.reverseBytes(h[0]), Long.reverseBytes(h[1]));
+    }
+
+    /** Add the sum of another. */
+    void add(Blake2b other) {
+        add(other.high, other.low);
+    }
+
+    private void add(long moreHigh, long moreLow) {
+        low += moreLow;
+        high += moreHigh + (Long.compareUnsigned(low, moreLow) < 0 ? 1 : 0);
     }
 
     void remove(byte[] data, int from, int length) {
@@ -70,7 +66,7 @@ final class Blake2b {
     }
 
     private void hash(byte[] data, int from, int length) {
-        System.arraycopy(iv, 0, h, 0, 8);
+        System.arraycopy(IV, 0, h, 0, 8);
         h[0] ^= 0x01010000 ^ 16;
         int done = 0;
         while (length - done > BLOCK) {
@@ -87,13 +83,13 @@ final class Blake2b {
             m[i] = (long) WORD.get(block, at + 8 * i);
         }
         System.arraycopy(h, 0, v, 0, 8);
-        System.arraycopy(iv, 0, v, 8, 8);
+        System.arraycopy(IV, 0, v, 8, 8);
         v[12] ^= counted;
         if (isLast) {
             v[14] = ~v[14];
         }
         for (int round = 0; round < ROUNDS; round++) {
-            byte[] s = sigma[round % 10];
+            byte[] s = SIGMA[round % 10];
             mix(0, 4, 8, 12, m[s[0]], m[s[1]]);
             mix(1, 5, 9, 13, m[s[2]], m[s[3]]);
             mix(2, 6, 10, 14, m[s[4]], m[s[5]]);

@@ -253,7 +253,7 @@ final class Replica {
 
     private Refusal verified() {
         Blake2b sum = new Blake2b();
-        sum.startFrom(rows.shares);
+        sum.add(rows.shares());
         int state = deletion == null ? -1 : deletion.getNumber() - 1;
         byte[] head = ByteBuffer.allocate(10 + chainHash.length).put((byte) 'P')
             .putLong(position).put((byte) state).put(chainHash).array();

@@ -8,6 +8,10 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.SynchronousQueue;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
 import org.apache.kafka.common.Uuid;
 import org.tierledger.door.v1.Contents;
 import org.tierledger.door.v1.EpochNumbers;
@@ -15,16 +19,25 @@ import org.tierledger.door.v1.Strays;
 
 /** A replica's rows, placed as they say, and what they answer; no rule of a lifecycle. */
 final class ReplicaRows {
-    /** The sum over rows, strays and epochs' numbers. */
-    final Blake2b shares = new Blake2b();
+    private static final int MANY = 100;
+    /** They hash many rows beside the thread that places them, and end when there are none. */
+    private static final ThreadPoolExecutor HASHERS = new ThreadPoolExecutor(
+        0, Math.max(1, Math.min(4, Runtime.getRuntime().availableProcessors() - 1)),
+        1, TimeUnit.SECONDS, new SynchronousQueue<>(), Loop.daemons("tierledger-hasher"),
+        new ThreadPoolExecutor.CallerRunsPolicy());
 
+    /** The sum over rows, strays and epochs' numbers, but for what is being hashed. */
+    private final Blake2b shares = new Blake2b();
+    private final List<CompletableFuture<Blake2b>> hashing = new ArrayList<>();
     private final Slab slab = new Slab();
     private final IdTable ids = new IdTable(slab);
     private final Map<Uuid, Strays> strays = new HashMap<>();
     private final Map<Integer, EpochNumbers> numbers = new HashMap<>();
     private final Map<Integer, Epoch> epochs = new HashMap<>();
-    /** Rows of a snapshot are placed all at once, when it is whole. */
+    /** Whether the snapshot is whole. Until then rows are only appended where they belong. */
     private boolean isPlaced;
+    /** Whether some of those are gone, or elsewhere by now. */
+    private boolean isOutOfPlace;
 
     /** An epoch's rows. */
     private static final class Epoch {
@@ -88,13 +101,18 @@ final class ReplicaRows {
         for (ByteString id : contents.getGoneList()) {
             remove(Segments.uuid(id));
         }
+        List<byte[]> taken = new ArrayList<>(contents.getRowsCount());
         for (ByteString bytes : contents.getRowsList()) {
             byte[] row = bytes.toByteArray();
-            Uuid id = idOf(row);
-            if (!butIds.contains(id)) {
-                remove(id);
-                add(id, row, given.get(id));
+            if (butIds.isEmpty() || !butIds.contains(idOf(row))) {
+                taken.add(row);
             }
+        }
+        share(taken);
+        for (byte[] row : taken) {
+            Uuid id = idOf(row);
+            remove(id);
+            add(id, row, given.get(id));
         }
         for (EpochNumbers one : contents.getEpochsList()) {
             if (!butEpochs.contains(one.getEpoch())) {
@@ -116,46 +134,72 @@ final class ReplicaRows {
         return new Uuid(Slab.longAt(row, Row.ID_AT), Slab.longAt(row, Row.ID_AT + 8));
     }
 
+    private void share(List<byte[]> rows) {
+        if (rows.size() < MANY) {
+            shares.add(sum(rows));
+        } else {
+            hashing.add(CompletableFuture.supplyAsync(() -> sum(rows), HASHERS));
+        }
+    }
+
+    private static Blake2b sum(List<byte[]> rows) {
+        Blake2b sum = new Blake2b();
+        for (byte[] row : rows) {
+            sum.add(row, 0, row.length);
+        }
+        return sum;
+    }
+
+    /** The sum over rows, strays and epochs' numbers. */
+    Blake2b shares() {
+        hashing.forEach(one -> shares.add(one.join()));
+        hashing.clear();
+        return shares;
+    }
+
     /** The snapshot is whole: questions follow. */
     void place() {
-        if (!isPlaced) {
-            isPlaced = true;
+        if (isOutOfPlace) {
+            isOutOfPlace = false;
+            epochs.clear();
             for (int ref : ids.refs()) {
-                place(ref, slab.row(ref), true);
+                place(ref, slab.row(ref));
             }
         }
+        isPlaced = true;
     }
 
     private void add(Uuid id, byte[] bytes, Strays given) {
         Row row = new Row(bytes, 0);
         int ref = slab.put(bytes, 0, bytes.length);
         ids.put(id.getMostSignificantBits(), id.getLeastSignificantBits(), ref);
-        shares.add(bytes, 0, bytes.length);
         if (given != null) {
             strays.put(id, given);
             byte[] element = element(given);
             shares.add(element, 0, element.length);
         }
-        if (isPlaced) {
-            place(ref, row, false);
-        }
+        place(ref, row);
     }
 
-    private void place(int ref, Row row, boolean isOneOfMany) {
+    private void place(int ref, Row row) {
         for (int i = 0; i < row.epochs.length; i += 3) {
             Epoch epoch = epochs.computeIfAbsent((int) row.epochs[i], number -> new Epoch());
             boolean isReferenced = row.epochs[i + 2] == Row.REFERENCED;
             SortedRows rows = isReferenced ? epoch.referenced : epoch.others;
             long key = isReferenced ? row.epochs[i + 1] : row.start;
             epoch.highestEnd = Math.max(epoch.highestEnd, row.endIn(i));
-            if (isOneOfMany) {
-                rows.append(key, ref);
-            } else {
-                rows.add(key, ref);
-            }
+            put(rows, key, ref);
         }
         for (int number : strayEpochs(row)) {
-            epochs.computeIfAbsent(number, any -> new Epoch()).others.add(row.start, ref);
+            put(epochs.computeIfAbsent(number, any -> new Epoch()).others, row.start, ref);
+        }
+    }
+
+    private void put(SortedRows rows, long key, int ref) {
+        if (isPlaced) {
+            rows.add(key, ref);
+        } else {
+            rows.append(key, ref);
         }
     }
 
@@ -171,9 +215,10 @@ final class ReplicaRows {
         if (ref == IdTable.NONE) {
             return;
         }
-        Row row = slab.row(ref);
         if (isPlaced) {
-            displace(ref, row);
+            displace(ref, slab.row(ref));
+        } else {
+            isOutOfPlace = true;
         }
         shares.remove(slab.bytes(ref), Slab.rowAt(ref), slab.length(ref));
         Strays former = strays.remove(id);

@@ -37,9 +37,10 @@ final class Row {
         if (length() != 12) {
             throw wrong("an array of 12 fields");
         }
-        if (binary().length != 16) {
+        if (next() != 0xc4 || next() != 16) {
             throw wrong("an id of 16 bytes");
         }
+        at += 16;
         state = (int) number();
         start = number();
         end = number();

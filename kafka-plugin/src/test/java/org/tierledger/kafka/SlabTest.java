@@ -72,7 +72,7 @@ class SlabTest {
         idByStart.values().forEach(id -> put(
             rows, Contents.newBuilder().addGone(Segments.bytes(id))));
         assertEquals(0, rows.listEpoch(0).length);
-        assertTrue(rows.shares.is(new byte[16]));
+        assertTrue(rows.shares().is(new byte[16]));
         assertTrue(rows.size() <= 1 << 20);
     }
 
@@ -89,6 +89,32 @@ class SlabTest {
         assertEquals(10, rows.lookup(0, 300).start);
         assertEquals(0, rows.lookup(0, 450).start);
         assertNull(rows.lookup(0, 501));
+    }
+
+    @Test
+    void rowsOfASnapshotMayGoBeforeItIsWhole() {
+        Random random = new Random(7);
+        ReplicaRows rows = new ReplicaRows();
+        Contents.Builder slice = Contents.newBuilder();
+        Map<Long, Uuid> idByStart = new TreeMap<>();
+        for (long start = 0; start < 10_000; start += 10) {
+            Uuid id = new Uuid(random.nextLong(), random.nextLong());
+            idByStart.put(start, id);
+            slice.addRows(ByteString.copyFrom(row(id, start, start + 9, 0)));
+        }
+        put(rows, slice);
+        for (long start = 0; start < 10_000; start += 20) {
+            put(rows, Contents.newBuilder().addGone(Segments.bytes(idByStart.remove(start))));
+        }
+        rows.place();
+        assertArrayEquals(
+            idByStart.keySet().stream().mapToLong(Long::longValue).toArray(),
+            IntStream.of(rows.listEpoch(0)).mapToLong(ref -> rows.row(ref).start).toArray());
+        assertNull(rows.lookup(0, 5));
+        idByStart.values().forEach(id -> put(
+            rows, Contents.newBuilder().addGone(Segments.bytes(id))));
+        // What many rows added at once, each takes away alone.
+        assertTrue(rows.shares().is(new byte[16]));
     }
 
     private static void put(ReplicaRows rows, Contents.Builder contents) {
