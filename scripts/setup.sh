@@ -46,7 +46,7 @@ has_postgresql() {
 has_java() {
     local major
     major=$(java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p')
-    [ "${major:-0}" -ge 17 ] && command -v mvn >/dev/null
+    [ "${major:-0}" -ge 17 ] && command -v javac >/dev/null && command -v mvn >/dev/null
 }
 
 has_browser() {
@@ -89,9 +89,10 @@ for option in "$@"; do
             ;;
         --with-java | --with-plugin)
             if [ "$option" = --with-plugin ]; then with_plugin=1; else with_java=1; fi
-            needs_java="the tests' S3 server and Kafka broker need Java 17 or newer and Maven: install them\
- (Debian, Ubuntu: 'sudo apt-get install default-jre-headless maven'), then repeat"
-            has_java || install_system_package "default-jre-headless maven" "$needs_java"
+            needs_java="the tests' S3 server and Kafka broker need Java 17 or newer with its compiler,\
+ and Maven: install them (Debian, Ubuntu: 'sudo apt-get install default-jdk-headless maven'), then\
+ repeat"
+            has_java || install_system_package "default-jdk-headless maven" "$needs_java"
             has_java || die "$needs_java"
             ;;
         --with-browser)
