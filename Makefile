@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Each worker starts servers of its own, so that more than four gain little.
 PARALLEL := --numprocesses logical --maxprocesses 4 --dist loadfile
 
-.PHONY: help setup postgresql servers plugin demo demo-kafka test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark bench-kafka chaos lock clean
+.PHONY: help setup postgresql servers kafka-suite plugin demo demo-kafka test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark bench-kafka chaos lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,6 +30,9 @@ postgresql:
 servers:
 	@scripts/setup.sh --with-postgresql --with-java --with-browser --with-plugin
 
+kafka-suite: servers
+	@scripts/setup.sh --with-kafka-suite
+
 plugin: ## build and test the plugin of Kafka brokers
 	@scripts/setup.sh --with-plugin
 
@@ -43,10 +46,10 @@ test-core: servers ## what one runs after an edit: no Ray, no Spark, no soak, no
 test-ray: postgresql ## the tests on a local Ray cluster
 	@$(PYTEST) -m "ray and not long"
 
-test-kafka: servers ## the brokers' plugin, and stock brokers on tierledger
-	@$(PYTEST) tests/kafka --durations=10
+test-kafka: kafka-suite ## the brokers' plugin, stock brokers on tierledger, Kafka's own tests
+	@$(PYTEST) tests/kafka --durations=10 -o verbosity_subtests=1
 
-test-long: servers ## every test, with ten thousand examples of each property
+test-long: kafka-suite ## every test, with ten thousand examples of each property
 	@$(PYTEST) $(PARALLEL) --hypothesis-profile=nightly --fuzz-seconds 60 \
 		--timeout=7200 --durations=10
 

@@ -2,7 +2,8 @@
 # Makes .venv what requirements.lock and pyproject.toml say it is; does nothing if it is already.
 # With --with-postgresql it also sees to a PostgreSQL server, which the tests start; with
 # --with-java to Java, Maven and the servers that run on it (tests/*/pom.xml): S3 and Kafka; with
-# --with-plugin to the plugin of Kafka brokers (kafka-plugin/), for which it needs both, too; with
+# --with-plugin to the plugin of Kafka brokers (kafka-plugin/), and with --with-kafka-suite to
+# Kafka's own tests of tiered storage (tests/kafka/suite), for which it needs both, too; with
 # --with-browser to Chromium, in which the tests open pages.
 #
 # No Python package is fetched that the lock does not name with its hash: packages come as wheels,
@@ -46,7 +47,7 @@ has_postgresql() {
 has_java() {
     local major
     major=$(java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p')
-    [ "${major:-0}" -ge 17 ] && command -v mvn >/dev/null
+    [ "${major:-0}" -ge 17 ] && command -v javac >/dev/null && command -v mvn >/dev/null
 }
 
 has_browser() {
@@ -80,6 +81,7 @@ build_plugin() {
 
 with_java=
 with_plugin=
+with_suite=
 for option in "$@"; do
     case $option in
         --with-postgresql)
@@ -87,11 +89,16 @@ for option in "$@"; do
  server programs (initdb, postgres): install the package postgresql (Debian, Ubuntu: 'sudo apt-get\
  install postgresql'; Fedora: postgresql-server; Homebrew: postgresql), then repeat"
             ;;
-        --with-java | --with-plugin)
-            if [ "$option" = --with-plugin ]; then with_plugin=1; else with_java=1; fi
-            needs_java="the tests' S3 server and Kafka broker need Java 17 or newer and Maven: install them\
- (Debian, Ubuntu: 'sudo apt-get install default-jre-headless maven'), then repeat"
-            has_java || install_system_package "default-jre-headless maven" "$needs_java"
+        --with-java | --with-plugin | --with-kafka-suite)
+            case $option in
+                --with-java) with_java=1 ;;
+                --with-plugin) with_plugin=1 ;;
+                *) with_suite=1 ;;
+            esac
+            needs_java="the tests' S3 server and Kafka broker need Java 17 or newer with its compiler,\
+ and Maven: install them (Debian, Ubuntu: 'sudo apt-get install default-jdk-headless maven'), then\
+ repeat"
+            has_java || install_system_package "default-jdk-headless maven" "$needs_java"
             has_java || die "$needs_java"
             ;;
         --with-browser)
@@ -101,7 +108,8 @@ for option in "$@"; do
             has_browser || install_system_package "chromium chromium-driver" "$needs_browser" || true
             has_browser || die "$needs_browser"
             ;;
-        *) die "expected --with-postgresql, --with-java, --with-plugin or --with-browser, got $option" ;;
+        *) die "expected --with-postgresql, --with-java, --with-plugin, --with-kafka-suite or\
+ --with-browser, got $option" ;;
     esac
 done
 
@@ -178,3 +186,4 @@ if [ "$with_java" ]; then
     fetch_server tests/kafka_broker/oldest/pom.xml .venv/kafka-3.9.1
 fi
 if [ "$with_plugin" ]; then build_plugin; fi
+if [ "$with_suite" ]; then fetch_server tests/kafka/suite/pom.xml .venv/kafka-suite; fi
