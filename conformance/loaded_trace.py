@@ -138,8 +138,9 @@ def load_trace(
     trace = LoadedTrace(origin or directory.resolve().name, raw, [], [], gaps, {})
     partitions: dict[TopicIdPartition, FedPartition] = {}
     for record in raw:
-        imported = _decoded(trace, record)
-        if imported is None:
+        imported = imported_record(record)
+        if isinstance(imported, RefusedRecord):
+            trace.refused.append(imported)
             continue
         tip = partition_of(imported)
         known = partitions.setdefault(tip, FedPartition(tip))
@@ -152,7 +153,8 @@ def load_trace(
     return trace
 
 
-def _decoded(trace: LoadedTrace, record: TraceRecord) -> ImportedRecord | None:
+def imported_record(record: TraceRecord) -> ImportedRecord | RefusedRecord:
+    """The record as it is imported, or why it cannot be."""
     if record.value is None:
         reason = "a null value"
     elif len(record.value) > RECORD_BYTES_MAX:
@@ -168,5 +170,4 @@ def _decoded(trace: LoadedTrace, record: TraceRecord) -> ImportedRecord | None:
                     record.partition, record.offset, record.timestamp_ms, decoded
                 )
             reason = "a snapshot record, which names no partition"
-    trace.refused.append(RefusedRecord(record.partition, record.offset, reason))
-    return None
+    return RefusedRecord(record.partition, record.offset, reason)

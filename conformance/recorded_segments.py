@@ -36,15 +36,24 @@ class RecordedSegment:
 
     added: RemoteLogSegmentMetadata
     state: RemoteLogSegmentState
+    last: RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate
+    """What was said of it last: broker, time and custom metadata are of that."""
 
     def holds(self, epoch: int, offset: int) -> bool:
         """Whether this is finished and has `offset` in `epoch`."""
         epochs = self.added.segment_leader_epochs
         if self.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED or epoch not in epochs:
             return False
-        later = [other for other in epochs if other > epoch]
-        last = epochs[min(later)] - 1 if later else self.added.end_offset
-        return epochs[epoch] <= offset <= last
+        return epochs[epoch] <= offset <= self.ends()[epoch]
+
+    def ends(self) -> dict[int, int]:
+        """By each leader epoch in it, the last offset of that."""
+        epochs = self.added.segment_leader_epochs
+        ends = {}
+        for epoch in epochs:
+            later = [other for other in epochs if other > epoch]
+            ends[epoch] = epochs[min(later)] - 1 if later else self.added.end_offset
+        return ends
 
 
 @dataclass(slots=True)
@@ -53,6 +62,10 @@ class RecordedPartition:
 
     segments: dict[str, RecordedSegment] = field(default_factory=dict)
     deleted: bool = False
+    highest: dict[int, int] = field(default_factory=dict)
+    """By leader epoch: the highest offset of a segment that ever finished in it."""
+    deletion: RemotePartitionDeleteState | None = None
+    """How far that of the whole partition has come."""
 
     def of_epoch(self, epoch: int) -> set[str]:
         """Ids of all segments of `epoch`, whatever their state."""
@@ -93,7 +106,7 @@ class RecordedPartition:
         one = str(added.remote_log_segment_id.id)
         started = RemoteLogSegmentState.COPY_SEGMENT_STARTED
         if added.state is started and self._may_become(one, started):
-            self.segments[one] = RecordedSegment(added, started)
+            self.segments[one] = RecordedSegment(added, started, added)
 
     def update(self, update: RemoteLogSegmentMetadataUpdate) -> None:
         """Take a recorded update, or drop it as Kafka's consumer does."""
@@ -104,7 +117,10 @@ class RecordedPartition:
         if update.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
             del self.segments[one]
         else:
-            self.segments[one].state = update.state
+            self.segments[one].state, self.segments[one].last = update.state, update
+        if update.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+            for epoch, end in self.segments[one].ends().items():
+                self.highest[epoch] = max(end, self.highest.get(epoch, -1))
 
     def _may_become(self, one: str, target: RemoteLogSegmentState) -> bool:
         known = self.segments.get(one)
@@ -127,7 +143,7 @@ class RecordedTopic:
         """Apply everything up to `after` that is not applied yet."""
         for one in self._ahead:
             for value in self._until(one, after):
-                self._apply(value)
+                self.apply(value)
 
     def partition(self, topic_id: Uuid, partition: int) -> RecordedPartition:
         """The partition as it is now; an empty one before its first record."""
@@ -140,7 +156,8 @@ class RecordedTopic:
             self._next[one] = next(self._ahead[one], None)
             yield record[1]
 
-    def _apply(self, value: bytes) -> None:
+    def apply(self, value: bytes) -> None:
+        """Take one record; those of a partition in their order."""
         match decode(value).value:
             case RemoteLogSegmentMetadata() as added:
                 of = added.remote_log_segment_id.topic_id_partition
@@ -151,6 +168,7 @@ class RecordedTopic:
                 self._of(of.topic_id, of.partition).update(update)
             case RemotePartitionDeleteMetadata() as deletion:
                 of = deletion.topic_id_partition
+                self._of(of.topic_id, of.partition).deletion = deletion.state
                 if deletion.state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
                     gone = RecordedPartition(deleted=True)
                     self._partitions[of.topic_id, of.partition] = gone

@@ -32,6 +32,7 @@ COORDINATOR_FIELDS = (
     "heading",
     "attending",
     "shadows",
+    "kafka",
     "position",
     "partitions",
     "unplaced",

@@ -81,6 +81,7 @@ class Attendance:
     def __init__(self) -> None:
         self._heard: dict[int, tuple[Attend, int]] = {}
         self._shadows: dict[int, _Shadow] = {}
+        self._following: tuple[dict[str, Any], int] | None = None
 
     def attended(self, said: Attend, now_ms: int) -> None:
         """Note how a broker stands at `now_ms`, of a clock that never goes back."""
@@ -94,6 +95,10 @@ class Attendance:
         shadow.different += len(report.differences)
         shadow.newest = [*shadow.newest, *report.differences][-DIFFERENCES_KEPT:]
 
+    def following(self, said: dict[str, Any], now_ms: int) -> None:
+        """Note how it stands who imports Kafka's metadata topic, or mirrors into it."""
+        self._following = (said, now_ms)
+
     def report(
         self, word: OwnerWord, incarnations: Mapping[int, int], now_ms: int
     ) -> dict[str, Any]:
@@ -102,7 +107,12 @@ class Attendance:
             if now_ms - heard_ms > FORGOTTEN_MS:
                 del self._heard[broker_id]
                 self._shadows.pop(broker_id, None)
+        following = None
+        if self._following is not None:
+            said, heard_ms = self._following
+            following = {**said, "heard_ms_ago": now_ms - heard_ms}
         return {
+            "kafka": following,
             "attending": [
                 {
                     "broker_id": broker_id,

@@ -213,6 +213,11 @@ class CoordinatorService:
         """Note what a broker in shadow has compared."""
         self._attendance.compared(checked(ShadowReport, report, "shadow_report"))
 
+    async def follow_kafka(self, said: dict[str, Any]) -> OwnerWord:
+        """Who owns the metadata, for the one process that imports or mirrors Kafka's topic."""
+        self._attendance.following(said, self._now_ms())
+        return self._machine.state.word
+
     def _now_ms(self) -> int:
         """By a clock that never goes back."""
         return int(self._loop.time() * 1000)

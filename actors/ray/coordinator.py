@@ -107,6 +107,9 @@ class CoordinatorShell:
     async def shadow_report(self, report: ShadowReport) -> None:
         await self._started().shadow_report(report)
 
+    async def follow_kafka(self, said: dict[str, Any]) -> OwnerWord:
+        return await self._started().follow_kafka(said)
+
     async def announce(self, announcement: Announcement) -> list[Claim]:
         return await self._started().announce(announcement)
 

@@ -200,6 +200,11 @@ class RayCoordinator:
     async def shadow_report(self, report: ShadowReport) -> None:
         await self._call("shadow_report", report)
 
+    async def follow_kafka(self, said: dict[str, Any]) -> OwnerWord:
+        """Who owns the metadata; for `serve` alone, which no client may pass for."""
+        word: OwnerWord = await self._call("follow_kafka", said)
+        return word
+
     async def announce(self, announcement: Announcement) -> list[Claim]:
         claims: list[Claim] = await self._call("announce", announcement)
         return claims

@@ -1,17 +1,24 @@
-"""`handover`: say who owns a cluster's remote log metadata."""
+"""`handover`: say who owns a cluster's remote log metadata, and move it."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tierledger.actors.coordinator.events import Owner
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.cli.options import ClusterOption, JsonOption, ServiceOption
-from tierledger.cli.output import print_json
+from tierledger.cli.output import print_json, print_note
 from tierledger.events.errors import InvalidArgument, RejectedError, RemoteResourceNotFound
+
+if TYPE_CHECKING:
+    from tierledger.actors.coordinator.ownership import Owned
+    from tierledger.actors.host_settings import ServiceSettings
+
+DIRECTIONS = (Owner.KAFKA, Owner.TIERLEDGER)
 
 
 def handover_command(
@@ -26,27 +33,42 @@ def handover_command(
             help="The cluster has tiered nothing yet: Kafka's metadata topic proves it.",
         ),
     ] = False,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="kafka|tierledger", help="Who is to own the metadata."),
+    ] = None,
+    accept_losses: Annotated[
+        bool,
+        typer.Option(
+            "--accept-losses",
+            help="Move also if the two managers do not know the same; differences are told.",
+        ),
+    ] = False,
     store: ServiceOption = None,
     cluster: ClusterOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Let tierledger own the remote log metadata of a Kafka cluster.
+    """Say who owns the remote log metadata of a Kafka cluster, or move it.
 
-    Until then the brokers' plugins hear that it is not ready: brokers take what the ledger does
-    not know for gone, and delete their own logs up to there. Once done it stays; a repeat says
-    so again. Exit status 2: the cluster has metadata already, or another id than the service's.
+    --fresh lets tierledger own that of a cluster that has tiered nothing. --to kafka says that
+    Kafka's own manager owns it, and --to tierledger moves it from there while all brokers run
+    in handover; --to kafka moves it back. Brokers hold their writes for seconds. A repeat says
+    so again. Exit status 2: it was refused, or given back, and is as before.
     """
-    if not fresh:
+    if fresh is (to is not None):
         raise InvalidArgument(
-            "expected --fresh: clusters that have tiered already cannot be handed over yet"
+            "expected --fresh, for a cluster that has tiered nothing, or --to"
         )
-    asyncio.run(_fresh(StoreOptions(store, cluster), kafka, json))
+    if to is not None and to not in DIRECTIONS:
+        raise InvalidArgument(f"--to: expected {' or '.join(DIRECTIONS)}, got {to!r:.80}")
+    wanted = None if to is None else Owner(to)
+    asyncio.run(_hand_over(StoreOptions(store, cluster), kafka, wanted, accept_losses, json))
 
 
-async def _fresh(options: StoreOptions, brokers: str, json: bool) -> None:
-    from tierledger.actors.coordinator.events import Owner
-    from tierledger.actors.coordinator.ownership import Handover
-    from tierledger.actors.discovery.connecting import connect
+async def _hand_over(
+    options: StoreOptions, brokers: str, to: Owner | None, accepts_losses: bool, json: bool
+) -> None:
+    """`to`: none for a fresh cluster."""
     from tierledger.cli.service_settings import client_settings
     from tierledger.pipeline.imports.topic import cluster_id_of
 
@@ -56,19 +78,38 @@ async def _fresh(options: StoreOptions, brokers: str, json: bool) -> None:
             f"--cluster: the brokers at {brokers} are of the cluster {cluster_id}, "
             f"got {options.cluster}"
         )
-    await _refuse_metadata(brokers)
-    settings = await client_settings(options)
+    if to is None:
+        await _refuse_metadata(brokers)
     # A service of another cluster refuses a client that names this one.
-    connection = await connect(replace(settings, cluster_id=cluster_id))
-    try:
-        wish = Handover(Owner.TIERLEDGER, Owner.NOBODY)
-        owner, _ = await connection.coordinator.hand_over(wish)
-    finally:
-        await connection.close()
+    settings = replace(await client_settings(options), cluster_id=cluster_id)
+    owner, number = await _owned(settings, brokers, to, accepts_losses)
     if json:
-        print_json({"cluster": cluster_id, "owner": owner})
+        print_json({"cluster": cluster_id, "owner": owner, "number": number})
     else:
         print(f"{owner} owns the remote log metadata of the cluster {cluster_id}")
+
+
+async def _owned(
+    settings: ServiceSettings, brokers: str, to: Owner | None, accepts_losses: bool
+) -> Owned:
+    from tierledger.actors.coordinator.ownership import Handover, Owned
+    from tierledger.actors.discovery.connecting import connect
+    from tierledger.moving.move import Move
+
+    connection = await connect(settings)
+    try:
+        coordinator = connection.coordinator
+        said = await coordinator.status()
+        if to is None:
+            return await coordinator.hand_over(Handover(Owner.TIERLEDGER, Owner.NOBODY))
+        if said["owner"] == to:
+            return Owned(to, said["word"])
+        if to == Owner.KAFKA and said["owner"] == Owner.NOBODY:
+            return await coordinator.hand_over(Handover(Owner.KAFKA, Owner.NOBODY))
+        move = Move(settings, connection, brokers, to, accepts_losses=accepts_losses)
+        return await move.made(print_note)
+    finally:
+        await connection.close()
 
 
 async def _refuse_metadata(brokers: str) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
@@ -22,9 +23,11 @@ from tierledger.cli.output import print_error, print_note
 from tierledger.events.errors import StorageUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from tierledger.actors.door.security.settings import DoorSecurity
+    from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.actors.ray.service import RayConnection
     from tierledger.health.server import MetricsOptions
 
 STOPS = {signal.SIGINT, signal.SIGTERM}
@@ -97,7 +100,17 @@ KafkaOption = Annotated[
         "--kafka",
         metavar="HOST:PORT,...",
         help="Brokers of the Kafka cluster; of these all are asked which broker leads a "
-        "partition, and in which leader epoch. Without them the later claim leads.",
+        "partition, and in which leader epoch; without them the later claim leads. While "
+        "Kafka's own manager owns the metadata, its topic is imported as it grows.",
+    ),
+]
+MirrorOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--mirror/--no-mirror",
+        help="With --kafka: write into Kafka's metadata topic what tierledger's own logs say, "
+        "so that there is a way back. If neither is said: where the cluster came from Kafka's "
+        "own manager.",
     ),
 ]
 CertificateOption = Annotated[
@@ -203,6 +216,7 @@ class PlacementOptions(NamedTuple):
     advertise: str | None
     security: DoorSecurity
     kafka: str | None
+    mirror: bool | None
 
 
 def serve_command(
@@ -215,6 +229,7 @@ def serve_command(
     listen: ListenOption = "127.0.0.1:0",
     advertise: AdvertiseOption = None,
     kafka: KafkaOption = None,
+    mirror: MirrorOption = None,
     tls_cert: CertificateOption = None,
     tls_key: KeyOption = None,
     tls_client_ca: ClientCaOption = None,
@@ -250,7 +265,7 @@ def serve_command(
         allow_anonymous=allow_anonymous,
     )
     placement = PlacementOptions(
-        hosts, partitions_per_host, address, listen, advertise, security, kafka
+        hosts, partitions_per_host, address, listen, advertise, security, kafka, mirror
     )
     options = StoreOptions(store, cluster)
     _until_stopped(_Serving(lambda until: _serve(options, limit, placement, metrics, until)))
@@ -407,10 +422,31 @@ async def _serve(
         if served.address is not None:
             print(f"metrics at {served.address}", flush=True)
         print(f"clients come in at {url}", flush=True)
-        await serving.told_to_stop(record.address)
+        async with _following(service.settings, connection, placement):
+            await serving.told_to_stop(record.address)
     # Nobody may look for a coordinator any more: a process that misses it starts another.
     print_note("stopping: draining partitions")
     await service.close()
+
+
+@asynccontextmanager
+async def _following(
+    settings: ServiceSettings, connection: RayConnection, placement: PlacementOptions
+) -> AsyncIterator[None]:
+    """Meanwhile Kafka's metadata topic is imported, or mirrored into, as its owner asks."""
+    if placement.kafka is None:
+        yield
+        return
+    from tierledger.moving.following import Following, FollowOptions
+
+    options = FollowOptions(placement.kafka, placement.mirror)
+    following = Following(settings, connection.coordinator, options)
+    task = asyncio.create_task(following.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def register(app: typer.Typer) -> None:

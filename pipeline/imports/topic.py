@@ -44,7 +44,7 @@ async def cluster_id_of(brokers: str) -> str:
     """
     admin = AIOKafkaAdminClient(bootstrap_servers=brokers.split(","))
     try:
-        async with _answering(brokers):
+        async with answering(brokers):
             await admin.start()
             found = await admin.describe_cluster()
     finally:
@@ -59,15 +59,15 @@ async def offsets_of(brokers: str, topic: str) -> dict[int, tuple[int, int]]:
         RemoteResourceNotFound: There is no such topic.
         StorageUnavailable: The brokers do not answer.
     """
-    async with _consumer(brokers) as consumer, _answering(brokers):
-        partitions = [TopicPartition(topic, one) for one in await _partitions(brokers, topic)]
+    async with consumer_of(brokers) as consumer, answering(brokers):
+        partitions = [TopicPartition(topic, one) for one in await partitions_of(brokers, topic)]
         consumer.assign(partitions)  # It asks for the offsets of what it knows.
         first = await consumer.beginning_offsets(partitions)
         end = await consumer.end_offsets(partitions)
     return {one.partition: (first[one], end[one]) for one in partitions}
 
 
-async def _partitions(brokers: str, topic: str) -> list[int]:
+async def partitions_of(brokers: str, topic: str) -> list[int]:
     """The partitions of `topic`. A consumer would not say whether there is such a topic."""
     admin = AIOKafkaAdminClient(bootstrap_servers=brokers.split(","))
     try:
@@ -88,11 +88,11 @@ async def records_of(part: TopicRange) -> AsyncIterator[list[ConsumerRecord]]:
         StorageUnavailable: The brokers do not answer.
     """
     where = TopicPartition(part.topic, part.partition)
-    async with _consumer(part.brokers) as consumer:
+    async with consumer_of(part.brokers) as consumer:
         consumer.assign([where])
         consumer.seek(where, part.start)
         while True:
-            async with _answering(part.brokers):
+            async with answering(part.brokers):
                 # Counts markers, too, which are not given to us.
                 if await consumer.position(where) >= part.end:
                     return
@@ -101,7 +101,7 @@ async def records_of(part: TopicRange) -> AsyncIterator[list[ConsumerRecord]]:
 
 
 @asynccontextmanager
-async def _consumer(brokers: str) -> AsyncIterator[Consumer]:
+async def consumer_of(brokers: str) -> AsyncIterator[Consumer]:
     consumer = AIOKafkaConsumer(
         bootstrap_servers=brokers.split(","),
         enable_auto_commit=False,
@@ -109,7 +109,7 @@ async def _consumer(brokers: str) -> AsyncIterator[Consumer]:
         max_partition_fetch_bytes=FETCH_BYTES,
     )
     try:
-        async with _answering(brokers):
+        async with answering(brokers):
             await consumer.start()
         yield consumer
     finally:
@@ -117,7 +117,7 @@ async def _consumer(brokers: str) -> AsyncIterator[Consumer]:
 
 
 @asynccontextmanager
-async def _answering(brokers: str) -> AsyncIterator[None]:
+async def answering(brokers: str) -> AsyncIterator[None]:
     """What goes wrong with the brokers, as our errors."""
     try:
         async with asyncio.timeout(TIMEOUT_S):

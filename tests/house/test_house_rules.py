@@ -22,6 +22,7 @@ PARTS = (
     "simulation",
     "health",
     "conformance",
+    "moving",
     "cli",
     "benchmarks",
 )

@@ -90,6 +90,7 @@ def coordinator(*hosts: str, **more: object) -> dict[str, Any]:
         "heading": "",
         "attending": [],
         "shadows": [],
+        "kafka": None,
         **more,
     }
 

@@ -75,3 +75,14 @@ class TieredBroker(KafkaBroker):
         return re.findall(
             r"^ERROR (?!logger ).*(?:\n(?!ERROR|WARN|INFO).*)*", self.log(), re.MULTILINE
         )
+
+
+STOCK = {
+    "remote.log.metadata.manager.class.name": "org.apache.kafka.server.log.remote.metadata."
+    "storage.TopicBasedRemoteLogMetadataManager",
+    "remote.log.metadata.manager.class.path": None,
+    "rlmm.config.tierledger.bootstrap": None,
+    "rlmm.config.remote.log.metadata.topic.replication.factor": 1,
+    "rlmm.config.remote.log.metadata.topic.num.partitions": 3,
+}
+"""Settings with which it keeps its remote log metadata by Kafka's own manager."""

@@ -73,6 +73,18 @@ class ClientSecurity(NamedTuple):
                 raise InvalidArgument(f"expected a URL of tierledgers://… beside {name}")
         return made
 
+    @property
+    def config(self) -> dict[str, str]:
+        """The client's settings that say the same; see `of`."""
+        given = {
+            CA_KEY: self.ca,
+            CERTIFICATE_KEY: self.certificate,
+            KEY_KEY: self.key,
+            TOKEN_KEY: self.token,
+            PLAINTEXT_KEY: "true" if self.token_without_tls else None,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
     def credentials(self) -> grpc.ChannelCredentials | None:
         """For a connection that is opened now; none: it is not encrypted.
 

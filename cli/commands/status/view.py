@@ -157,6 +157,8 @@ def _total_pairs(status: ServiceStatus) -> list[tuple[str, object]]:
     troubled = [one for one in status.coordinator["attending"] if one["trouble"]]
     if troubled:
         bad.append(f"plugins of brokers {len(troubled)}")
+    if (status.coordinator["kafka"] or {}).get("trouble"):
+        bad.append("Kafka's metadata topic")
     if silent := totals["hosts_silent"]:
         lost = totals["leaders_on_silent_hosts"]
         bad.append(f"silent hosts {silent} (with {lost} leaders)")
@@ -168,6 +170,7 @@ def _total_pairs(status: ServiceStatus) -> list[tuple[str, object]]:
     return [
         ("coordinator", f"at position {status.coordinator['position']}"),
         ("owner", _owner_text(status.coordinator)),
+        ("kafka's topic", _following_text(status.coordinator["kafka"])),
         ("partitions", served),
         ("followers", behind),
         ("disputes", totals["disputes"] or None),
@@ -231,6 +234,15 @@ def _owner_text(said: dict[str, Any]) -> str:
     moves = f" from {said['source']} to {said['heading']}" if said["heading"] else ""
     by = f", by word {said['word']}" if said["word"] else ""
     return f"{said['owner']}{moves}{by}"
+
+
+def _following_text(said: Mapping[str, Any] | None) -> str | None:
+    """What `serve --kafka` does with the metadata topic, and what is wrong with that."""
+    if said is None:
+        return None
+    trouble = "" if not said["trouble"] else f": {said['trouble']}"
+    ago = said["heard_ms_ago"] / 1000
+    return f"{said['task']}, round {said['round']}, {ago:.1f} s ago{trouble}"
 
 
 def _plugin_rows(said: dict[str, Any]) -> list[tuple[object, ...]]:

@@ -1,0 +1,176 @@
+"""What Kafka's metadata topic says, by Kafka's rules, held against what tierledger answers.
+
+The topic is folded here from its records alone, by brute force (`conformance`): neither Kafka's
+manager nor ours had a hand in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from typing_extensions import override
+
+from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.messages import Query
+from tierledger.conformance.answers import recorded_segment
+from tierledger.conformance.loaded_trace import RefusedRecord, imported_record, partition_of
+from tierledger.conformance.recorded_segments import RecordedTopic
+from tierledger.events.errors import PartitionDeleted, RemoteResourceNotFound
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.events.tables.segment_rows import id_of_row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+    from tierledger.conformance.recorded_segments import RecordedPartition, RecordedSegment
+    from tierledger.moving.topic import TopicReader
+
+AT_ONCE = 16
+"""Partitions that are asked of side by side."""
+
+DELETED = "its deletion is finished"
+
+
+class Difference(NamedTuple):
+    """A question that the two answer in two ways."""
+
+    partition: TopicIdPartition
+    question: str
+    kafka: object
+    tierledger: object
+
+    @override
+    def __str__(self) -> str:
+        """One line: what was asked of which partition, and both answers."""
+        return (
+            f"{self.partition}, {self.question}: by Kafka's metadata topic {self.kafka}, "
+            f"by tierledger {self.tierledger}"
+        )
+
+
+class Comparison:
+    """The topic's fold, up to where it was read."""
+
+    def __init__(self, manager: AsyncRemoteLogMetadataManager, reader: TopicReader) -> None:
+        """`manager`: configured, it only asks; `reader`: at the topic's start."""
+        self.records = 0
+        self._manager = manager
+        self._reader = reader
+        self._topic = RecordedTopic(())
+        self._names: dict[PartitionKey, TopicIdPartition] = {}
+
+    async def read(self) -> set[TopicIdPartition]:
+        """The partitions of which the topic says something new, up to its present end.
+
+        Raises:
+            RemoteStorageError: The brokers do not answer.
+        """
+        changed = set()
+        async for records in self._reader.read(await self._reader.ends()):
+            for record, _ in records:
+                imported = imported_record(record)
+                if isinstance(imported, RefusedRecord):
+                    continue  # Kafka's own consumer passes it over, too, or ends at it.
+                assert record.value is not None, "it was decoded"
+                self._topic.apply(record.value)
+                self.records += 1
+                tip = partition_of(imported)
+                changed.add(self._names.setdefault(PartitionKey.of(tip), tip))
+        return changed
+
+    async def differences(self, partitions: Iterable[TopicIdPartition]) -> list[Difference]:
+        """The first difference of each of those partitions.
+
+        Raises:
+            RemoteStorageError: Their leaders do not answer.
+        """
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def one(tip: TopicIdPartition) -> Difference | None:
+            async with gate:
+                return await self._difference(tip)
+
+        found = await asyncio.gather(*map(one, partitions))
+        return [one for one in found if one is not None]
+
+    async def _difference(self, tip: TopicIdPartition) -> Difference | None:
+        kafka = self._topic.partition(tip.topic_id, tip.partition)
+        by_kafka = answers_of(kafka)
+        by_us = await self._answers(tip, kafka)
+        # A segment says more than a list or a sum in which it is missing.
+        for question in sorted(
+            by_kafka.keys() | by_us.keys(),
+            key=lambda one: (not one.startswith("segment "), one),
+        ):
+            theirs, ours = by_kafka.get(question), by_us.get(question)
+            if theirs != ours:
+                return Difference(tip, question, theirs, ours)
+        return None
+
+    async def _answers(self, tip: TopicIdPartition, kafka: RecordedPartition) -> dict[str, Any]:
+        ask = self._manager.ask
+        try:
+            said: Any = (await ask(tip, LEADER, Query("summary"))).value
+            rows = await self._manager.rows(tip, Query("list"), LEADER)
+        except PartitionDeleted:
+            return {"deletion": DELETED}
+        except RemoteResourceNotFound:
+            return {"deletion": None}
+        answers: dict[str, Any] = {"deletion": said[3]}
+        answers |= {f"segment {one['id']}": one for one in map(recorded_segment, rows)}
+        for epoch in epochs_of(kafka):
+            listed = await self._manager.rows(tip, Query("list_epoch", epoch), LEADER)
+            answers[f"segments of epoch {epoch}"] = sorted(
+                str(Uuid(id_of_row(row))) for row in listed
+            )
+            size = await ask(tip, LEADER, Query("size", epoch))
+            answers[f"bytes of epoch {epoch}"] = size.value
+            highest = await ask(tip, LEADER, Query("highest_offset", epoch))
+            answers[f"highest offset of epoch {epoch}"] = highest.value
+        return answers
+
+
+def epochs_of(kafka: RecordedPartition) -> list[int]:
+    """The leader epochs of which anything is known."""
+    listed = {
+        epoch
+        for segment in kafka.segments.values()
+        for epoch in segment.added.segment_leader_epochs
+    }
+    return sorted(listed | kafka.highest.keys())
+
+
+def answers_of(kafka: RecordedPartition) -> Mapping[str, Any]:
+    """What the records of a partition say, by the question that they answer."""
+    if kafka.deleted:
+        return {"deletion": DELETED}
+    answers: dict[str, Any] = {
+        "deletion": None if kafka.deletion is None else int(kafka.deletion),
+        **{f"segment {one}": _plain(segment) for one, segment in kafka.segments.items()},
+    }
+    for epoch in epochs_of(kafka):
+        ids = kafka.of_epoch(epoch)
+        answers[f"segments of epoch {epoch}"] = sorted(ids)
+        answers[f"bytes of epoch {epoch}"] = kafka.sizes(ids)
+        answers[f"highest offset of epoch {epoch}"] = kafka.highest.get(epoch)
+    return answers
+
+
+def _plain(segment: RecordedSegment) -> dict[str, Any]:
+    """A segment as it stands in an answer of ours."""
+    added, last = segment.added, segment.last
+    custom = last.custom_metadata
+    return {
+        "id": str(added.remote_log_segment_id.id),
+        "state": segment.state.name,
+        "start_offset": added.start_offset,
+        "end_offset": added.end_offset,
+        "size": added.segment_size_in_bytes,
+        "max_timestamp_ms": added.max_timestamp_ms,
+        "broker_id": last.broker_id,
+        "event_timestamp_ms": last.event_timestamp_ms,
+        "custom_metadata_hex": None if custom is None else custom.value.hex(),
+        "txn_index_empty": added.txn_index_empty,
+    }

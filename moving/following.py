@@ -1,0 +1,185 @@
+"""What `serve --kafka` does beside serving: import Kafka's metadata topic, or mirror into it.
+
+The owner's word says which. One process does it, and says again and again how far it is; it
+goes on while the metadata is moving, so that the command has only to wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import structlog
+
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.coordinator.events import Owner
+from tierledger.actors.ray.coordinator import readable
+from tierledger.events.errors import RemoteResourceNotFound, RemoteStorageError
+from tierledger.moving.importing import IMPORTER, TailImport
+from tierledger.moving.mirroring import Mirror, producer_of
+from tierledger.moving.topic import reading
+from tierledger.pipeline.imports.topic import answering
+from tierledger.storage.catalog import Catalog
+
+if TYPE_CHECKING:
+    from tierledger.actors.coordinator.ownership import OwnerWord
+    from tierledger.actors.host_settings import ServiceSettings
+
+SAY_S = 0.25
+"""How often it says how it stands, and hears who owns the metadata."""
+
+ROUND_S = 0.2
+"""Between two rounds."""
+
+BACKOFF_S = (1.0, 2.0, 5.0, 10.0)
+"""Before what has failed begins again; the last one stays."""
+
+DEADLINE_S = 10.0
+"""Of a write, and of a wait for a partition that is being placed."""
+
+IMPORT, MIRROR, NOTHING = "import", "mirror", "nothing"
+
+_log = structlog.get_logger("tierledger.moving")
+logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # Brokers that are away fill pages.
+
+
+class FollowedCoordinator(Protocol):
+    """What is asked of the coordinator; see `CoordinatorService.follow_kafka`."""
+
+    async def follow_kafka(self, said: dict[str, Any]) -> OwnerWord: ...
+
+
+class FollowOptions(NamedTuple):
+    """What is followed, and how."""
+
+    brokers: str
+    mirror: bool | None = None
+    """None: if the cluster came from Kafka's own manager."""
+
+
+class Following:
+    """The task; cancel `run` to end it."""
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        coordinator: FollowedCoordinator,
+        options: FollowOptions,
+    ) -> None:
+        """`settings`: the service's own."""
+        self._settings = settings
+        self._coordinator = coordinator
+        self._options = options
+        self._task = NOTHING
+        self._said = 0
+        """Words to the coordinator, this one among them."""
+        self._round = 0
+        self._counts: dict[str, Any] = {}
+        self._trouble: str | None = None
+
+    async def run(self) -> None:
+        """Do what the owner's word asks for, until it is cancelled."""
+        doing: asyncio.Task[None] | None = None
+        try:
+            while True:
+                word = await self._say()
+                task = self._task if word is None else self._asked_by(word)
+                if doing is None or task != self._task:
+                    await _ended(doing)
+                    self._task, self._trouble, self._counts = task, None, {}
+                    doing = asyncio.create_task(self._again(task))
+                await asyncio.sleep(SAY_S)
+        finally:
+            await _ended(doing)
+
+    async def _say(self) -> OwnerWord | None:
+        self._said += 1
+        said = {
+            "said": self._said,
+            "task": self._task,
+            "round": self._round,
+            "trouble": self._trouble,
+            **self._counts,
+        }
+        try:
+            return await self._coordinator.follow_kafka(said)
+        except RemoteStorageError:
+            return None  # It is being replaced; the last word stands.
+
+    def _asked_by(self, word: OwnerWord) -> str:
+        if word.decider == Owner.KAFKA:
+            return IMPORT
+        mirror = self._options.mirror
+        wanted = word.number > 1 if mirror is None else mirror
+        return MIRROR if word.decider == Owner.TIERLEDGER and wanted else NOTHING
+
+    async def _again(self, task: str) -> None:
+        """Do it, again and again after failures, ever later."""
+        failures = 0
+        while task != NOTHING:
+            before = self._round
+            try:
+                await (self._import() if task == IMPORT else self._mirror())
+            except RemoteResourceNotFound as error:
+                self._trouble = str(error)  # Kafka's manager has made no topic yet.
+            except Exception as error:  # noqa: BLE001 - It must not end what is served.
+                self._trouble = str(error) or repr(error)
+                _log.warning("following Kafka's metadata topic begins anew", error=repr(error))
+            failures = 0 if self._round > before else failures
+            await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
+            failures += 1
+
+    async def _import(self) -> None:
+        async with AsyncExitStack() as stack:
+            manager = AsyncRemoteLogMetadataManager(deadline_s=DEADLINE_S)
+            stack.push_async_callback(manager.close)
+            reader = await stack.enter_async_context(reading(self._options.brokers))
+            await manager.configure(
+                {
+                    **self._settings.storage,
+                    **self._settings.security.as_client.config,
+                    "cluster.id": self._settings.cluster_id,
+                    "broker.id": IMPORTER,
+                }
+            )
+            tail = TailImport(manager, reader, self._settings.cluster_id)
+            try:
+                while True:
+                    await tail.round()
+                    self._trouble = tail.trouble
+                    self._counts = {"records": tail.imported, "refused": len(tail.refused)}
+                    self._round += 1
+                    await asyncio.sleep(ROUND_S)
+            finally:
+                with contextlib.suppress(RemoteStorageError):
+                    await tail.release()
+
+    async def _mirror(self) -> None:
+        settings, brokers = self._settings, self._options.brokers
+        connector = settings.connector()
+        async with AsyncExitStack() as stack:
+            backend = await readable(connector)
+            stack.push_async_callback(backend.close)
+            keys = connector.key_factory(settings.cluster_id)
+            catalog = Catalog(backend, keys, settings.serde(), settings.cluster_id)
+            reader = await stack.enter_async_context(reading(brokers))
+            producer = producer_of(brokers)
+            stack.push_async_callback(producer.stop)
+            async with answering(brokers):
+                await producer.start()
+            mirror = Mirror(catalog, reader, producer, brokers)
+            while True:
+                await mirror.round()
+                self._trouble = mirror.trouble
+                self._counts = {"records": mirror.mirrored, "foreign": mirror.foreign}
+                self._round += 1
+                await asyncio.sleep(ROUND_S)
+
+
+async def _ended(doing: asyncio.Task[None] | None) -> None:
+    if doing is not None:
+        doing.cancel()
+        await asyncio.gather(doing, return_exceptions=True)

@@ -1,0 +1,186 @@
+"""What Kafka's own manager writes, taken over into running logs as it comes.
+
+Each record is recognised by where it stands (cluster, metadata partition, offset), so whoever
+begins again begins at the start of the topic. One bad record or partition stops no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from tierledger.actors.calls import LEADER
+from tierledger.actors.messages import Query
+from tierledger.conformance.loaded_trace import (
+    RefusedRecord,
+    imported_record,
+    partition_of,
+    runs_by_broker,
+)
+from tierledger.events.errors import (
+    Fenced,
+    NotLeader,
+    PartitionDeleted,
+    RemoteStorageError,
+)
+from tierledger.events.typed_fields import INT64_MAX
+
+if TYPE_CHECKING:
+    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+    from tierledger.events.commands import ImportedRecord
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.moving.topic import TopicReader, TopicRecord
+
+IMPORTER = 2**31 - 2
+"""The broker id under which records are taken over; Kafka gives none so high."""
+
+AT_ONCE = 16
+"""Partitions that are written side by side."""
+
+_log = structlog.get_logger("tierledger.moving")
+
+
+class _Failed(NamedTuple):
+    """A partition whose records from `offset` on have to be read again."""
+
+    offset: int
+    error: RemoteStorageError
+
+
+class TailImport:
+    """Takes over all of a topic, and then what comes."""
+
+    def __init__(
+        self, manager: AsyncRemoteLogMetadataManager, reader: TopicReader, cluster: str
+    ) -> None:
+        """`manager`: configured, for `IMPORTER`; `reader`: at the topic's start."""
+        self.imported = 0
+        """Records that were sent, repeats among them."""
+        self.refused: list[RefusedRecord] = []
+        """Those that belong to no partition; passed over."""
+        self._manager = manager
+        self._reader = reader
+        self._cluster = cluster
+        self._done: dict[TopicIdPartition, int] = {}
+        self._led: set[TopicIdPartition] = set()
+        self._failed: dict[TopicIdPartition, tuple[int, _Failed]] = {}
+        """With the metadata partition that it is in."""
+
+    @property
+    def trouble(self) -> str | None:
+        """The first of the partitions that could not be written, and why."""
+        if not self._failed:
+            return None
+        tip, (_, failed) = next(iter(self._failed.items()))
+        return f"{len(self._failed)} partitions are not imported, {tip}: {failed.error}"
+
+    async def round(self) -> None:
+        """Take over all that stands in the topic now; `trouble` says what of it could not be.
+
+        Raises:
+            RemoteStorageError: The brokers or the coordinator do not answer.
+        """
+        self._again()
+        async for records in self._reader.read(await self._reader.ends()):
+            await self._take(records)
+
+    async def release(self) -> None:
+        """Lead nothing any more."""
+        await self._manager.on_stop_partitions(list(self._led))
+        self._led.clear()
+
+    def _again(self) -> None:
+        """Read again from where partitions have failed; what was done is passed over."""
+        starts: dict[int, int] = {}
+        for number, failed in self._failed.values():
+            starts[number] = min(failed.offset, starts.get(number, failed.offset))
+        for number, offset in starts.items():
+            self._reader.seek(number, offset)
+        self._failed.clear()
+
+    async def _take(self, records: list[TopicRecord]) -> None:
+        by_partition: dict[TopicIdPartition, list[ImportedRecord]] = {}
+        for record, mirrored in records:
+            if mirrored is not None:
+                continue  # It came from our own log.
+            imported = imported_record(record)
+            if isinstance(imported, RefusedRecord):
+                self._refuse(imported)
+                continue
+            tip = partition_of(imported)
+            if imported.offset > self._done.get(tip, -1) and tip not in self._failed:
+                by_partition.setdefault(tip, []).append(imported)
+        await asyncio.gather(*map(self._look, by_partition.keys() - self._done.keys()))
+        by_partition = {
+            tip: some
+            for tip, some in by_partition.items()
+            if some[-1].offset > self._done.get(tip, -1)
+        }
+        times = {
+            tip: some[0].timestamp_ms
+            for tip, some in by_partition.items()
+            if tip not in self._led
+        }
+        if times:
+            await self._lead(times)
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def take_one(tip: TopicIdPartition, some: list[ImportedRecord]) -> None:
+            async with gate:
+                await self._take_partition(tip, some)
+
+        async with asyncio.TaskGroup() as group:
+            for tip, some in by_partition.items():
+                group.create_task(take_one(tip, some))
+
+    async def _look(self, tip: TopicIdPartition) -> None:
+        """Note a partition whose deletion is finished: no session opens there any more."""
+        try:
+            await self._manager.ask(tip, LEADER, Query("summary"))
+        except PartitionDeleted:
+            self._done[tip] = INT64_MAX
+        except RemoteStorageError:
+            pass  # It is not known yet; or who writes to it will hear what is wrong.
+
+    def _refuse(self, refused: RefusedRecord) -> None:
+        known = {(one.partition, one.offset) for one in self.refused}
+        if (refused.partition, refused.offset) not in known:
+            self.refused.append(refused)
+            _log.warning("a record of Kafka's is passed over", **_plain(refused))
+
+    async def _lead(self, times: dict[TopicIdPartition, int]) -> None:
+        await self._manager.announce_import(times, [], self._cluster)
+        self._led |= times.keys()
+
+    async def _take_partition(
+        self, tip: TopicIdPartition, records: list[ImportedRecord]
+    ) -> None:
+        try:
+            for _, run in runs_by_broker(records):
+                await self._send(tip, run)
+                self._done[tip] = run[-1].offset
+                self.imported += len(run)
+        except PartitionDeleted:
+            self._done[tip] = INT64_MAX  # Kafka takes nothing more of it, either.
+        except RemoteStorageError as error:
+            first = next(one for one in records if one.offset > self._done.get(tip, -1))
+            failed = _Failed(first.offset, error)
+            self._failed[tip] = (first.metadata_partition, failed)
+            self._led.discard(tip)
+            _log.warning("a partition is not imported", partition=str(tip), error=str(error))
+
+    async def _send(self, tip: TopicIdPartition, run: list[ImportedRecord]) -> None:
+        try:
+            await self._manager.when_ready([tip])
+            await self._manager.import_records(tip, run)
+        except (Fenced, NotLeader):
+            # Another led it meanwhile.
+            await self._lead({tip: run[0].timestamp_ms})
+            await self._manager.when_ready([tip])
+            await self._manager.import_records(tip, run)
+
+
+def _plain(refused: RefusedRecord) -> dict[str, object]:
+    return {"partition": refused.partition, "offset": refused.offset, "reason": refused.reason}

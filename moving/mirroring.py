@@ -1,0 +1,148 @@
+"""What tierledger's own logs say, written into Kafka's metadata topic: the way back.
+
+Each event of a log in effect that was not imported becomes the record that Kafka's own manager
+would have written, in order, once. How far that has come is read from the topic itself: no
+second place could be wrong about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped] # It has no types.
+
+from tierledger.conformance.loaded_trace import RECORD_BYTES_MAX
+from tierledger.events.errors import DataError
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.kafka.metadata_partition import metadata_partition
+from tierledger.events.log_events import SessionOpened
+from tierledger.moving.topic import HEADER, MirroredFrom
+from tierledger.pipeline.imports.source import METADATA_TOPIC
+from tierledger.pipeline.imports.topic import answering
+from tierledger.storage.kafka_export import kafka_record
+from tierledger.storage.partition.reader import LogEntry
+
+if TYPE_CHECKING:
+    from tierledger.moving.topic import TopicReader
+    from tierledger.storage.catalog import Catalog
+
+Producer: TypeAlias = Any
+
+Key: TypeAlias = tuple[bytes, int]
+
+
+def producer_of(brokers: str) -> Producer:
+    """A producer that writes each record once, and in order."""
+    return AIOKafkaProducer(
+        bootstrap_servers=brokers.split(","),
+        enable_idempotence=True,
+        acks="all",
+        max_request_size=RECORD_BYTES_MAX,
+    )
+
+
+class Mirror:
+    """Writes what is new in all logs."""
+
+    def __init__(
+        self, catalog: Catalog, reader: TopicReader, producer: Producer, brokers: str
+    ) -> None:
+        """`reader`: at the topic's start; `producer`: of `producer_of`, started."""
+        self.mirrored = 0
+        """Records that were written."""
+        self.foreign = 0
+        """Records of somebody else that came since this began."""
+        self._catalog = catalog
+        self._reader = reader
+        self._producer = producer
+        self._brokers = brokers
+        self._entries: dict[Key, LogEntry] = {}
+        self._positions: dict[Key, int] = {}
+        """The last event of each log that stands in the topic."""
+        self._topics: dict[Key, str] = {}
+        self._damaged: dict[Key, str] = {}
+        self._has_read = False
+
+    @property
+    def trouble(self) -> str | None:
+        """Whether somebody else writes the topic, too."""
+        if self._damaged:
+            first = next(iter(self._damaged.values()))
+            return f"{len(self._damaged)} logs are not mirrored: {first}"
+        if self.foreign:
+            return f"somebody else writes {METADATA_TOPIC}: {self.foreign} records"
+        return None
+
+    async def round(self) -> None:
+        """Write what has come into the logs before this began.
+
+        Raises:
+            RemoteStorageError: The brokers or the store do not answer, or a log is damaged.
+        """
+        await self._read()
+        async for tip, _ in self._catalog.first_batches():
+            key = (bytes(tip.topic_id), tip.partition)
+            try:
+                await self._mirror(tip, key)
+                self._damaged.pop(key, None)
+            except DataError as error:
+                self._damaged[key] = f"{tip}: {error}"
+
+    async def _read(self) -> None:
+        """Read the topic to its end: what was mirrored, and whether others write it."""
+        async for records in self._reader.read(await self._reader.ends()):
+            for _, mirrored in records:
+                if mirrored is not None:
+                    key = (bytes(mirrored.topic_id), mirrored.partition)
+                    last = self._positions.get(key, -1)
+                    self._positions[key] = max(last, mirrored.position)
+                elif self._has_read:
+                    self.foreign += 1
+        self._has_read = True
+
+    async def _mirror(self, tip: TopicIdPartition, key: Key) -> None:
+        log = self._catalog.reader(tip)
+        entry = self._entries.get(key)
+        if entry is None:
+            state, next_batch = await log.start()
+            entry = LogEntry(state.next_position, next_batch, state.chain_hash)
+        async for batch in log.decoded_batches(entry):
+            sent = []
+            for event in batch.events:
+                if isinstance(event.body, SessionOpened):
+                    self._topics[key] = event.body.topic
+                if event.position <= self._positions.get(key, -1):
+                    continue
+                if getattr(event.body, "source", None) is not None:
+                    continue  # Kafka's own.
+                named = replace(tip, topic=self._topics.get(key, ""))
+                value = kafka_record(named, event.body)
+                if value is not None:
+                    sent.append((event.position, event.log_time_ms, value))
+            await self._send(tip, sent)
+            entry = LogEntry(
+                entry.next_position + len(batch.events), batch.number + 1, batch.chain_hash
+            )
+            self._entries[key] = entry
+
+    async def _send(self, tip: TopicIdPartition, records: list[tuple[int, int, bytes]]) -> None:
+        where = metadata_partition(
+            tip.topic_id, tip.partition, partition_count=self._reader.partition_count
+        )
+        async with answering(self._brokers):
+            written = [
+                await self._producer.send(
+                    METADATA_TOPIC,
+                    value,
+                    partition=where,
+                    timestamp_ms=time_ms,
+                    headers=[(HEADER, MirroredFrom.of(tip, position).header())],
+                )
+                for position, time_ms, value in records
+            ]
+            for one in written:
+                await one
+        if records:
+            self._positions[bytes(tip.topic_id), tip.partition] = records[-1][0]
+            self.mirrored += len(records)

@@ -1,0 +1,66 @@
+"""A broker's plugin as the service sees it: it attends, and goes by the owner's word."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from secrets import token_bytes
+from typing import TYPE_CHECKING
+
+from tierledger.actors.coordinator.attendance import Attend
+from tierledger.actors.coordinator.events import Owner, Registered
+from tierledger.actors.coordinator.ownership import OwnerWord, PluginMode
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tierledger.actors.ports import CoordinatorHandle
+
+ATTEND_S = 0.1
+
+
+class AttendingPlugin:
+    """One that writes nothing; unless it `is_busy` it says so."""
+
+    def __init__(
+        self, coordinator: CoordinatorHandle, broker_id: int, mode: PluginMode
+    ) -> None:
+        self.word = OwnerWord()
+        self.words: list[OwnerWord] = []
+        """All that it went by, in order."""
+        self.is_busy = False
+        self._coordinator = coordinator
+        self._broker_id = broker_id
+        self._mode = mode
+
+    async def run(self) -> None:
+        """Attend until it is cancelled."""
+        request, given = token_bytes(8), Registered(0, is_given=False)
+        while not given.is_given:
+            given = await self._coordinator.register(
+                self._broker_id, request, given.incarnation, self._mode
+            )
+        while True:
+            is_idle = self.word.owner == Owner.MOVING and not self.is_busy
+            said = Attend(
+                self._broker_id, given.incarnation, self._mode, self.word.number, is_idle
+            )
+            word = await self._coordinator.attend(said)
+            if word.number > self.word.number:
+                self.word = word
+                self.words.append(word)
+            await asyncio.sleep(ATTEND_S)
+
+
+@asynccontextmanager
+async def attending(
+    coordinator: CoordinatorHandle, broker_id: int, mode: PluginMode = PluginMode.HANDOVER
+) -> AsyncIterator[AttendingPlugin]:
+    """A plugin that attends meanwhile."""
+    plugin = AttendingPlugin(coordinator, broker_id, mode)
+    task = asyncio.create_task(plugin.run())
+    try:
+        yield plugin
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

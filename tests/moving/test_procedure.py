@@ -1,0 +1,220 @@
+"""The steps of a move, stimulus by stimulus: when it begins, ends, and is given back."""
+
+from typing import Any
+
+import pytest
+
+from tierledger.actors.coordinator.events import Owner
+from tierledger.actors.coordinator.ownership import Handover, Owned
+from tierledger.moving.procedure import (
+    HEARS,
+    Begun,
+    Compare,
+    Compared,
+    Effect,
+    End,
+    Failed,
+    Look,
+    Looked,
+    Phase,
+    Procedure,
+    Said,
+    Say,
+    Stimulus,
+    Tell,
+    TimeIsUp,
+)
+
+WORD = 2
+TASKS = {Owner.TIERLEDGER: "import", Owner.KAFKA: "mirror"}
+
+
+def plugin(broker_id: int = 1, **changed: object) -> dict[str, Any]:
+    said = {
+        "broker_id": broker_id,
+        "incarnation": 1,
+        "mode": "handover",
+        "number": 1,
+        "is_idle": False,
+        "heard_ms_ago": 100,
+    }
+    return {**said, **changed}
+
+
+def idle(broker_id: int = 1) -> dict[str, Any]:
+    return plugin(broker_id, number=WORD, is_idle=True)
+
+
+def follower(said: int = 1, round_: int = 5, **changed: object) -> dict[str, Any]:
+    found = {"task": "import", "said": said, "round": round_, "heard_ms_ago": 100}
+    return {**found, "trouble": None, **changed}
+
+
+def looked(*attending: dict[str, Any], **changed: Any) -> Looked:  # noqa: ANN401
+    well = Looked(1, "kafka", frozenset({1}), attending, follower())
+    return well._replace(**changed)
+
+
+def moving(*attending: dict[str, Any], **changed: Any) -> Looked:  # noqa: ANN401
+    return looked(*attending, word=WORD, owner="moving")._replace(**changed)
+
+
+class Driven:
+    """A procedure, and what it called for last."""
+
+    def __init__(self, to: Owner = Owner.TIERLEDGER, **options: Any) -> None:  # noqa: ANN401
+        self.procedure = Procedure(to, **options)
+        self.effects: list[Effect] = []
+
+    def hear(self, *stimuli: Stimulus) -> Effect:
+        for stimulus in stimuli:
+            self.effects = self.procedure.handle(stimulus)
+        found = [one for one in self.effects if not isinstance(one, Tell)]
+        assert len(found) == 1, "one thing at a time"
+        return found[0]
+
+
+HELD = (Begun(), looked(plugin()), Compared(()), Said(Owned("moving", WORD)), moving(idle()))
+TAKEN = (
+    *HELD,
+    moving(idle(), following=follower(7, 5)),
+    moving(idle(), following=follower(9, 6)),
+    moving(idle(), following=follower(10, 8)),
+)
+GIVEN_BACK = Say(Handover(Owner.KAFKA, Owner.MOVING, number=WORD))
+
+
+def test_a_cluster_moves() -> None:
+    one = Driven()
+    assert one.hear(Begun()) == Look()
+    assert one.hear(looked(plugin())) == Compare(is_all=True)
+    begins = Handover(Owner.MOVING, Owner.KAFKA, Owner.TIERLEDGER)
+    assert one.hear(Compared(())) == Say(begins)
+    assert one.hear(Said(Owned("moving", WORD))) == Look()
+    assert one.hear(moving(plugin(), plugin(2))) == Look()
+    assert one.hear(moving(idle(), plugin(2))) == Look()
+    assert one.hear(moving(idle(), idle(2))) == Look()
+    assert one.hear(*TAKEN[-3:]) == Compare(is_all=False)
+    assert one.hear(Compared(())) == Say(Handover(Owner.TIERLEDGER, Owner.MOVING, None, WORD))
+    assert one.hear(Said(Owned("tierledger", 3))) == End(None)
+
+
+@pytest.mark.parametrize(
+    ("unfit", "why"),
+    [
+        (looked(), "broker 1 does not attend"),
+        (looked(plugin(heard_ms_ago=3001)), "broker 1 does not attend"),
+        (looked(plugin(mode="shadow")), "broker 1 runs in shadow"),
+        (looked(plugin(mode="tierledger")), "broker 1 runs in tierledger"),
+        (looked(plugin(incarnation=0)), "broker 1 is not registered"),
+        (looked(plugin(), brokers=frozenset({1, 2})), "broker 2 does not attend"),
+        (looked(plugin(), plugin(2)), "brokers 2 attend, and Kafka does not know them"),
+        (looked(plugin(), owner="tierledger"), "expected the owner to be kafka"),
+        (looked(plugin(), owner="moving"), "expected the owner to be kafka"),
+        (looked(plugin(), following=None), "no serve --kafka runs"),
+        (looked(plugin(), following=follower(heard_ms_ago=3001)), "no serve --kafka runs"),
+        (
+            looked(plugin(), following=follower(task="nothing")),
+            "expected serve --kafka to import",
+        ),
+        (looked(plugin(), following=follower(trouble="a log")), "a log"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_begins(unfit: Looked, why: str) -> None:
+    ended = Driven().hear(Begun(), unfit)
+
+    assert isinstance(ended, End)
+    assert ended.trouble is not None
+    assert why in ended.trouble
+
+
+@pytest.mark.parametrize(
+    "busy",
+    [
+        moving(plugin(number=WORD)),
+        moving(plugin(is_idle=True)),
+        moving(plugin(number=WORD, is_idle=True, heard_ms_ago=3001)),
+        moving(plugin(number=WORD, is_idle=True, mode="tierledger")),
+        moving(idle(), plugin(2)),
+        moving(idle(), brokers=frozenset({1, 2})),
+        moving(brokers=frozenset()),
+    ],
+)
+def test_every_broker_that_lives_lived_or_attends_has_to_be_idle_by_that_word(
+    busy: Looked,
+) -> None:
+    one = Driven()
+
+    assert one.hear(*HELD[:-1], busy) == Look()
+    assert one.procedure.phase is Phase.HOLDING
+    assert one.hear(TimeIsUp()) == GIVEN_BACK
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (follower(7, 5),),
+        (follower(7, 5), follower(8, 9)),
+        (follower(7, 5), follower(9, 6), follower(10, 7)),
+    ],
+)
+def test_a_round_has_to_begin_and_end_after_all_were_idle(words: tuple[Any, ...]) -> None:
+    one = Driven()
+
+    assert one.hear(*HELD, *(moving(idle(), following=said) for said in words)) == Look()
+
+
+def test_a_difference_ends_it_before_it_begins_or_gives_it_back() -> None:
+    one = Driven()
+    assert one.hear(*HELD[:2], Compared(("orders-0",))) == End(
+        "1 partitions differ, the first is orders-0; it is as before"
+    )
+    one = Driven()
+    assert one.hear(*TAKEN, Compared(("orders-0",))) == GIVEN_BACK
+    assert one.hear(Said(Owned("kafka", 3))) == End(
+        "1 partitions differ, the first is orders-0; it is as before"
+    )
+    one = Driven(accepts_losses=True)
+    assert isinstance(one.hear(*HELD[:2], Compared(("orders-0",))), Say)
+    assert one.hear(Said(Owned("moving", WORD)), *TAKEN[4:], Compared(("orders-0",))) == Say(
+        Handover(Owner.TIERLEDGER, Owner.MOVING, None, WORD)
+    )
+
+
+@pytest.mark.parametrize("heard", range(4, len(TAKEN) + 1))
+@pytest.mark.parametrize("what", [Failed("away"), TimeIsUp()])
+def test_whatever_fails_after_it_began_gives_it_back(heard: int, what: Stimulus) -> None:
+    one = Driven()
+
+    assert one.hear(*TAKEN[:heard], what) == GIVEN_BACK
+    ended = one.hear(Failed("away as well"))
+
+    assert isinstance(ended, End)
+    assert ended.trouble is not None
+    assert "not given back" in ended.trouble
+
+
+def test_a_follower_that_is_not_well_meanwhile_gives_it_back() -> None:
+    assert Driven().hear(*HELD, moving(idle(), following=None)) == GIVEN_BACK
+
+
+def test_a_move_that_another_word_has_ended_is_over() -> None:
+    ended = Driven().hear(*HELD, looked(idle(), word=3))
+
+    assert ended == End("the move was ended by word 3: kafka owns")
+
+
+def test_what_becomes_of_the_last_word_is_asked_for_by_giving_back() -> None:
+    one = Driven()
+    one.hear(*TAKEN, Compared(()))
+
+    assert one.hear(Failed("no answer")) == GIVEN_BACK
+
+
+def test_what_was_not_called_for_is_a_mistake_of_the_shell() -> None:
+    for phase, heard in HEARS.items():
+        one = Procedure(Owner.TIERLEDGER)
+        one.phase = phase
+        if TimeIsUp not in heard:
+            with pytest.raises(AssertionError, match=phase.value):
+                one.handle(TimeIsUp())

@@ -1,0 +1,265 @@
+"""A cluster that Kafka's own manager has tiered for is moved to tierledger, and back.
+
+The broker is a stock one, on Kafka's own manager throughout; its plugin is a program that
+attends. What brokers do with the owner's word is tried in tests/kafka/test_moving.py.
+"""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer  # type: ignore[import-untyped] # It has no types.
+from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
+    AIOKafkaAdminClient,
+    NewTopic,
+)
+from aiokafka.errors import (  # type: ignore[import-untyped] # As above.
+    OffsetOutOfRangeError,
+)
+
+from tests.kafka.test_one_broker import PARTITION, TOPIC, produced, until
+from tests.models.attending_plugin import attending
+from tests.models.local_world import free_ports
+from tests.models.tiered_broker import STOCK, TIERED, TieredBroker
+from tests.ray.test_serve import run, served
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.coordinator.ownership import PluginMode
+from tierledger.actors.discovery.connecting import connect
+from tierledger.actors.host_settings import ServiceSettings
+from tierledger.actors.ports import ServiceConnection
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.events.commands import ImportedRecord
+from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
+from tierledger.events.kafka.codec import KafkaRecord
+from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
+from tierledger.simulation.live.kafka_broker import CLUSTER_ID
+
+WAIT_S = 60.0
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[TieredBroker]:
+    with TieredBroker("none", tmp_path / "tier", STOCK) as broker:
+        yield broker
+
+
+class Ledger:
+    """A service that follows the broker, and the commands on it."""
+
+    def __init__(self, store: str, door: str, broker: TieredBroker) -> None:
+        self.store = store
+        self.settings = ServiceSettings(
+            CLUSTER_ID, {"metadata.storage.url": f"tierledger://{door}"}
+        )
+        self._broker = broker
+
+    async def hand_over(self, *options: str) -> Any:  # noqa: ANN401 - A finished process.
+        given = ["handover", *options, "--kafka", self._broker.address, "--store", self.store]
+        return await asyncio.to_thread(run, *given)
+
+    async def status(self) -> dict[str, Any]:
+        done = await asyncio.to_thread(run, "status", "--store", self.store, "--json")
+        said: dict[str, Any] = json.loads(done.stdout)
+        return said
+
+    async def partition(self) -> TopicIdPartition:
+        """The topic's."""
+        done = await asyncio.to_thread(run, "ls", "--store", self.store, "--json")
+        return TopicIdPartition(Uuid.parse(json.loads(done.stdout)["topic_id"]), 0, TOPIC)
+
+    async def segments(self) -> list[dict[str, Any]]:
+        """Those of the topic's partition that tierledger knows."""
+        given = ["segments", TOPIC, 0, "--store", self.store, "--json"]
+        done = await asyncio.to_thread(run, *given)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    async def finished(self) -> int:
+        known = await self.segments()
+        return sum(one["state"] == "COPY_SEGMENT_FINISHED" for one in known)
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[ServiceConnection]:
+        connection = await connect(self.settings)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, broker: TieredBroker) -> Iterator[Ledger]:
+    store, door = f"sqlite:{tmp_path / 'ledger.sqlite'}", f"127.0.0.1:{free_ports(1)}"
+    options = ["--cluster", CLUSTER_ID, "--listen", door, "--kafka", broker.address]
+    with served(store, *options):
+        yield Ledger(store, door, broker)
+
+
+async def tiered(broker: TieredBroker) -> list[bytes]:
+    """What was produced to a topic, and has left the broker's disk but for the end."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
+    await admin.start()
+    await admin.create_topics([NewTopic(TOPIC, 1, 1, topic_configs=TIERED)])
+    await admin.close()
+    sent = await produced(broker, 0, 120)
+    await until(lambda: broker.local_start(TOPIC) >= 100)
+    return sent
+
+
+async def eventually(is_so: Callable[[], Any]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not await is_so():  # noqa: ASYNC110 - Other processes do it.
+            await asyncio.sleep(0.2)
+
+
+async def test_a_cluster_moves_to_tierledger_and_back(
+    broker: TieredBroker, ledger: Ledger
+) -> None:
+    sent = await tiered(broker)
+    done = await ledger.hand_over("--to", "kafka")
+    assert done.returncode == ExitStatus.WELL, done.stderr
+    assert done.stdout == f"kafka owns the remote log metadata of the cluster {CLUSTER_ID}\n"
+    count = len(broker.tiered_logs())
+    await eventually(lambda: is_count(ledger, count))
+
+    # The import follows the topic.
+    sent += await produced(broker, 120, 160)
+    await until(lambda: broker.local_start(TOPIC) >= 140)
+    await eventually(lambda: is_count(ledger, len(broker.tiered_logs())))
+
+    # Nobody attends yet.
+    refused = await ledger.hand_over("--to", "tierledger")
+    assert refused.returncode == ExitStatus.USAGE
+    assert "broker 1 does not attend" in refused.stderr
+    async with ledger.connection() as connection:
+        coordinator = connection.coordinator
+        async with attending(coordinator, 1, PluginMode.SHADOW) as shadow:
+            await eventually(lambda: hears(shadow, "kafka"))
+            refused = await ledger.hand_over("--to", "tierledger")
+            assert refused.returncode == ExitStatus.USAGE
+            assert "broker 1 runs in shadow" in refused.stderr
+            assert shadow.words == [shadow.word], "nothing was begun"
+
+        async with attending(coordinator, 1) as plugin:
+            done = await ledger.hand_over("--to", "tierledger")
+            assert done.returncode == ExitStatus.WELL, done.stderr
+            assert [one.owner for one in plugin.words] == ["kafka", "moving", "tierledger"]
+
+        # A broker on tierledger removes the first segment of the log.
+        removed = await remove_first(ledger)
+        async with attending(coordinator, 1) as plugin:
+            done = await ledger.hand_over("--to", "kafka")
+            assert done.returncode == ExitStatus.WELL, done.stderr
+            assert [one.owner for one in plugin.words] == ["tierledger", "moving", "kafka"]
+            said = (await ledger.status())["coordinator"]
+            assert (said["owner"], said["word"]) == ("kafka", 5)
+
+    # Kafka's own manager reads what was mirrored: the removed segment is gone for it, too.
+    await asyncio.to_thread(broker.restart, signal.SIGTERM)
+    with pytest.raises(OffsetOutOfRangeError):
+        await consumed_from(broker, 0)
+    assert await consumed_from(broker, removed) == sent[removed:]
+
+
+async def test_a_difference_and_a_broker_that_writes_on_stop_a_move(
+    broker: TieredBroker, ledger: Ledger
+) -> None:
+    await tiered(broker)
+    # The topic's id is learnt by an import; then a segment is planted that Kafka does not know.
+    assert (await ledger.hand_over("--to", "kafka")).returncode == ExitStatus.WELL
+    await eventually(lambda: is_count(ledger, len(broker.tiered_logs())))
+    tip = await ledger.partition()
+    planted = Uuid(bytes(range(16)))
+    await plant(ledger, tip, planted)
+
+    async with ledger.connection() as connection, attending(connection.coordinator, 1) as one:
+        refused = await ledger.hand_over("--to", "tierledger")
+        assert refused.returncode == ExitStatus.USAGE
+        assert f"{tip}, segment {planted}: by Kafka's metadata topic None" in refused.stderr
+        assert [word.owner for word in one.words] == ["kafka"], "nothing was begun"
+
+        one.is_busy = True
+        given_up = await ledger.hand_over("--to", "tierledger", "--accept-losses")
+        assert given_up.returncode == ExitStatus.USAGE
+        assert "brokers 1 are not idle" in given_up.stderr
+        await eventually(lambda: hears(one, "kafka"))
+        assert [word.owner for word in one.words] == ["kafka", "moving", "kafka"]
+
+        one.is_busy = False
+        moved = await ledger.hand_over("--to", "tierledger", "--accept-losses")
+        assert moved.returncode == ExitStatus.WELL, moved.stderr
+        assert str(planted) in moved.stderr
+
+
+async def plant(ledger: Ledger, tip: TopicIdPartition, segment_id: Uuid) -> None:
+    """Import a record that stands in no topic."""
+    async with AsyncRemoteLogMetadataManager() as manager:
+        await manager.configure(
+            {**ledger.settings.storage, "cluster.id": CLUSTER_ID, "broker.id": 7}
+        )
+        await manager.announce_import({tip: 1_795_000_000_000}, [], "another cluster")
+        await manager.when_ready([tip])
+        added = RemoteLogSegmentMetadata(
+            remote_log_segment_id=RemoteLogSegmentId(tip, segment_id),
+            start_offset=5000,
+            end_offset=5009,
+            max_timestamp_ms=1,
+            broker_id=1,
+            event_timestamp_ms=1,
+            segment_size_in_bytes=100,
+            state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
+            segment_leader_epochs={0: 5000},
+        )
+        record = ImportedRecord(0, 0, 1_795_000_000_000, KafkaRecord(added))
+        await manager.import_records(tip, [record])
+
+
+async def is_count(ledger: Ledger, count: int) -> bool:
+    return await ledger.finished() == count
+
+
+async def hears(plugin: Any, owner: str) -> bool:  # noqa: ANN401
+    return bool(plugin.word.owner == owner)
+
+
+async def remove_first(ledger: Ledger) -> int:
+    """Let broker 1 remove the first segment by tierledger; the offset behind it."""
+    first = min(await ledger.segments(), key=lambda one: int(one["start_offset"]))
+    tip = await ledger.partition()
+    segment = RemoteLogSegmentId(tip, Uuid.parse(first["id"]))
+    async with AsyncRemoteLogMetadataManager() as manager:
+        await manager.configure(
+            {**ledger.settings.storage, "cluster.id": CLUSTER_ID, "broker.id": 1}
+        )
+        await manager.on_partition_leadership_changes([tip], [])
+        await manager.when_ready([tip])
+        for state in (
+            RemoteLogSegmentState.DELETE_SEGMENT_STARTED,
+            RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,
+        ):
+            await manager.update_remote_log_segment_metadata(
+                RemoteLogSegmentMetadataUpdate(segment, 1_795_000_000_000, state, broker_id=1)
+            )
+    return int(first["end_offset"]) + 1
+
+
+async def consumed_from(broker: TieredBroker, offset: int) -> list[bytes]:
+    """All values from that offset on."""
+    values: list[bytes] = []
+    async with AIOKafkaConsumer(
+        bootstrap_servers=broker.address, auto_offset_reset="none"
+    ) as consumer:
+        consumer.assign([PARTITION])
+        end = (await consumer.end_offsets([PARTITION]))[PARTITION]
+        consumer.seek(PARTITION, offset)
+        async with asyncio.timeout(WAIT_S):
+            while len(values) < end - offset:
+                values.append((await consumer.getone()).value)
+    return values
