@@ -61,7 +61,7 @@ final class Loop {
         };
     }
 
-    private static ThreadFactory daemons(String name) {
+    static ThreadFactory daemons(String name) {
         return work -> {
             Thread thread = new Thread(work, name);
             thread.setDaemon(true);
