@@ -1,16 +1,37 @@
-"""A plugin goes by the owner's word, with Kafka's own manager of a real broker inside."""
+"""Plugins with Kafka's own manager inside: by the owner's word, in shadow, and on the move."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+import pytest_asyncio
+from aiokafka import (  # type: ignore[import-untyped] # It has no types.
+    AIOKafkaConsumer,
+    TopicPartition,
+)
 
-from tests.kafka.test_plugin import Plugins, started
+from tests.kafka.test_plugin import TOPIC, Plugins, started
+from tests.models.local_world import CLUSTER
+from tests.models.ray_brokers import Brokers, settings_for
 from tests.models.word_door import WordDoor
+from tierledger.actors.coordinator.events import Owner
+from tierledger.actors.coordinator.ownership import Handover
 from tierledger.actors.door import door_pb2 as pb
-from tierledger.simulation.live.kafka_broker import CLUSTER_ID, JARS, OLDEST, KafkaBroker
+from tierledger.actors.ray.service import RayConnection, RayService
+from tierledger.events.commands import ImportedRecord
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.events.kafka.codec import decode
+from tierledger.events.metadata import RemoteLogSegmentMetadataSnapshot
+from tierledger.simulation.live.kafka_broker import JARS, OLDEST, KafkaBroker
 
-METADATA = "remote.log.metadata"
+METADATA = "__remote_log_metadata"
+METADATA_PARTITIONS = 2
+CLIENTS = "remote.log.metadata.common.client.bootstrap.servers"
+WAIT_S = 60.0
+
+pytestmark = pytest.mark.ray
 
 
 @pytest.fixture(scope="module", params=[OLDEST, JARS], ids=["3.9", "newest"])
@@ -25,54 +46,201 @@ def plugins(broker: KafkaBroker) -> Iterator[Plugins]:
         yield plugins
 
 
-def opened(broker: KafkaBroker, door: WordDoor, mode: str) -> str:
+def opened(broker: KafkaBroker, doors: str, mode: str) -> str:
     """The command that opens the plugin of broker 1 in that mode."""
     kafka = {
-        f"{METADATA}.common.client.bootstrap.servers": broker.address,
-        f"{METADATA}.topic.replication.factor": 1,
-        f"{METADATA}.topic.num.partitions": 2,
+        CLIENTS: broker.address,
+        "remote.log.metadata.topic.replication.factor": 1,
+        "remote.log.metadata.topic.num.partitions": METADATA_PARTITIONS,
         "log.dir": broker.logs,
         "tierledger.mode": mode,
     }
     given = " ".join(f"{key} {value}" for key, value in kafka.items())
-    return f"1 open {CLUSTER_ID} {door.address} {given}"
+    return f"1 open {CLUSTER} {doors} {given}"
 
 
 async def test_handover_goes_by_the_owners_word(broker: KafkaBroker, plugins: Plugins) -> None:
     ask = plugins.ask
-    async with WordDoor(CLUSTER_ID) as door:
-        await ask(opened(broker, door, "handover"))
-        await ask("1 lead 0")
+    async with WordDoor(CLUSTER) as door:
+        await ask(opened(broker, door.address, "handover"))
+        await ask("1 lead 1")
         heard = await door.attended(0)
         assert (heard.broker_id, heard.mode, heard.is_idle) == (1, pb.MODE_HANDOVER, True)
-        assert await ask("1 is-ready 0") == "false"
-        assert await ask("1 lookup 0 5") == "ReplicaNotAvailableException"
-        assert await ask("1 add 0 0") == "ReplicaNotAvailableException"
+        assert await ask("1 is-ready 1") == "false"
+        assert await ask("1 lookup 1 5") == "ReplicaNotAvailableException"
+        assert await ask("1 add 1 0") == "ReplicaNotAvailableException"
 
         await door.say("kafka")
-        assert await ask("1 found 0 5") == "none"
-        assert await ask("1 ready 0") == "ready"
-        assert await ask("1 add 0 0") == "done"
+        assert await ask("1 found 1 5") == "none"
+        assert await ask("1 ready 1") == "ready"
+        assert await ask("1 add 1 0") == "done"
         assert not (await door.attended(1)).is_idle
 
         # Reads go on; what is refused now is asked for again, but not what costs an upload.
         await door.say("moving", "kafka", "tierledger")
         await door.attended(2, is_idle=True)
-        assert await ask("1 add 0 1") == "ReplicaNotAvailableException"
-        assert await ask("1 lookup 0 5") == "none"
-        finished = asyncio.create_task(ask("1 move 0 0 COPY_SEGMENT_FINISHED"))
+        assert await ask("1 add 1 1") == "ReplicaNotAvailableException"
+        assert await ask("1 lookup 1 5") == "none"
+        finished = asyncio.create_task(ask("1 move 1 0 COPY_SEGMENT_FINISHED"))
         await door.attended(2, is_idle=True)
         await door.attended(2, is_idle=True)
         assert not finished.done()
 
         await door.say("kafka")
         assert await finished == "done"
-        assert await ask("1 lookup 0 5") == "0:COPY_SEGMENT_FINISHED"
+        assert await ask("1 lookup 1 5") == "0:COPY_SEGMENT_FINISHED"
 
         # The ledger, which has nobody behind it here, is asked from now on.
         await door.say("tierledger")
-        assert await ask("1 is-ready 0") == "false"
-        assert await ask("1 lookup 0 5") == "ReplicaNotAvailableException"
+        assert await ask("1 is-ready 1") == "false"
+        assert await ask("1 lookup 1 5") == "ReplicaNotAvailableException"
         assert door.registered[0].mode == pb.MODE_HANDOVER
     assert await ask("1 close") == "done"
     assert await ask("1 threads") == "none"
+
+
+class Cluster:
+    """A service of a Kafka cluster's metadata, and who imports what Kafka's manager writes."""
+
+    def __init__(self, service: RayService, broker: KafkaBroker) -> None:
+        self._brokers = Brokers(service.settings)
+        self._broker = broker
+        self.coordinator = RayConnection(service.settings).coordinator
+
+    async def doors(self) -> str:
+        return ",".join((await self.coordinator.doors()).values())
+
+    async def say(self, to: Owner, of: Owner, **more: Any) -> int:  # noqa: ANN401 - See Handover.
+        """Hand over; the number of that word, once the plugin goes by it, idle if it moves."""
+        wish = Handover(to, of, **more)
+        number = (await self.coordinator.hand_over(wish)).number
+        await self.until(
+            "attending",
+            lambda one: one["number"] == number and one["is_idle"] >= (to == Owner.MOVING),
+        )
+        return number
+
+    async def until(self, what: str, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """What the coordinator says of broker 1 there, once it is so."""
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                for one in (await self.coordinator.status())[what]:
+                    if is_so(one):
+                        return dict(one)
+                await asyncio.sleep(0.05)
+
+    async def import_all(self, partition: int) -> None:
+        """All that the topic has of a partition is in the ledger."""
+        tip = TopicIdPartition(Uuid.parse(TOPIC), partition, "orders")
+        if not self._brokers.managers:
+            importer = await self._brokers.manager(1_000)
+            await importer.announce_import({tip: 0}, [], CLUSTER)
+            await importer.when_ready([tip])
+        await self._brokers.managers[0].import_records(tip, await self._records(tip))
+
+    async def _records(self, tip: TopicIdPartition) -> list[ImportedRecord]:
+        records = []
+        partitions = [TopicPartition(METADATA, one) for one in range(METADATA_PARTITIONS)]
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self._broker.address, auto_offset_reset="earliest"
+        )
+        async with consumer, asyncio.timeout(WAIT_S):
+            consumer.assign(partitions)
+            ends = await consumer.end_offsets(partitions)
+            for one in partitions:
+                while await consumer.position(one) < ends[one]:
+                    found = await consumer.getone(one)
+                    record = decode(found.value)
+                    assert not isinstance(record.value, RemoteLogSegmentMetadataSnapshot)
+                    if record.value.topic_id_partition == tip:
+                        where = (one.partition, found.offset, found.timestamp)
+                        records.append(ImportedRecord(*where, record))
+        return records
+
+    async def close(self) -> None:
+        for manager in self._brokers.managers:
+            await manager.close()
+
+
+@pytest_asyncio.fixture
+async def cluster(broker: KafkaBroker, tmp_path: Path) -> AsyncIterator[Cluster]:
+    service = RayService(settings_for(tmp_path / "store.sqlite"))
+    await service.start()
+    cluster = Cluster(service, broker)
+    yield cluster
+    await cluster.close()
+    await service.close()
+
+
+async def test_a_broker_goes_over_to_tierledger_with_what_it_had_begun(
+    broker: KafkaBroker, plugins: Plugins, cluster: Cluster
+) -> None:
+    ask = plugins.ask
+    await ask(opened(broker, await cluster.doors(), "handover"))
+    await ask("1 lead 0")
+    await cluster.say(Owner.KAFKA, Owner.NOBODY)
+    assert await ask("1 found 0 5") == "none"
+    assert (await ask("1 copy 0 2")).startswith("done")
+    assert await ask("1 add 0 2") == "done"
+
+    move = {"heading": Owner.TIERLEDGER, "give_up_after_ms": 60_000}
+    number = await cluster.say(Owner.MOVING, Owner.KAFKA, **move)
+    finished = asyncio.create_task(ask("1 move 0 2 COPY_SEGMENT_FINISHED"))
+    await cluster.import_all(0)
+    assert not finished.done()
+    await cluster.say(Owner.TIERLEDGER, Owner.MOVING, number=number)
+    assert await finished == "done"
+    assert await ask("1 ready 0") == "ready"
+    assert await ask("1 list 0") == "0,10,20"
+    assert await ask("1 lookup 0 25") == "20:COPY_SEGMENT_FINISHED"
+    assert (await ask("1 copy 0 1")).startswith("done")
+
+    # On the way back nothing is lost either, if it comes to nothing.
+    move = {"heading": Owner.KAFKA, "give_up_after_ms": 60_000}
+    number = await cluster.say(Owner.MOVING, Owner.TIERLEDGER, **move)
+    assert await ask("1 add 0 5") == "ReplicaNotAvailableException"
+    assert await ask("1 highest 0") == "39"
+    await cluster.say(Owner.TIERLEDGER, Owner.MOVING, number=number)
+    assert await ask("1 highest 0") == "39"
+    assert (await ask("1 copy 0 1")).startswith("done")
+    assert await ask("1 close") == "done"
+    assert await ask("1 threads") == "none"
+
+
+async def test_shadow_answers_as_kafka_does_and_tells_what_the_ledger_lacks(
+    broker: KafkaBroker, plugins: Plugins, cluster: Cluster
+) -> None:
+    ask = plugins.ask
+    await ask(opened(broker, await cluster.doors(), "shadow"))
+    await ask("1 lead 2")
+    await cluster.say(Owner.KAFKA, Owner.NOBODY)
+    assert await ask("1 found 2 5") == "none"
+    await copied(ask, 0)
+    await cluster.import_all(2)
+    equal = 0
+    for question in ("lookup 2 5", "list 2", "highest 2"):
+        assert await ask(f"1 {question}") in {"0:COPY_SEGMENT_FINISHED", "0", "9"}
+        said = await cluster.until("shadows", lambda one: one["equal"] > equal)  # noqa: B023
+        equal = said["equal"]
+        assert said["different"] == 0
+
+    await copied(ask, 1)
+    assert await ask("1 lookup 2 15") == "10:COPY_SEGMENT_FINISHED"
+    said = await cluster.until("shadows", lambda one: one["different"] > 0)
+    (difference,) = said["differences"]
+    assert (difference["kind"], difference["offset"]) == ("lookup", 15)
+    assert len(difference["kafka"]) == 1
+    assert not difference["replica"]
+
+    await cluster.import_all(2)
+    assert await ask("1 lookup 2 15") == "10:COPY_SEGMENT_FINISHED"
+    after = await cluster.until("shadows", lambda one: one["equal"] > said["equal"])
+    assert after["different"] == 1
+    assert await ask("1 close") == "done"
+    assert await ask("1 threads") == "none"
+
+
+async def copied(ask: Callable[[str], Awaitable[str]], number: int) -> None:
+    """Kafka's own manager knows of another segment of partition 2, and nothing was asked."""
+    assert await ask(f"1 add 2 {number}") == "done"
+    assert await ask(f"1 move 2 {number} COPY_SEGMENT_FINISHED") == "done"

@@ -39,6 +39,8 @@ final class Deciding implements Manager {
     private final Ledger ledger;
     /** Null: the broker decides by tierledger alone. */
     private final Embedded kafka;
+    /** Null: nothing is compared. */
+    private final Shadow shadow;
     /** Writes that a manager has begun, or that ask for one. */
     private final AtomicInteger underWay = new AtomicInteger();
     private volatile Decision decision;
@@ -51,14 +53,18 @@ final class Deciding implements Manager {
         this.loop = loop;
         ledger = new Ledger(settings, loop);
         kafka = settings.mode == PluginMode.MODE_TIERLEDGER ? null : new Embedded(configs);
-        decision = Decision.of(settings.mode, OwnerWord.getDefaultInstance());
-        ledger.roles.lead(decision.reads == Decision.By.TIERLEDGER);
+        shadow = settings.mode == PluginMode.MODE_SHADOW
+            ? new Shadow(settings, loop, kafka, ledger) : null;
+        go(Decision.of(settings.mode, OwnerWord.getDefaultInstance()));
     }
 
     void begin() {
         ledger.begin();
         if (kafka != null) {
             kafka.begin(loop);
+        }
+        if (shadow != null) {
+            loop.run(shadow::tell);
         }
         loop.run(() -> new Owner(settings, loop, ledger.roles, this).attend());
     }
@@ -67,6 +73,9 @@ final class Deciding implements Manager {
     void close() {
         isClosed = true;
         loop.run(() -> held.forEach(Deciding::drop));
+        if (shadow != null) {
+            shadow.close();
+        }
         ledger.close();
         if (kafka != null) {
             kafka.close();
@@ -75,6 +84,13 @@ final class Deciding implements Manager {
 
     Decision decision() {
         return decision;
+    }
+
+    /** In that order: no role of before, and no replica that was ready for it, counts any more. */
+    private void go(Decision next) {
+        ledger.roles.lead(next.reads == Decision.By.TIERLEDGER);
+        ledger.roles.metrics.decision = next.toString();
+        decision = next;
     }
 
     /** Whether no write is under way, if none begins. */
@@ -88,8 +104,7 @@ final class Deciding implements Manager {
             return false;
         }
         Decision next = Decision.of(settings.mode, word);
-        ledger.roles.lead(next.reads == Decision.By.TIERLEDGER);
-        decision = next;
+        go(next);
         log.info("The owner of the remote log metadata is {}: {}", word.getOwner(), next);
         if (!next.isMoving) {
             for (Held one = held.poll(); one != null; one = held.poll()) {
@@ -129,7 +144,11 @@ final class Deciding implements Manager {
         if (manager == null) {
             throw notReady(question.tip, now);
         }
-        return manager.answer(question);
+        Object answer = manager.answer(question);
+        if (shadow != null) {
+            shadow.compare(question);
+        }
+        return answer;
     }
 
     @Override

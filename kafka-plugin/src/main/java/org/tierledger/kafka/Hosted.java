@@ -25,6 +25,11 @@ final class Hosted {
     int fencings;
     long fencedAt;
 
+    /** Null: its newest word has no claim yet; a former one may be that of a follower. */
+    Claim announcedClaim() {
+        return word == announced ? claim : null;
+    }
+
     Hosted(TopicIdPartition tip, Doors doors, Loop loop, Roles roles, Metrics metrics) {
         this.tip = tip;
         this.feed = new FedReplica(this, doors, loop, roles, metrics);

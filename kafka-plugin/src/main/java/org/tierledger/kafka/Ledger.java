@@ -87,6 +87,11 @@ final class Ledger implements Manager {
         return hosted != null && hosted.replica.isReady();
     }
 
+    /** Of which its answers about the partition are; -1 without any. */
+    long position(TopicIdPartition tip) throws RemoteResourceNotFoundException {
+        return hosted(tip).replica.position();
+    }
+
     @Override
     public CompletableFuture<Void> write(RemoteLogMetadata change) throws RemoteStorageException {
         TopicIdPartition tip = change.topicIdPartition();

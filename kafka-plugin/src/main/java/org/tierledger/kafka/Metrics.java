@@ -22,6 +22,10 @@ final class Metrics implements PluginMetrics {
     final LongAdder reconnects = new LongAdder();
     final LongAdder snapshots = new LongAdder();
     final LongAdder replicasDropped = new LongAdder();
+    final LongAdder shadowEqual = new LongAdder();
+    final LongAdder shadowSkipped = new LongAdder();
+    final LongAdder shadowDifferent = new LongAdder();
+    volatile String decision = "";
 
     private final Logger log = LoggerFactory.getLogger(Metrics.class);
     private final Roles roles;
@@ -97,6 +101,26 @@ final class Metrics implements PluginMetrics {
     @Override
     public long getReplicasDropped() {
         return replicasDropped.sum();
+    }
+
+    @Override
+    public long getShadowEqual() {
+        return shadowEqual.sum();
+    }
+
+    @Override
+    public long getShadowSkipped() {
+        return shadowSkipped.sum();
+    }
+
+    @Override
+    public long getShadowDifferent() {
+        return shadowDifferent.sum();
+    }
+
+    @Override
+    public String getDecision() {
+        return decision;
     }
 
     @Override

@@ -26,6 +26,16 @@ public interface PluginMetrics {
     /** Replicas that did not add up, and were fetched again. */
     long getReplicasDropped();
 
+    /** In shadow: answers that both managers gave alike, or not, or that were not compared. */
+    long getShadowEqual();
+
+    long getShadowDifferent();
+
+    long getShadowSkipped();
+
+    /** By which manager this broker reads and writes, and the number of the word that says so. */
+    String getDecision();
+
     /** Partitions that this broker hosts. */
     long getPartitions();
 

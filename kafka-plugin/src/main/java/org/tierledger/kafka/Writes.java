@@ -79,7 +79,7 @@ final class Writes {
                 return;
             }
             Conversation conversation = doors.at(door);
-            claim = claim != null ? claim : hosted.claim;
+            claim = claim != null ? claim : hosted.announcedClaim();
             long leftMs = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime());
             if (conversation == null || claim == null || leftMs <= 0) {
                 refusal = CallFailed.notReady(

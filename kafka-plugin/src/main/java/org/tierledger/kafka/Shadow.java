@@ -1,0 +1,194 @@
+package org.tierledger.kafka;
+
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+import org.apache.kafka.common.Uuid;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
+import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import org.tierledger.door.v1.Call;
+import org.tierledger.door.v1.Difference;
+import org.tierledger.door.v1.ShadowReport;
+
+/**
+ * Asks both managers what the broker has asked one, on a thread of its own. An answer that differs
+ * may be one that is on its way; what differs at two looks at the same position is reported.
+ */
+final class Shadow {
+    private static final int WAITING_MAX = 1_000;
+    private static final int REPORTED_MAX = 100;
+    private static final int IDS_MAX = 20;
+    private static final long AGAIN_MS = 5_000;
+    private static final long PAUSE_MS = 1_000;
+    private static final int DEADLINE_MS = 5_000;
+    private static final long NOWHERE = Long.MIN_VALUE;
+
+    /** One comparison; {@code before}: the position at which the answers differed last. */
+    private final class Look implements Runnable {
+        final Question question;
+        final long before;
+
+        Look(Question question, long before) {
+            this.question = question;
+            this.before = before;
+        }
+
+        @Override
+        public void run() {
+            if (before == NOWHERE && doubted.contains(question.toString())) {
+                return;
+            }
+            try {
+                long position = ledger.position(question.tip);
+                Difference.Builder found = difference();
+                boolean isSame = position == before && position == ledger.position(question.tip);
+                if (found != null && !isSame && doubted.size() < WAITING_MAX) {
+                    doubted.add(question.toString());
+                    loop.after(AGAIN_MS, () -> asking.execute(new Look(question, position)));
+                    return;
+                }
+                if (found == null) {
+                    metrics.shadowEqual.increment();
+                } else if (isSame && differences.offer(found.setPosition(position).build())) {
+                    metrics.shadowDifferent.increment();
+                    log.warn("{} has one answer of Kafka's own manager, and another of "
+                        + "tierledger at position {}", question, position);
+                } else {
+                    metrics.shadowSkipped.increment();
+                }
+                doubted.remove(question.toString());
+            } catch (RemoteStorageException | RuntimeException notReady) {
+                skip();
+            }
+        }
+
+        void skip() {
+            metrics.shadowSkipped.increment();
+            doubted.remove(question.toString());
+        }
+
+        /** Null: there is none. */
+        private Difference.Builder difference() throws RemoteStorageException {
+            Object kafkas = kafka.answer(question);
+            Object ours = ledger.answer(question);
+            Difference.Builder found = Difference.newBuilder()
+                .setPartition(Segments.partition(question.tip)).setKind(question.kind)
+                .setEpoch(question.epoch).setOffset(question.offset);
+            switch (question.kind) {
+                case SIZE:
+                    return kafkas.equals(ours) ? null
+                        : found.setKafkaNumber((Long) kafkas).setReplicaNumber((Long) ours);
+                case HIGHEST_OFFSET:
+                    ((Optional<?>) kafkas).ifPresent(one -> found.setKafkaNumber((Long) one));
+                    ((Optional<?>) ours).ifPresent(one -> found.setReplicaNumber((Long) one));
+                    return kafkas.equals(ours) ? null : found;
+                default:
+                    return among(segments(kafkas), segments(ours), found) ? found : null;
+            }
+        }
+    }
+
+    private final Logger log = LoggerFactory.getLogger(Shadow.class);
+    private final Settings settings;
+    private final Loop loop;
+    private final Embedded kafka;
+    private final Ledger ledger;
+    private final Metrics metrics;
+    private final ThreadPoolExecutor asking;
+    /** Questions that are looked at again, by their text. */
+    private final Set<String> doubted = ConcurrentHashMap.newKeySet();
+    private final ArrayBlockingQueue<Difference> differences =
+        new ArrayBlockingQueue<>(WAITING_MAX);
+    // What the service knows of; on the loop alone.
+    private long equalTold;
+    private long skippedTold;
+
+    Shadow(Settings settings, Loop loop, Embedded kafka, Ledger ledger) {
+        this.settings = settings;
+        this.loop = loop;
+        this.kafka = kafka;
+        this.ledger = ledger;
+        metrics = ledger.roles.metrics;
+        asking = new ThreadPoolExecutor(
+            1, 1, 0, TimeUnit.SECONDS, new ArrayBlockingQueue<>(WAITING_MAX),
+            Loop.daemons("tierledger-broker-" + settings.brokerId + "-shadow"),
+            (look, full) -> ((Look) look).skip());
+    }
+
+    /** Compare what the broker has asked; costs it a place in a queue. */
+    void compare(Question question) {
+        asking.execute(new Look(question, NOWHERE));
+    }
+
+    void close() {
+        asking.shutdownNow();
+        try {
+            asking.awaitTermination(DEADLINE_MS, TimeUnit.MILLISECONDS);
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    /** Tell the service what came of it, now and from now on. On the loop. */
+    void tell() {
+        long equal = metrics.shadowEqual.sum();
+        long skipped = metrics.shadowSkipped.sum();
+        List<Difference> found =
+            differences.stream().limit(REPORTED_MAX).collect(Collectors.toList());
+        Conversation home = ledger.roles.doors().at(null);
+        if (home == null || equal + skipped == equalTold + skippedTold && found.isEmpty()) {
+            loop.after(PAUSE_MS, this::tell);
+            return;
+        }
+        home.ask(Call.newBuilder().setDeadlineMs(DEADLINE_MS).setShadowReport(
+            ShadowReport.newBuilder().setBrokerId(settings.brokerId)
+                .setEqual(equal - equalTold).setSkipped(skipped - skippedTold)
+                .addAllDifferences(found)
+        )).whenComplete((answer, error) -> {
+            if (error == null) {
+                equalTold = equal;
+                skippedTold = skipped;
+                differences.removeAll(found);
+            }
+            loop.after(PAUSE_MS, this::tell);
+        });
+    }
+
+    private static Iterator<?> segments(Object answer) {
+        return answer instanceof Iterator
+            ? (Iterator<?>) answer : ((Optional<?>) answer).stream().iterator();
+    }
+
+    /** Whether they are not the same segments, in whatever order; the first that are not. */
+    private static boolean among(Iterator<?> kafkas, Iterator<?> ours, Difference.Builder found) {
+        Map<Uuid, RemoteLogSegmentMetadata> left = new LinkedHashMap<>();
+        kafkas.forEachRemaining(one -> left.put(id(one), (RemoteLogSegmentMetadata) one));
+        ours.forEachRemaining(one -> {
+            RemoteLogSegmentMetadata other = left.get(id(one));
+            if (one.equals(other)) {
+                left.remove(id(one));
+            } else if (found.getReplicaCount() < IDS_MAX) {
+                found.addReplica(Segments.bytes(id(one)));
+                if (other != null) {
+                    found.setContents(other + " by Kafka, here " + one);
+                }
+            }
+        });
+        left.keySet().stream().limit(IDS_MAX).forEach(id -> found.addKafka(Segments.bytes(id)));
+        return found.getReplicaCount() + found.getKafkaCount() > 0;
+    }
+
+    private static Uuid id(Object segment) {
+        return ((RemoteLogSegmentMetadata) segment).remoteLogSegmentId().id();
+    }
+}
