@@ -34,6 +34,9 @@ COMPARE_PAUSE_S = 0.5
 
 DEADLINE_S = 10.0
 
+HOLD_S = GIVE_UP_AFTER_MS / 1000 - 2
+"""How long brokers may hold their writes; the coordinator gives up if this command does not."""
+
 
 class Move:
     """One run of the command."""
@@ -113,7 +116,7 @@ class Move:
                 stimulus = steps.Failed(str(error))
             effects = procedure.handle(stimulus)
             if procedure.phase is steps.Phase.HOLDING and until is None:
-                until = asyncio.get_running_loop().time() + GIVE_UP_AFTER_MS / 1000
+                until = asyncio.get_running_loop().time() + HOLD_S
             if procedure.phase in {steps.Phase.RETURNING, steps.Phase.ENDING}:
                 until = None
 

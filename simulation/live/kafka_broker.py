@@ -71,8 +71,12 @@ class KafkaBroker(LiveServer):
                 "run scripts/setup.sh --with-java, which installs both or says how to"
             )
         (self.folder / "log4j2.xml").write_text(_LOGGING)
-        (self.folder / "server.properties").write_text(self._properties())
+        self.configure()
         self._format()
+
+    def configure(self) -> None:
+        """Write its settings as they are now; they hold from its next start on."""
+        (self.folder / "server.properties").write_text(self._properties())
 
     @property
     def address(self) -> str:

@@ -1,0 +1,78 @@
+"""Kafka's metadata topic in memory, as `moving` reads and writes it.
+
+The real one is tried in tests/moving/test_stock_cluster.py; here it says what no broker would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from tierledger.conformance.trace import TraceRecord
+from tierledger.moving.topic import MirroredFrom, TopicReader, TopicRecord
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+PARTITIONS = 2
+
+
+class FakeTopic:
+    """All records of all partitions."""
+
+    def __init__(self) -> None:
+        self.records: dict[int, list[TopicRecord]] = {one: [] for one in range(PARTITIONS)}
+
+    def add(
+        self, value: bytes | None, partition: int = 0, mirrored: MirroredFrom | None = None
+    ) -> None:
+        known = self.records[partition]
+        record = TraceRecord(partition, len(known), 1_800_000_000_000 + len(known), value)
+        known.append(TopicRecord(record, mirrored))
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes,
+        *,
+        partition: int,
+        timestamp_ms: int,
+        headers: list[tuple[str, bytes]],
+    ) -> asyncio.Future[None]:
+        """As a producer does it."""
+        self.add(value, partition, MirroredFrom.parse(headers[0][1]))
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+    def values(self) -> list[bytes]:
+        """All that was written, partition after partition."""
+        found = [one.record.value for some in self.records.values() for one in some]
+        return [one for one in found if one is not None]
+
+
+class FakeReader(TopicReader):
+    """A reader of it, at its start."""
+
+    def __init__(self, topic: FakeTopic) -> None:
+        none: Any = None
+        super().__init__("nobody", none, list(range(PARTITIONS)))
+        self._topic = topic
+        self._next = dict.fromkeys(range(PARTITIONS), 0)
+
+    @override
+    async def ends(self) -> dict[int, int]:
+        return {number: len(some) for number, some in self._topic.records.items()}
+
+    @override
+    async def read(self, ends: Mapping[int, int]) -> AsyncIterator[list[TopicRecord]]:
+        for number, end in ends.items():
+            first, self._next[number] = self._next[number], end
+            if first < end:
+                yield self._topic.records[number][first:end]
+
+    @override
+    def seek(self, partition: int, offset: int) -> None:
+        self._next[partition] = offset

@@ -1,0 +1,268 @@
+"""What Kafka's metadata topic says is taken over, and what our logs say is mirrored into it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.models.fake_topic import FakeReader, FakeTopic
+from tests.models.local_world import (
+    CLUSTER,
+    DELETED,
+    DELETING,
+    FINISHED,
+    LocalWorld,
+    moved,
+    partition,
+    segment,
+)
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.host_settings import ServiceSettings
+from tierledger.events.errors import StorageUnavailable
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.events.kafka.codec import KafkaValue, decode, encode
+from tierledger.events.lifecycle import RemotePartitionDeleteState
+from tierledger.events.log_events import ImportRecordDropped, SegmentAdded
+from tierledger.events.metadata import (
+    RemoteLogSegmentMetadataSnapshot,
+    RemotePartitionDeleteMetadata,
+)
+from tierledger.moving.comparison import Comparison
+from tierledger.moving.importing import IMPORTER, TailImport
+from tierledger.moving.mirroring import Mirror
+from tierledger.moving.topic import MirroredFrom
+from tierledger.storage.catalog import Catalog
+
+ORDERS, OTHERS = partition(0), partition(1)
+
+
+@pytest_asyncio.fixture
+async def world(tmp_path: Path) -> AsyncIterator[LocalWorld]:
+    world = LocalWorld({"metadata.storage.url": f"sqlite:{tmp_path / 'store.sqlite'}"})
+    await world.start()
+    yield world
+    await world.stop()
+
+
+@pytest.fixture
+def topic() -> FakeTopic:
+    return FakeTopic()
+
+
+def says(topic: FakeTopic, *values: KafkaValue, partition: int = 0) -> None:
+    for value in values:
+        topic.add(encode(value), partition)
+
+
+def copied(number: int, tip: TopicIdPartition = ORDERS) -> tuple[KafkaValue, KafkaValue]:
+    added = segment(number, tip)
+    return added, moved(added)
+
+
+async def tail_of(world: LocalWorld, topic: FakeTopic) -> TailImport:
+    return TailImport(await world.broker(IMPORTER), FakeReader(topic), CLUSTER)
+
+
+async def starts(world: LocalWorld, tip: TopicIdPartition = ORDERS) -> list[int]:
+    """The segments that were added to a log."""
+    bodies = [event.body for event in await world.events(tip)]
+    return [body.start_offset for body in bodies if isinstance(body, SegmentAdded)]
+
+
+async def differences(world: LocalWorld, topic: FakeTopic) -> list[str]:
+    comparison = Comparison(await world.broker(9), FakeReader(topic))
+    found = await comparison.differences(await comparison.read())
+    return [str(one) for one in found]
+
+
+# The import.
+
+
+async def test_what_comes_is_taken_over_and_a_new_beginning_repeats_nothing(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    says(topic, *copied(0), *copied(0, OTHERS))
+    tail = await tail_of(world, topic)
+    await tail.round()
+    says(topic, *copied(1))
+    await tail.round()
+    again = await tail_of(world, topic)
+    await again.round()
+
+    assert await starts(world) == [0, 10]
+    assert await starts(world, OTHERS) == [0]
+    assert await differences(world, topic) == []
+
+
+async def test_records_that_cannot_be_read_are_named_and_the_others_go_on(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    added = segment(0)
+    topic.add(None)
+    topic.add(b"\x00garbage")
+    snapshot = RemoteLogSegmentMetadataSnapshot(
+        Uuid(bytes(16)), 0, 1, 1, 1, 1, 1, added.state, {0: 0}
+    )
+    says(topic, snapshot, *copied(0))
+
+    tail = await tail_of(world, topic)
+    await tail.round()
+    await tail.round()
+
+    assert [one.offset for one in tail.refused] == [0, 1, 2]
+    assert tail.trouble is None
+    assert await starts(world) == [0]
+
+
+async def test_a_partition_that_cannot_be_written_stops_no_other_and_is_taken_over_later(
+    world: LocalWorld, topic: FakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says(topic, *copied(0), *copied(0, OTHERS))
+    tail = await tail_of(world, topic)
+    real = AsyncRemoteLogMetadataManager.import_records
+
+    async def failing(self: Any, tip: Any, records: Any) -> int:  # noqa: ANN401
+        if tip == ORDERS:
+            raise StorageUnavailable("the store is away")
+        return await real(self, tip, records)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AsyncRemoteLogMetadataManager, "import_records", failing)
+        await tail.round()
+    assert await starts(world, OTHERS) == [0]
+    assert "orders-0: the store is away" in str(tail.trouble)
+
+    says(topic, *copied(1))
+    await tail.round()
+
+    assert tail.trouble is None
+    assert await starts(world) == [0, 10]
+    assert await differences(world, topic) == []
+
+
+async def test_what_kafka_drops_has_no_effect_here_either(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    unknown = moved(segment(7))
+    says(topic, unknown, *copied(0), moved(segment(0), DELETED))
+
+    await (await tail_of(world, topic)).round()
+
+    bodies = [event.body for event in await world.events(ORDERS)]
+    assert sum(isinstance(body, ImportRecordDropped) for body in bodies) == 2
+    assert await differences(world, topic) == []
+
+
+async def test_a_partition_whose_deletion_is_finished_is_passed_over(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    says(topic, *copied(0))
+    for state in RemotePartitionDeleteState:
+        says(topic, RemotePartitionDeleteMetadata(ORDERS, state, 5, 1))
+    await (await tail_of(world, topic)).round()
+    says(topic, *copied(0, OTHERS))
+    again = await tail_of(world, topic)
+    await again.round()
+
+    assert again.trouble is None
+    assert await starts(world, OTHERS) == [0]
+    assert await differences(world, topic) == []
+
+
+async def test_what_was_mirrored_is_not_imported(world: LocalWorld, topic: FakeTopic) -> None:
+    topic.add(encode(segment(0)), mirrored=MirroredFrom.of(ORDERS, 1))
+    says(topic, *copied(1))
+
+    await (await tail_of(world, topic)).round()
+
+    assert await starts(world) == [10]
+
+
+# The mirror.
+
+
+@asynccontextmanager
+async def mirror_of(world: LocalWorld, topic: FakeTopic) -> AsyncIterator[Mirror]:
+    settings = ServiceSettings(CLUSTER, world.storage)
+    connector = settings.connector()
+    backend = await connector.backend(read_only=True)
+    keys = connector.key_factory(CLUSTER)
+    catalog = Catalog(backend, keys, settings.serde(), CLUSTER)
+    try:
+        yield Mirror(catalog, FakeReader(topic), topic, "nobody")
+    finally:
+        await backend.close()
+
+
+async def test_own_events_are_mirrored_in_order_once_and_imported_ones_never(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    says(topic, *copied(0))
+    tail = await tail_of(world, topic)
+    await tail.round()
+    await tail.release()
+    broker = await world.leader(ORDERS, OTHERS)
+    for number, tip in enumerate((ORDERS, OTHERS), 1):
+        await broker.add_remote_log_segment_metadata(segment(number, tip))
+        await broker.update_remote_log_segment_metadata(moved(segment(number, tip)))
+
+    async with mirror_of(world, topic) as mirror:
+        await mirror.round()
+        await mirror.round()
+        await broker.update_remote_log_segment_metadata(moved(segment(0), DELETING))
+        await mirror.round()
+        assert (mirror.mirrored, mirror.trouble) == (5, None)
+    await broker.update_remote_log_segment_metadata(moved(segment(0), DELETED))
+    async with mirror_of(world, topic) as mirror:
+        await mirror.round()
+        assert (mirror.mirrored, mirror.trouble) == (1, None), "the topic says how far it is"
+
+    assert await differences(world, topic) == []
+    assert {decode(one).value.topic_id_partition.topic for one in topic.values()} == {"orders"}  # type: ignore[union-attr] # No snapshots.
+
+
+async def test_who_writes_the_topic_beside_the_mirror_is_noticed(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    says(topic, *copied(0))
+    async with mirror_of(world, topic) as mirror:
+        await mirror.round()
+        assert mirror.trouble is None
+        says(topic, *copied(1))
+        await mirror.round()
+
+        assert mirror.trouble == "somebody else writes __remote_log_metadata: 2 records"
+
+
+# The comparison.
+
+
+DELETION = RemotePartitionDeleteMetadata(ORDERS, RemotePartitionDeleteState(0), 5, 1)
+GONE: list[KafkaValue] = [
+    segment(1),
+    *(moved(segment(1), state) for state in (FINISHED, DELETING, DELETED)),
+]
+PLANTED: dict[str, list[KafkaValue]] = {
+    "segment AAAAAAAAAAAAAAAAAAAAAQ": [segment(1)],
+    "segment AAAAAAAAAAAAAAAAAAAAAA": [moved(segment(0), DELETING)],
+    "highest offset of epoch 0": [*GONE],
+    "deletion": [DELETION],
+}
+"""By the question that differs."""
+
+
+@pytest.mark.parametrize("question", PLANTED)
+async def test_what_only_the_topic_says_is_found(
+    world: LocalWorld, topic: FakeTopic, question: str
+) -> None:
+    says(topic, *copied(0))
+    await (await tail_of(world, topic)).round()
+    assert await differences(world, topic) == []
+
+    says(topic, *PLANTED[question])
+
+    (found,) = await differences(world, topic)
+    assert f"orders-0, {question}: by Kafka's metadata topic " in found
