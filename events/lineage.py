@@ -61,16 +61,6 @@ class Lineage:
         return following == len(self.epochs) or end_offset < self.offsets[following]
 
 
-def is_within_lineage(
-    segment_epochs: Mapping[int, int],
-    end_offset: int,
-    log_end_offset: int,
-    local_epochs: Mapping[int, int],
-) -> bool:
-    """`Lineage.holds`, for a single segment."""
-    return Lineage(local_epochs).holds(segment_epochs, end_offset, log_end_offset)
-
-
 def without_empty_epochs(leader_epochs: Mapping[int, int]) -> dict[int, int]:
     """The epochs that have records, ascending (Kafka's `buildFilteredLeaderEpochMap`).
 

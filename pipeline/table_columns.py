@@ -12,11 +12,14 @@ from abc import ABC, abstractmethod
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from typing_extensions import override
+
 from tierledger.events.lifecycle import RemoteLogSegmentState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from tierledger.events.log_events import Event
     from tierledger.events.partition.state import PartitionState
     from tierledger.pipeline.fold import Watcher
 
@@ -109,6 +112,27 @@ class TableRows(ABC):
     def damaged(self, position: int, message: str) -> Iterable[Row]:  # noqa: ARG002 - Most give none.
         """The rows in place of `rows` if the log is damaged at `position`."""
         return ()
+
+
+class WatchingRows(TableRows):
+    """Makes rows of events, too."""
+
+    def __init__(self) -> None:
+        self._certain: list[Row] = []
+
+    @property
+    @override
+    def watch(self) -> Watcher:
+        return self._watch
+
+    @override
+    def taken(self) -> Sequence[Row]:
+        certain, self._certain = self._certain, []
+        return certain
+
+    @abstractmethod
+    def _watch(self, state: PartitionState, event: Event) -> None:
+        """Look at an event before it is applied; what is certain goes to `_certain`."""
 
 
 class Chunk(NamedTuple):

@@ -32,16 +32,15 @@ from tierledger.pipeline.table_columns import (
     Column,
     Row,
     Table,
-    TableRows,
+    WatchingRows,
     id_texts,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from tierledger.events.log_events import Event
     from tierledger.events.partition.state import PartitionState
-    from tierledger.pipeline.fold import Watcher
 
 
 class AnomalyKind(StrEnum):
@@ -65,20 +64,8 @@ class AnomalyKind(StrEnum):
     """A recorded event that adds a deleted segment again."""
 
 
-class _Anomalies(TableRows):
-    def __init__(self) -> None:
-        self._found: list[Row] = []
-
+class _Anomalies(WatchingRows):
     @override
-    def taken(self) -> Sequence[Row]:
-        found, self._found = self._found, []
-        return found
-
-    @property
-    @override
-    def watch(self) -> Watcher:
-        return self._watch
-
     def _watch(self, state: PartitionState, event: Event) -> None:
         match event.body:
             case SegmentAdded():
@@ -144,7 +131,8 @@ class _Anomalies(TableRows):
     def _note(
         self, kind: AnomalyKind, event: Event, segment_id: bytes | None, detail: str
     ) -> None:
-        self._found.append((kind, event.position, event.log_time_ms, segment_id, None, detail))
+        place = event.position, event.log_time_ms
+        self._certain.append((kind, *place, segment_id, None, detail))
 
 
 def _epoch(leader_epoch: int | None) -> str:

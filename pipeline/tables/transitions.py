@@ -18,17 +18,16 @@ from tierledger.pipeline.table_columns import (
     Column,
     Row,
     Table,
-    TableRows,
+    WatchingRows,
     id_texts,
     state_names,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from tierledger.events.log_events import Event
     from tierledger.events.partition.state import PartitionState
-    from tierledger.pipeline.fold import Watcher
 
 _STARTED = int(RemoteLogSegmentState.COPY_SEGMENT_STARTED)
 _DELETED = int(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
@@ -46,17 +45,13 @@ class _Stay(NamedTuple):
     repeats: int = 0
 
 
-class _Transitions(TableRows):
+class _Transitions(WatchingRows):
     def __init__(self) -> None:
+        super().__init__()
         self._stays: dict[bytes, _Stay] = {}
-        self._ended: list[Row] = []
 
-    @property
     @override
-    def watch(self) -> Watcher:
-        return self._watch
-
-    def _watch(self, _: PartitionState, event: Event) -> None:
+    def _watch(self, state: PartitionState, event: Event) -> None:
         body = event.body
         if isinstance(body, SegmentAdded):
             self._enter(body.segment_id, _STARTED, event, body.broker_id)
@@ -64,13 +59,8 @@ class _Transitions(TableRows):
             self._enter(body.segment_id, body.state, event, body.broker_id)
         elif isinstance(body, PartitionDeleteUpdated) and body.state == _PARTITION_GONE:
             for segment_id, stay in self._stays.items():
-                self._ended.append(_row(segment_id, stay, event, _PARTITION_GONE.name))
+                self._certain.append(_row(segment_id, stay, event, _PARTITION_GONE.name))
             self._stays.clear()
-
-    @override
-    def taken(self) -> Sequence[Row]:
-        ended, self._ended = self._ended, []
-        return ended
 
     @override
     def rows(self, state: PartitionState) -> Iterator[Row]:
@@ -83,7 +73,7 @@ class _Transitions(TableRows):
             self._stays[segment_id] = stay._replace(repeats=stay.repeats + 1)
             return
         if stay is not None:
-            self._ended.append(_row(segment_id, stay, event, _STATES[state].name))
+            self._certain.append(_row(segment_id, stay, event, _STATES[state].name))
         if state == _DELETED:
             self._stays.pop(segment_id, None)
         else:

@@ -16,6 +16,7 @@ from tierledger.events.metadata import (
 )
 from tierledger.tiering.deletion.counted_deletions import CountedDeletions
 from tierledger.tiering.deletion.partition_remover import PartitionRemover
+from tierledger.tiering.local import leader_epochs
 from tierledger.tiering.local.log import LocalSegment
 from tierledger.tiering.metrics.tier_metrics import TierMetrics
 from tierledger.tiering.retention.expiration_task import (
@@ -210,10 +211,4 @@ async def add_fifty(world: RetentionWorld, old: int = 0) -> None:
 
 def epochs_between(lineage: Mapping[int, int], start: int, end: int) -> dict[int, int]:
     """The leader epochs of a segment from `start` to `end`, as a copy task writes them."""
-    found: dict[int, int] = {}
-    for epoch, offset in sorted(lineage.items()):
-        if offset <= start:
-            found = {epoch: start}
-        elif offset <= end:
-            found[epoch] = offset
-    return found
+    return leader_epochs.epochs_between(lineage, start, end + 1)

@@ -23,17 +23,16 @@ from tierledger.pipeline.table_columns import (
     Column,
     Row,
     Table,
-    TableRows,
+    WatchingRows,
     id_texts,
     state_names,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tierledger.events.log_events import Event
     from tierledger.events.partition.state import PartitionState
-    from tierledger.pipeline.fold import Watcher
     from tierledger.pipeline.tables.plan import TablePlan
     from tierledger.tiering.layouts.listed_objects import LayoutNames
 
@@ -64,25 +63,16 @@ class Settled:
     before_ms: int | None = None
 
 
-class _AuditRows(TableRows):
+class _AuditRows(WatchingRows):
     def __init__(self, names: LayoutNames, settled: Settled) -> None:
+        super().__init__()
         self._names = names
         self._settled = settled
         self._end: int | None = None
         """The first position that is not settled, as far as that is known."""
         self._topic = ""
-        self._gone: list[Row] = []
 
     @override
-    def taken(self) -> Sequence[Row]:
-        gone, self._gone = self._gone, []
-        return gone
-
-    @property
-    @override
-    def watch(self) -> Watcher:
-        return self._watch
-
     def _watch(self, state: PartitionState, event: Event) -> None:
         body, before_ms = event.body, self._settled.before_ms
         if self._end is None and before_ms is not None and event.log_time_ms >= before_ms:
@@ -99,7 +89,7 @@ class _AuditRows(TableRows):
 
     def _note_gone(self, state: PartitionState, segment_id: bytes, position: int) -> None:
         is_settled = self._is_settled(state, position)
-        self._gone.append((SEGMENT, segment_id, _DELETED, is_settled, *(None,) * 9))
+        self._certain.append((SEGMENT, segment_id, _DELETED, is_settled, *(None,) * 9))
 
     def _is_settled(self, state: PartitionState, position: int) -> bool:
         if self._settled.before_ms is not None:

@@ -23,7 +23,7 @@ from tests.models.retention_world import (
 )
 from tierledger.events.identifiers import RemoteLogSegmentId
 from tierledger.events.lifecycle import RemoteLogSegmentState
-from tierledger.events.lineage import is_within_lineage, without_empty_epochs
+from tierledger.events.lineage import Lineage, without_empty_epochs
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.partition.answers import Snapshot, list_all, list_epoch, metadata_of
 from tierledger.pipeline.jobs.retention.plan import LocalFacts, PartitionPlan, Question
@@ -213,7 +213,7 @@ class Naive:
 
     def holds(self, one: RemoteLogSegmentMetadata) -> bool:
         epochs = without_empty_epochs(self.epochs)
-        return is_within_lineage(one.segment_leader_epochs, one.end_offset, self.end, epochs)
+        return Lineage(epochs).holds(one.segment_leader_epochs, one.end_offset, self.end)
 
     def breach(self) -> int:
         counted: dict[RemoteLogSegmentId, int] = {}

@@ -21,7 +21,6 @@ from tests.models.stored_partitions import StoredPartition, finished, segment_id
 from tierledger.events import log_events as log
 from tierledger.events.identifiers import Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState
-from tierledger.events.lineage import is_within_lineage
 from tierledger.events.partition import answers
 from tierledger.events.partition.answers import Snapshot
 from tierledger.events.partition.state import PartitionState
@@ -188,11 +187,8 @@ def test_the_lineage_is_that_of_the_newest_segment(recorded: Recorded) -> None:
         offsets = list(lineage.leader_epochs.values())
         assert offsets == sorted(offsets)
         assert lineage.log_end_offset == newest.end_offset + 1
-        assert is_within_lineage(
-            newest.segment_leader_epochs,
-            newest.end_offset,
-            lineage.log_end_offset,
-            lineage.leader_epochs,
+        assert lineage.made().holds(
+            newest.segment_leader_epochs, newest.end_offset, lineage.log_end_offset
         )
 
 

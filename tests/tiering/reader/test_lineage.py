@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tierledger.events.lineage import Lineage, is_within_lineage, without_empty_epochs
+from tierledger.events.lineage import Lineage, without_empty_epochs
 
 LOCAL = {0: 0, 1: 10, 2: 20, 3: 30, 4: 40, 5: 50, 7: 70}
 LATER = {7: 51, 9: 100}
@@ -26,7 +26,7 @@ LATER = {7: 51, 9: 100}
 def test_a_segment_that_follows_the_logs_epochs_is_within(
     start: int, end: int, epochs: dict[int, int]
 ) -> None:
-    assert is_within_lineage(epochs, end, 90, LOCAL)
+    assert Lineage(LOCAL).holds(epochs, end, 90)
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def test_a_segment_that_follows_the_logs_epochs_is_within(
 def test_a_segment_of_another_history_is_not_within(
     end: int, epochs: dict[int, int], why: str
 ) -> None:
-    assert not is_within_lineage(epochs, end, 90, LOCAL), why
+    assert not Lineage(LOCAL).holds(epochs, end, 90), why
 
 
 def test_a_segment_that_begins_before_the_log_does_is_within() -> None:
-    assert is_within_lineage({5: 14, 7: 15, 9: 100}, 150, 210, LATER)
+    assert Lineage(LATER).holds({5: 14, 7: 15, 9: 100}, 150, 210)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_segment_that_begins_before_the_log_does_is_within() -> None:
 def test_an_overlap_does_not_make_another_history_ours(
     end: int, epochs: dict[int, int]
 ) -> None:
-    assert not is_within_lineage(epochs, end, 210, LATER)
+    assert not Lineage(LATER).holds(epochs, end, 210)
 
 
 def test_epochs_without_records_do_not_count() -> None:
@@ -74,13 +74,13 @@ def test_epochs_without_records_do_not_count() -> None:
     assert without_empty_epochs(given) == {2: 0, 3: 30, 4: 40, 6: 60, 8: 70}
     assert without_empty_epochs({}) == {}
     # Neither in the segment nor in the log, and whichever of the two has them.
-    assert is_within_lineage({2: 5, 3: 30, 4: 40, 5: 60, 6: 60}, 65, 90, given)
-    assert not is_within_lineage({2: 5, 3: 30, 4: 40, 5: 60}, 65, 90, given)
+    assert Lineage(given).holds({2: 5, 3: 30, 4: 40, 5: 60, 6: 60}, 65, 90)
+    assert not Lineage(given).holds({2: 5, 3: 30, 4: 40, 5: 60}, 65, 90)
 
 
 def test_a_log_without_epochs_has_no_segments() -> None:
     assert Lineage({}).first_epoch is None
-    assert not is_within_lineage({0: 0}, 5, 10, {})
+    assert not Lineage({}).holds({0: 0}, 5, 10)
 
 
 EPOCHS = st.dictionaries(st.integers(0, 6), st.integers(0, 12), min_size=1).map(
@@ -94,7 +94,7 @@ EPOCHS = st.dictionaries(st.integers(0, 6), st.integers(0, 12), min_size=1).map(
 def test_the_test_is_the_one_that_kafka_describes(
     log: dict[int, int], segment: dict[int, int], end: int, log_end: int
 ) -> None:
-    assert is_within_lineage(segment, end, log_end, log) == slowly(segment, end, log_end, log)
+    assert Lineage(log).holds(segment, end, log_end) == slowly(segment, end, log_end, log)
 
 
 @given(log=EPOCHS, cut=st.data(), log_end=st.integers(0, 14))
@@ -109,7 +109,7 @@ def test_every_piece_of_a_log_is_within_it(
         epoch: offset for epoch, offset in log.items() if start < offset <= end
     }
 
-    assert is_within_lineage(piece, end, log_end, log) == (end < log_end)
+    assert Lineage(log).holds(piece, end, log_end) == (end < log_end)
 
 
 def slowly(segment: Mapping[int, int], end: int, log_end: int, log: Mapping[int, int]) -> bool:
