@@ -11,6 +11,7 @@ import grpc.aio
 from typing_extensions import override
 
 from tierledger.actors.coordinator.events import Owner
+from tierledger.actors.coordinator.ownership import Handover
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.addresses import DoorAddress
 from tierledger.actors.door.client.connection import greeting_of
@@ -81,7 +82,7 @@ class AnyCluster(Gateway):
         await service.start()
         self.alarms[cluster_id] = Counter()
         self._cluster_id, self._service = cluster_id, service
-        await service.coordinator.hand_over(Owner.TIERLEDGER, Owner.NOBODY)
+        await service.coordinator.hand_over(Handover(Owner.TIERLEDGER, Owner.NOBODY))
         (address,) = (await service.coordinator.hosts()).values()
         host = service.host(address).host
         host.report.door = self.address
