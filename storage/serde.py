@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from abc import ABC, abstractmethod
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgpack
@@ -135,6 +136,7 @@ class MsgpackSerDe(MetadataSerDe):
         return row
 
 
+@cache
 def _seed(kind: str, version: int) -> int:
     """The checksum of what comes before the fields."""
     return zlib.crc32(bytes((version,)) + KINDS[kind])

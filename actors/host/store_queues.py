@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from tierledger.actors import messages as msg
 from tierledger.actors.slices import Slices
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError
-from tierledger.storage.backend import folder_of
+from tierledger.storage.backend import CreateOutcome, folder_of
 
 if TYPE_CHECKING:
-    from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend
+    from tierledger.storage.backend import MetadataStorageBackend
 
 COMMIT_BYTES_MAX = 8 * 1024 * 1024
 """Bytes of one commit; more waits for the next."""
@@ -102,7 +102,7 @@ class Committer:
         try:
             outcomes = await self._backend.create_each([(a.key, a.value) for a in appends])
             stimuli = [
-                msg.AppendAnswered(append.number, _outcome(outcome))
+                msg.AppendAnswered(append.number, _OUTCOMES[outcome])
                 for append, outcome in zip(appends, outcomes, strict=True)
             ]
         except OutcomeUnknown:
@@ -116,8 +116,7 @@ class Committer:
             await slices.yield_if_due()
 
 
-def _outcome(outcome: CreateOutcome) -> msg.AppendOutcome:
-    return msg.AppendOutcome(outcome.value)
+_OUTCOMES = {outcome: msg.AppendOutcome(outcome.value) for outcome in CreateOutcome}
 
 
 class PendingSlot(NamedTuple):

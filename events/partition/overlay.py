@@ -120,7 +120,7 @@ class Overlay:
         kept = [entry for entry in entries if entry[0] >= self._tombstones_dropped_below]
         return [position for position, time_ms in kept[:limit] if time_ms < cutoff_ms]
 
-    def note(self, event: log.Event) -> None:
+    def note(self, event: log.Event) -> None:  # noqa: C901 - One case each.
         """See the state as it will be after `event`."""
         self.next_position = event.position + 1
         self.log_time_ms = event.log_time_ms
@@ -129,8 +129,9 @@ class Overlay:
         match event.body:
             case log.SegmentAdded() as body:
                 self._changes[body.segment_id] = [body]
-                self._note_return(body.segment_id)
-                self._note_source(body.source)
+                if body.source is not None:  # Else the id is not one that was deleted.
+                    self._note_return(body.segment_id)
+                    self._note_source(body.source)
             case log.SegmentUpdated() as body:
                 self._note_update(event, body)
                 self._note_source(body.source)

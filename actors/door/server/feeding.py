@@ -268,7 +268,7 @@ class FeedConversation(Conversation):
 
 def _bytes(frame: Frame | Head) -> int:
     """About how long an item is."""
-    if not isinstance(frame, Slice | Change):
+    if not isinstance(frame, (Slice, Change)):
         return ITEM_BYTES
     rows, *others = frame.contents
     return ITEM_BYTES + sum(map(len, rows)) + sum(map(len, others)) * ITEM_BYTES // 4
