@@ -50,12 +50,24 @@ class Difference(NamedTuple):
     offset: int
     position: int
     kafka: tuple[bytes, ...]
-    """Ids of segments, in the order of the answer; or a number, below."""
+    """Ids of segments that the other answer lacks, or has with other contents; or a number."""
     replica: tuple[bytes, ...]
     kafka_number: int | None
     replica_number: int | None
     contents: str
     """In what segments of the same ids differ."""
+
+    @property
+    def is_recovered(self) -> bool:
+        """Whether the replica only has what Kafka's own manager has lost from its tables.
+
+        As `conformance` judges it: Kafka names none, and the replica does; or Kafka's sum is
+        the lower one. Highest offsets have to be equal.
+        """
+        if self.kind == "size":
+            return (self.kafka_number or 0) < (self.replica_number or 0)
+        named = self.kind != "highest_offset" and bool(self.replica)
+        return named and not self.kafka and not self.contents
 
 
 class ShadowReport(NamedTuple):
@@ -71,8 +83,9 @@ class _Shadow:
     """All that a broker has compared."""
 
     def __init__(self) -> None:
-        self.equal = self.skipped = self.different = 0
+        self.equal = self.skipped = self.recovered = self.different = 0
         self.newest: list[Difference] = []
+        """Of those that count as different."""
 
 
 class Attendance:
@@ -92,8 +105,10 @@ class Attendance:
         shadow = self._shadows.setdefault(report.broker_id, _Shadow())
         shadow.equal += report.equal
         shadow.skipped += report.skipped
-        shadow.different += len(report.differences)
-        shadow.newest = [*shadow.newest, *report.differences][-DIFFERENCES_KEPT:]
+        different = [one for one in report.differences if not one.is_recovered]
+        shadow.different += len(different)
+        shadow.recovered += len(report.differences) - len(different)
+        shadow.newest = [*shadow.newest, *different][-DIFFERENCES_KEPT:]
 
     def following(self, said: dict[str, Any], now_ms: int) -> None:
         """Note how it stands who imports Kafka's metadata topic, or mirrors into it."""
@@ -132,6 +147,7 @@ class Attendance:
                     "broker_id": broker_id,
                     "equal": shadow.equal,
                     "skipped": shadow.skipped,
+                    "recovered": shadow.recovered,
                     "different": shadow.different,
                     "differences": [one._asdict() for one in shadow.newest],
                 }

@@ -140,13 +140,21 @@ def test_plugins_are_shown_with_how_they_stand_those_in_trouble_first() -> None:
         "trouble": None,
     }
     bad = {**well, "broker_id": 2, "number": 0, "is_idle": True, "trouble": "silent"}
-    shadow = {"broker_id": 1, "equal": 7, "different": 1, "skipped": 0, "differences": []}
+    shadow = {
+        "broker_id": 1,
+        "equal": 7,
+        "recovered": 2,
+        "different": 1,
+        "skipped": 0,
+        "differences": [],
+    }
     said = {**one.coordinator, "attending": [well, bad], "shadows": [shadow]}
 
     found = page(one._replace(coordinator=said))
 
     assert dict(found.pairs)["owner"] == "kafka, by word 3"
-    assert dict(found.pairs)["not well"] == "plugins of brokers 1"
+    not_well = "plugins of brokers 1, answers that differ from Kafka's 1"
+    assert dict(found.pairs)["not well"] == not_well
     assert table(found, "plugin of") == [
         {
             "plugin of": 2,
@@ -164,7 +172,7 @@ def test_plugins_are_shown_with_how_they_stand_those_in_trouble_first() -> None:
             "writes": None,
             "heard": "0.4 s ago",
             "trouble": None,
-            "compared": "7 equal, 1 different, 0 skipped",
+            "compared": "7 equal, 2 recovered, 1 different, 0 skipped",
         },
     ]
 

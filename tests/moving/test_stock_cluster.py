@@ -7,8 +7,9 @@ attends. What brokers do with the owner's word is tried in tests/kafka/test_movi
 import asyncio
 import json
 import signal
+import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,10 @@ from aiokafka.errors import (  # type: ignore[import-untyped] # As above.
 )
 
 from tests.kafka.test_one_broker import PARTITION, TOPIC, produced, until
-from tests.models.attending_plugin import attending
+from tests.models.attending_plugin import AttendingPlugin, attending
 from tests.models.local_world import free_ports
 from tests.models.tiered_broker import STOCK, TIERED, TieredBroker
-from tests.ray.test_serve import run, served
+from tests.ray.test_serve import COMMAND, run, served
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.coordinator.ownership import PluginMode
 from tierledger.actors.discovery.connecting import connect
@@ -54,8 +55,16 @@ def broker(tmp_path: Path) -> Iterator[TieredBroker]:
 class Ledger:
     """A service that follows the broker, and the commands on it."""
 
-    def __init__(self, store: str, door: str, broker: TieredBroker) -> None:
+    def __init__(
+        self,
+        store: str,
+        door: str,
+        broker: TieredBroker,
+        restart: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`restart`: ends the service, and starts another on the store."""
         self.store = store
+        self.restart = restart
         self.settings = ServiceSettings(
             CLUSTER_ID, {"metadata.storage.url": f"tierledger://{door}"}
         )
@@ -98,8 +107,17 @@ class Ledger:
 def ledger(tmp_path: Path, broker: TieredBroker) -> Iterator[Ledger]:
     store, door = f"sqlite:{tmp_path / 'ledger.sqlite'}", f"127.0.0.1:{free_ports(1)}"
     options = ["--cluster", CLUSTER_ID, "--listen", door, "--kafka", broker.address]
-    with served(store, *options):
-        yield Ledger(store, door, broker)
+    with ExitStack() as services:
+        running: list[subprocess.Popen[str]] = []
+
+        def restart() -> None:
+            for process in running:
+                process.terminate()
+                assert process.wait(WAIT_S) == ExitStatus.WELL
+            running[:] = [services.enter_context(served(store, *options))]
+
+        restart()
+        yield Ledger(store, door, broker, restart)
 
 
 async def tiered(broker: TieredBroker) -> list[bytes]:
@@ -154,6 +172,13 @@ async def test_a_cluster_moves_to_tierledger_and_back(
 
         # A broker on tierledger removes the first segment of the log.
         removed = await remove_first(ledger)
+        assert await task(ledger) == ("mirror", None)
+
+    # The next service goes on where the topic says that its mirror was.
+    await asyncio.to_thread(ledger.restart)
+    async with ledger.connection() as connection:
+        coordinator = connection.coordinator
+        await eventually(lambda: is_mirroring(ledger))
         async with attending(coordinator, 1) as plugin:
             done = await ledger.hand_over("--to", "kafka")
             assert done.returncode == ExitStatus.WELL, done.stderr
@@ -186,16 +211,49 @@ async def test_a_difference_and_a_broker_that_writes_on_stop_a_move(
         assert [word.owner for word in one.words] == ["kafka"], "nothing was begun"
 
         one.is_busy = True
+        await interrupted_while_moving(ledger, broker, one)
+        await eventually(lambda: hears(one, "kafka"))
+        one.words.clear()
+
         given_up = await ledger.hand_over("--to", "tierledger", "--accept-losses")
         assert given_up.returncode == ExitStatus.USAGE
         assert "brokers 1 are not idle" in given_up.stderr
         await eventually(lambda: hears(one, "kafka"))
-        assert [word.owner for word in one.words] == ["kafka", "moving", "kafka"]
+        assert [word.owner for word in one.words] == ["moving", "kafka"]
 
         one.is_busy = False
         moved = await ledger.hand_over("--to", "tierledger", "--accept-losses")
         assert moved.returncode == ExitStatus.WELL, moved.stderr
         assert str(planted) in moved.stderr
+
+
+async def interrupted_while_moving(
+    ledger: Ledger, broker: TieredBroker, plugin: AttendingPlugin
+) -> None:
+    """Ctrl-C gives back what has begun."""
+    given = ["handover", "--to", "tierledger", "--accept-losses"]
+    given += ["--kafka", broker.address, "--store", ledger.store]
+    process = subprocess.Popen(  # noqa: ASYNC220 - It takes no time.
+        [*COMMAND, *given], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        await eventually(lambda: hears(plugin, "moving"))
+        process.send_signal(signal.SIGINT)
+        _, errors = await asyncio.to_thread(process.communicate, timeout=WAIT_S)
+    finally:
+        process.kill()
+    assert process.returncode in {ExitStatus.USAGE, ExitStatus.INTERRUPTED}, errors
+    assert "it was interrupted; it is as before" in errors
+
+
+async def task(ledger: Ledger) -> tuple[str, str | None]:
+    """What `serve` does with Kafka's topic, and what is wrong with that."""
+    said = (await ledger.status())["coordinator"]["kafka"]
+    return said["task"], said["trouble"]
+
+
+async def is_mirroring(ledger: Ledger) -> bool:
+    return await task(ledger) == ("mirror", None)
 
 
 async def plant(ledger: Ledger, tip: TopicIdPartition, segment_id: Uuid) -> None:

@@ -157,6 +157,8 @@ def _total_pairs(status: ServiceStatus) -> list[tuple[str, object]]:
     troubled = [one for one in status.coordinator["attending"] if one["trouble"]]
     if troubled:
         bad.append(f"plugins of brokers {len(troubled)}")
+    if different := sum(one["different"] for one in status.coordinator["shadows"]):
+        bad.append(f"answers that differ from Kafka's {different}")
     if (status.coordinator["kafka"] or {}).get("trouble"):
         bad.append("Kafka's metadata topic")
     if silent := totals["hosts_silent"]:
@@ -263,11 +265,14 @@ def _plugin_rows(said: dict[str, Any]) -> list[tuple[object, ...]]:
     ]
 
 
+_COMPARED = ("equal", "recovered", "different", "skipped")
+
+
 def _compared_text(shadow: Mapping[str, Any] | None) -> str | None:
     """What a broker in shadow has found."""
     if shadow is None:
         return None
-    counts = [f"{shadow[name]} {name}" for name in ("equal", "different", "skipped")]
+    counts = [f"{shadow[name]} {name}" for name in _COMPARED]
     return ", ".join(counts)
 
 

@@ -2,11 +2,13 @@
 
 import pytest
 
+from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.attendance import (
     FORGOTTEN_MS,
     SILENT_MS,
     Attend,
     Attendance,
+    Difference,
     ShadowReport,
     trouble,
 )
@@ -61,6 +63,37 @@ def test_a_plugin_is_silent_once_it_was_not_heard_and_is_forgotten_later() -> No
     assert report(FORGOTTEN_MS + 1)["shadows"] == []
 
 
+NONE = Difference(
+    PartitionKey(bytes(16), 0), "orders", "lookup", 0, 5, 9, (), (), None, None, ""
+)
+ONE, TWO = (bytes([one]) * 16 for one in (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("difference", "is_recovered"),
+    [
+        (NONE._replace(replica=(ONE,)), True),
+        (NONE._replace(kind="list_epoch", replica=(ONE, TWO)), True),
+        (NONE._replace(kafka=(ONE,), replica=(TWO,)), False),
+        (NONE._replace(kafka=(ONE,)), False),
+        (NONE._replace(replica=(ONE,), contents="another size"), False),
+        (NONE._replace(kind="size", kafka_number=5, replica_number=7), True),
+        (NONE._replace(kind="size", kafka_number=7, replica_number=5), False),
+        (NONE._replace(kind="highest_offset", replica_number=7), False),
+    ],
+)
+def test_what_kafka_has_lost_is_recovered_and_anything_else_is_different(
+    difference: Difference, is_recovered: bool
+) -> None:
+    attendance = Attendance()
+    attendance.compared(ShadowReport(1, 0, 0, (difference,)))
+
+    (shadow,) = attendance.report(KAFKAS, {}, 0)["shadows"]
+
+    assert (shadow["recovered"], shadow["different"]) == (is_recovered, not is_recovered)
+    assert len(shadow["differences"]) == shadow["different"]
+
+
 def test_what_a_broker_in_shadow_has_compared_is_added_up() -> None:
     attendance = Attendance()
     for _ in range(2):
@@ -72,6 +105,7 @@ def test_what_a_broker_in_shadow_has_compared_is_added_up() -> None:
         "broker_id": 1,
         "equal": 10,
         "skipped": 2,
+        "recovered": 0,
         "different": 0,
         "differences": [],
     }
