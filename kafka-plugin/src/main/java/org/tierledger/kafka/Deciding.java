@@ -1,8 +1,6 @@
 package org.tierledger.kafka;
 
-import java.util.ArrayDeque;
 import java.util.Map;
-import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
@@ -22,17 +20,6 @@ import org.tierledger.door.v1.Role;
  * hear of roles. While the metadata is moved, no write begins.
  */
 final class Deciding implements Manager {
-    /** A write that waits for the next word. */
-    private static final class Held {
-        final RemoteLogMetadata change;
-        final CompletableFuture<Void> done = new CompletableFuture<>();
-        Future<?> timeout;
-
-        Held(RemoteLogMetadata change) {
-            this.change = change;
-        }
-    }
-
     private final Logger log = LoggerFactory.getLogger(Deciding.class);
     private final Settings settings;
     private final Loop loop;
@@ -44,9 +31,10 @@ final class Deciding implements Manager {
     /** Writes that a manager has begun, or that ask for one. */
     private final AtomicInteger underWay = new AtomicInteger();
     private volatile Decision decision;
+    /** Done when there is another word than the newest. */
+    private volatile CompletableFuture<Void> otherWord = new CompletableFuture<>();
     /** On the loop alone. */
-    private final Queue<Held> held = new ArrayDeque<>();
-    private volatile boolean isClosed;
+    private boolean isClosed;
 
     Deciding(Settings settings, Map<String, ?> configs, Loop loop) {
         this.settings = settings;
@@ -71,8 +59,11 @@ final class Deciding implements Manager {
 
     /** End both; what is held fails. */
     void close() {
-        isClosed = true;
-        loop.run(() -> held.forEach(Deciding::drop));
+        loop.run(() -> {
+            isClosed = true;
+            otherWord.completeExceptionally(
+                new RemoteStorageException("the plugin was closed"));
+        });
         if (shadow != null) {
             shadow.close();
         }
@@ -100,18 +91,15 @@ final class Deciding implements Manager {
 
     /** Go by that word if it is newer than the last; whether it is. On the loop. */
     boolean hear(OwnerWord word) {
-        if (word.getNumber() <= decision.number) {
+        if (isClosed || word.getNumber() <= decision.number) {
             return false;
         }
         Decision next = Decision.of(settings.mode, word);
         go(next);
         log.info("The owner of the remote log metadata is {}: {}", word.getOwner(), next);
-        if (!next.isMoving) {
-            for (Held one = held.poll(); one != null; one = held.poll()) {
-                one.timeout.cancel(false);
-                release(one);
-            }
-        }
+        CompletableFuture<Void> waited = otherWord;
+        otherWord = new CompletableFuture<>();
+        waited.complete(null);
         return true;
     }
 
@@ -153,6 +141,7 @@ final class Deciding implements Manager {
 
     @Override
     public CompletableFuture<Void> write(RemoteLogMetadata change) throws RemoteStorageException {
+        CompletableFuture<Void> other = otherWord; // Before the word that it follows.
         underWay.incrementAndGet();
         Decision now = decision; // After the count: whoever was idle under it begins nothing.
         CompletableFuture<Void> begun = null;
@@ -169,50 +158,36 @@ final class Deciding implements Manager {
             }
         }
         if (now.isMoving && Manager.isFinish(change)) {
-            return hold(change);
+            return hold(change, other);
         }
         throw notReady(change.topicIdPartition(), now);
     }
 
-    private CompletableFuture<Void> hold(RemoteLogMetadata change) {
-        Held one = new Held(change);
-        loop.run(() -> {
-            one.timeout = loop.after(settings.finishTimeoutMs, () -> {
-                held.remove(one);
-                one.done.completeExceptionally(notReady(change.topicIdPartition(), decision));
-            });
-            if (decision.isMoving) {
-                held.add(one);
-            } else {
-                one.timeout.cancel(false);
-                release(one);
-            }
-        });
-        if (isClosed) { // The loop may have dropped it.
-            drop(one);
-        }
-        return one.done;
-    }
-
-    private static void drop(Held one) {
-        one.done.completeExceptionally(new RemoteStorageException("the plugin was closed"));
-    }
-
-    /** Kafka's own manager may hold up who writes by it, which the loop must not be. */
-    private void release(Held one) {
-        loop.transports().execute(() -> {
+    /** Write it once there is another word, off the loop: Kafka's own manager may block. */
+    private CompletableFuture<Void> hold(
+        RemoteLogMetadata change, CompletableFuture<Void> otherWord) {
+        CompletableFuture<Void> done = new CompletableFuture<>();
+        Future<?> timeout = loop.after(settings.finishTimeoutMs, () -> done.completeExceptionally(
+            notReady(change.topicIdPartition(), decision)));
+        otherWord.whenCompleteAsync((nothing, closed) -> {
+            timeout.cancel(false);
             try {
-                write(one.change).whenComplete((nothing, error) -> {
-                    if (error == null) {
-                        one.done.complete(null);
-                    } else {
-                        one.done.completeExceptionally(error);
-                    }
-                });
+                if (closed != null) {
+                    done.completeExceptionally(closed);
+                } else if (!done.isDone()) {
+                    write(change).whenComplete((written, error) -> {
+                        if (error == null) {
+                            done.complete(null);
+                        } else {
+                            done.completeExceptionally(error);
+                        }
+                    });
+                }
             } catch (RemoteStorageException | RuntimeException error) {
-                one.done.completeExceptionally(error);
+                done.completeExceptionally(error);
             }
-        });
+        }, loop.transports());
+        return done;
     }
 
     private Manager manager(Decision.By by) {

@@ -4,7 +4,6 @@ import com.google.protobuf.ByteString;
 import java.nio.ByteBuffer;
 import java.util.Iterator;
 import java.util.List;
-import java.util.NoSuchElementException;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.UUID;
@@ -13,6 +12,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.stream.IntStream;
 import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.errors.ReplicaNotAvailableException;
 import org.apache.kafka.server.log.remote.storage.RemoteLogMetadata;
@@ -179,22 +179,8 @@ final class Ledger implements Manager {
 
     private Iterator<RemoteLogSegmentMetadata> iterator(
         TopicIdPartition tip, Replica.Listing listing) {
-        return new Iterator<>() {
-            private int next;
-
-            @Override
-            public boolean hasNext() {
-                return next < listing.refs.length;
-            }
-
-            @Override
-            public RemoteLogSegmentMetadata next() {
-                if (!hasNext()) {
-                    throw new NoSuchElementException();
-                }
-                return segments.metadata(tip, listing.row(next++));
-            }
-        };
+        return IntStream.range(0, listing.refs.length)
+            .mapToObj(index -> segments.metadata(tip, listing.row(index))).iterator();
     }
 
     private Hosted hosted(TopicIdPartition tip) throws RemoteResourceNotFoundException {
