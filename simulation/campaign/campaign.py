@@ -104,7 +104,7 @@ def judged(scenario: Scenario, mutant: str | None = None) -> machines.Verdict:
         try:
             return machines.judge(scenario)
         except Exception as error:  # noqa: BLE001 - A mistake may show itself as any of them.
-            violation = Violation(UNFORESEEN, None, f"{_place(error)}: {error}")
+            violation = unforeseen(error)
         return machines.Verdict(
             seed=scenario.seed, violations=[violation], trace_hash="", calls=0, ok_calls=0,
             changes=0, steps=0, virtual_s=0.0, marks={}, counts={},
@@ -118,14 +118,15 @@ def watched(scenario: Scenario, mutant: str | None = None) -> World:
         try:
             world.run()
         except Exception as error:  # noqa: BLE001 - `judged` tells of it.
-            world.recording.moment("", "violation", f"{_place(error)}: {error}")
+            world.recording.moment("", "violation", unforeseen(error).message)
     return world
 
 
-def _place(error: Exception) -> str:
-    """Which exception, and where it came from."""
+def unforeseen(error: Exception) -> Violation:
+    """A world ended with `error`: which, and where it came from."""
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} in {Path(last.filename).stem}.{last.name}"
+    place = f"{type(error).__name__} in {Path(last.filename).stem}.{last.name}"
+    return Violation(UNFORESEEN, None, f"{place}: {error}")
 
 
 # Workers.

@@ -130,20 +130,20 @@ class Verdict(NamedTuple):
 
 def judge(scenario: Scenario) -> Verdict:
     """Run the world and check it."""
-    with _uncollected():
+    with uncollected():
         return verdict_of(ran(scenario))
 
 
 def ran(scenario: Scenario, *, keeps: bool = False) -> World:
     """The world of `scenario`, at its end."""
     world = World(scenario, keeps=keeps)
-    with _uncollected():
+    with uncollected():
         world.run()
     return world
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """No garbage is looked for: a world is short, and all of it goes at once."""
     was_on = gc.isenabled()
     gc.disable()
