@@ -6,11 +6,12 @@ from typing_extensions import override
 from tests.models.mutant_hunts import JOBS
 from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.campaign.campaign import mutant_named
+from tierledger.simulation.checkers.verdict import Verdict
 from tierledger.simulation.exhaust.run import PARTS, explore, lines_of
 from tierledger.simulation.exhaust.schedule import line_of, repeated, schedule_of
 from tierledger.simulation.exhaust.script import VARIANTS, Bounds
 from tierledger.simulation.exhaust.search import SHARES, Part, Search
-from tierledger.simulation.machines.verdict import Verdict, verdict_of
+from tierledger.simulation.machines.verdict import verdict_of
 from tierledger.simulation.machines.world import World
 
 CRASHES = Bounds(delays=0, crashes=1, appends=2, changes=1, reads=2)
