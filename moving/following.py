@@ -79,6 +79,8 @@ class Following:
         self._round = 0
         self._counts: dict[str, Any] = {}
         self._trouble: str | None = None
+        self._imported: dict[int, int] | None = None
+        """The ends of the topic behind the last round of the import; none: it did none."""
 
     async def run(self) -> None:
         """Do what the owner's word asks for, until it is cancelled."""
@@ -149,7 +151,7 @@ class Following:
             try:
                 while True:
                     await tail.round()
-                    self._trouble = tail.trouble
+                    self._trouble, self._imported = tail.trouble, tail.ends
                     self._counts = {"records": tail.imported, "refused": len(tail.refused)}
                     self._round += 1
                     await asyncio.sleep(ROUND_S)
@@ -170,7 +172,7 @@ class Following:
             stack.push_async_callback(producer.stop)
             async with answering(brokers):
                 await producer.start()
-            mirror = Mirror(catalog, reader, producer, brokers)
+            mirror = Mirror(catalog, reader, producer, brokers, self._imported)
             while True:
                 await mirror.round()
                 self._trouble = mirror.trouble

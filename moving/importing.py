@@ -60,6 +60,8 @@ class TailImport:
         """Records that were sent, repeats among them."""
         self.refused: list[RefusedRecord] = []
         """Those that belong to no partition; passed over."""
+        self.ends: dict[int, int] = {}
+        """The offset behind the last round, by metadata partition."""
         self._manager = manager
         self._reader = reader
         self._cluster = cluster
@@ -83,8 +85,10 @@ class TailImport:
             RemoteStorageError: The brokers or the coordinator do not answer.
         """
         self._again()
-        async for records in self._reader.read(await self._reader.ends()):
+        ends = await self._reader.ends()
+        async for records in self._reader.read(ends):
             await self._take(records)
+        self.ends = ends
 
     async def release(self) -> None:
         """Lead nothing any more."""

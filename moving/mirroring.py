@@ -24,6 +24,8 @@ from tierledger.storage.kafka_export import kafka_record
 from tierledger.storage.partition.reader import LogEntry
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tierledger.moving.topic import TopicReader
     from tierledger.storage.catalog import Catalog
 
@@ -46,13 +48,21 @@ class Mirror:
     """Writes what is new in all logs."""
 
     def __init__(
-        self, catalog: Catalog, reader: TopicReader, producer: Producer, brokers: str
+        self,
+        catalog: Catalog,
+        reader: TopicReader,
+        producer: Producer,
+        brokers: str,
+        imported: Mapping[int, int] | None = None,
     ) -> None:
-        """`reader`: at the topic's start; `producer`: of `producer_of`, started."""
+        """`reader`: at the topic's start; `producer`: of `producer_of`, started.
+
+        `imported`: the ends up to which others might write; none: its end as it is found.
+        """
         self.mirrored = 0
         """Records that were written."""
         self.foreign = 0
-        """Records of somebody else that came since this began."""
+        """Records of somebody else that came since."""
         self._catalog = catalog
         self._reader = reader
         self._producer = producer
@@ -62,7 +72,7 @@ class Mirror:
         """The last event of each log that stands in the topic."""
         self._topics: dict[Key, str] = {}
         self._damaged: dict[Key, str] = {}
-        self._has_read = False
+        self._imported = imported
 
     @property
     def trouble(self) -> str | None:
@@ -91,15 +101,16 @@ class Mirror:
 
     async def _read(self) -> None:
         """Read the topic to its end: what was mirrored, and whether others write it."""
-        async for records in self._reader.read(await self._reader.ends()):
-            for _, mirrored in records:
+        ends = await self._reader.ends()
+        imported = self._imported = ends if self._imported is None else self._imported
+        async for records in self._reader.read(ends):
+            for record, mirrored in records:
                 if mirrored is not None:
                     key = (bytes(mirrored.topic_id), mirrored.partition)
                     last = self._positions.get(key, -1)
                     self._positions[key] = max(last, mirrored.position)
-                elif self._has_read:
+                elif record.offset >= imported.get(record.partition, 0):
                     self.foreign += 1
-        self._has_read = True
 
     async def _mirror(self, tip: TopicIdPartition, key: Key) -> None:
         log = self._catalog.reader(tip)

@@ -4,7 +4,9 @@ Rule 1: nothing begins unless every live broker attends in handover, and who imp
 is well.
 Rule 2: the move ends only after all live brokers said, by the word that began it, that they are
 idle; after that, whatever they had written was taken over, and compares equal.
-Rule 3: whatever goes wrong after the move began, it is given back, of the word that began it.
+Rule 3: after that, it is said again that it moves, and the same brokers, and no others, say by
+that word that they are idle: to Kafka's own manager, that in each of them it has read all.
+Rule 4: whatever goes wrong after the move began, it is given back, of the newest word of it.
 
 No I/O and no clock: the command carries effects out, and so does the simulator.
 """
@@ -45,6 +47,10 @@ class Phase(Enum):
     """What they had written by then is taken over."""
     SETTLING = "settling"
     """That is compared."""
+    REPEATING = "repeating"
+    """It is said again."""
+    WITNESSING = "witnessing"
+    """Brokers are to say that they still are idle, and nobody has come or written since."""
     ENDING = "ending"
     RETURNING = "returning"
     """As it was before."""
@@ -134,6 +140,8 @@ HEARS: Mapping[Phase, frozenset[type[Any]]] = {
     Phase.HOLDING: frozenset({Looked, Failed, TimeIsUp}),
     Phase.TAKING: frozenset({Looked, Failed, TimeIsUp}),
     Phase.SETTLING: frozenset({Compared, Failed, TimeIsUp}),
+    Phase.REPEATING: frozenset({Said, Failed, TimeIsUp}),
+    Phase.WITNESSING: frozenset({Looked, Failed, TimeIsUp}),
     Phase.ENDING: frozenset({Said, Failed}),
     Phase.RETURNING: frozenset({Said, Failed}),
     Phase.ENDED: frozenset(),
@@ -155,18 +163,21 @@ class Procedure:
         assert to in TASKS, to
         self.phase = Phase.NEW
         self.word: int | None = None
-        """The number of the word that began it."""
+        """The number of the newest word by which it moves."""
         self._to = to
         self._from = Owner.KAFKA if to == Owner.TIERLEDGER else Owner.TIERLEDGER
         self._accepts_losses = accepts_losses
         self._give_up_after_ms = give_up_after_ms
         self._brokers: frozenset[int] = frozenset()
-        """Those that were alive when it began: one that dies has not said that it is idle."""
+        """Those that were alive when it began, one that dies has not said that it is idle; then
+        all that are idle."""
         self._busy: set[int] = set()
         self._word_of_follower: int | None = None
         """Of who imports or mirrors: the number of its last word before all were idle."""
         self._round: int | None = None
         """The rounds that it had done by a word that it began to say after that."""
+        self._records: int | None = None
+        """What it had written when all was taken over."""
         self._trouble: str | None = None
 
     @property
@@ -211,12 +222,21 @@ class Procedure:
             if self._busy:
                 return [Look()]
             self.phase = Phase.TAKING
+            self._brokers |= looked.brokers | _attending(looked).keys()
             return [Tell("all brokers hold their writes"), Look()]
-        if (trouble := self._untaken(looked)) is not None:
+        trouble = self._untaken(looked) or self._disturbed(looked)
+        if trouble is not None:
             return self._give_back(trouble)
+        if self.phase is Phase.WITNESSING:
+            self._busy = self._not_idle(looked)
+            if self._busy:
+                return [Look()]
+            self.phase = Phase.ENDING
+            return [Say(Handover(self._to, Owner.MOVING, number=self.word))]
         if not self._has_gone_round(looked):
             return [Look()]
-        self.phase = Phase.SETTLING
+        assert looked.following is not None, "it is well"
+        self.phase, self._records = Phase.SETTLING, looked.following.get("records")
         return [Tell("what they had written is taken over"), Compare(is_all=False)]
 
     def _has_gone_round(self, looked: Looked) -> bool:
@@ -246,13 +266,17 @@ class Procedure:
             same = "with these differences" if told else "both managers know the same"
             return [*told, Tell(same), Say(wish)]
         assert self.word is not None, "it has begun"
-        self.phase = Phase.ENDING
-        return [*told, Say(Handover(self._to, Owner.MOVING, number=self.word))]
+        self.phase = Phase.REPEATING
+        wish = Handover(Owner.MOVING, Owner.MOVING, self._to, self.word, self._give_up_after_ms)
+        return [*told, Say(wish)]
 
     def _said(self, owned: Owned) -> list[Effect]:
         if self.phase is Phase.BEGINNING:
             self.phase, self.word = Phase.HOLDING, owned.number
             return [Tell(f"moving, by word {owned.number}"), Look()]
+        if self.phase is Phase.REPEATING:
+            self.phase, self.word = Phase.WITNESSING, owned.number
+            return [Tell(f"all are asked again, by word {owned.number}"), Look()]
         return self._end(None if self._trouble is None else f"{self._trouble}; {AS_BEFORE}")
 
     def _failed(self, why: str) -> list[Effect]:
@@ -308,6 +332,16 @@ class Procedure:
             )
         if said["trouble"]:
             return f"serve --kafka, {said['task']}: {said['trouble']}"
+        return None
+
+    def _disturbed(self, looked: Looked) -> str | None:
+        """Who has come, or has written, since all were idle, and has seen nothing of it."""
+        late = (looked.brokers | _attending(looked).keys()) - self._brokers
+        if late:
+            return f"brokers {_listed(late)} have come meanwhile"
+        settled = self.phase is Phase.WITNESSING
+        if settled and (looked.following or {}).get("records") != self._records:
+            return f"somebody writes by the manager of {self._from} meanwhile"
         return None
 
     def _not_idle(self, looked: Looked) -> set[int]:

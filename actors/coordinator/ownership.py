@@ -3,6 +3,7 @@
 One word says so, in the coordinator's log; each change takes the next number. Brokers decide by
 the owner's manager: what one of them wrote by another is not seen, and what is not seen is
 deleted. So a cluster moves in three words, and while it moves its brokers hold their writes.
+The second may be said again, to hear once more how all of them stand.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Handover(NamedTuple):
     heading: Owner | None = None
     """With `to` = MOVING: to whom."""
     number: Count = 0
-    """With `of` = MOVING: of the word that began it."""
+    """With `of` = MOVING: of the word by which it moves. With both it goes on by the next."""
     give_up_after_ms: GiveUpMs = GIVE_UP_AFTER_MS
 
 
@@ -77,7 +78,7 @@ def hand_over(word: OwnerWord, wish: Handover) -> list[OwnerChanged]:
         RejectedError: It does not follow on the newest word.
     """
     to, of = wish.to, wish.of
-    if to == Owner.MOVING:
+    if to == Owner.MOVING != of:
         if (word.owner, word.source, word.heading) == (Owner.MOVING, of, wish.heading):
             return []
         if of not in _FIRST or wish.heading not in _FIRST - {of}:
@@ -95,6 +96,8 @@ def hand_over(word: OwnerWord, wish: Handover) -> list[OwnerChanged]:
             raise RejectedError(
                 f"the move under way is that of word {word.number}, got {wish.number}"
             )
+        if to == of and wish.heading == word.heading:
+            return [OwnerChanged(to, word.source, word.heading, wish.give_up_after_ms)]
         if to not in {word.source, word.heading}:
             raise RejectedError(f"it moves from {word.source} to {word.heading}, not to {to}")
         return [OwnerChanged(to)]

@@ -335,10 +335,13 @@ class SlowCoordinator:
         to, of, heading, number, within = wish
         owner, source, towards, _ = self.word
         step = (of, to)
-        if of == "moving" and to != "moving":
+        if of == "moving":
             if owner == to and len(self.words) == number + 1:
                 return []
-            may = owner == of and number == len(self.words) and to in (source, towards)
+            may = owner == of and number == len(self.words)
+            if may and to == "moving" and heading == towards:
+                return [ev.OwnerChanged(to, source, towards, within)]
+            may = may and to in (source, towards)
             return [ev.OwnerChanged(to)] if may else "RejectedError"
         if to == "moving":
             if owner == "moving" and step == (source, to) and heading == towards:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tierledger.events.commands import ImportedRecord
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.kafka.codec import decode
 from tierledger.events.metadata import RemoteLogSegmentMetadataSnapshot
+from tierledger.moving.following import Following, FollowOptions
 from tierledger.simulation.live.kafka_broker import JARS, OLDEST, KafkaBroker
 
 METADATA = "__remote_log_metadata"
@@ -105,6 +107,7 @@ class Cluster:
     def __init__(self, service: RayService, broker: KafkaBroker) -> None:
         self._brokers = Brokers(service.settings)
         self._broker = broker
+        self._settings = service.settings
         self.coordinator = RayConnection(service.settings).coordinator
 
     async def doors(self) -> str:
@@ -112,13 +115,38 @@ class Cluster:
 
     async def say(self, to: Owner, of: Owner, **more: Any) -> int:  # noqa: ANN401 - See Handover.
         """Hand over; the number of that word, once the plugin goes by it, idle if it moves."""
-        wish = Handover(to, of, **more)
-        number = (await self.coordinator.hand_over(wish)).number
+        number = await self.say_at_once(to, of, **more)
         await self.until(
             "attending",
             lambda one: one["number"] == number and one["is_idle"] >= (to == Owner.MOVING),
         )
         return number
+
+    async def say_at_once(self, to: Owner, of: Owner, **more: Any) -> int:  # noqa: ANN401
+        wish = Handover(to, of, **more)
+        return (await self.coordinator.hand_over(wish)).number
+
+    async def stays_busy(self, number: int) -> None:
+        """The plugin attends again and again by that word, and is never idle."""
+        for _ in range(4):
+            said = await self.until("attending", lambda one: one["number"] == number)
+            assert not said["is_idle"]
+            await self.until(
+                "attending",
+                lambda one: one["heard_ms_ago"] < said["heard_ms_ago"],  # noqa: B023
+            )
+            await self.until("attending", lambda one: one["heard_ms_ago"] > 100)
+
+    @asynccontextmanager
+    async def mirrored(self) -> AsyncIterator[None]:
+        """The logs are mirrored into Kafka's topic meanwhile."""
+        options = FollowOptions(self._broker.address, mirror=True)
+        task = asyncio.create_task(Following(self._settings, self.coordinator, options).run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def until(self, what: str, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """What the coordinator says of broker 1 there, once it is so."""
@@ -195,14 +223,25 @@ async def test_a_broker_goes_over_to_tierledger_with_what_it_had_begun(
     assert await ask("1 lookup 0 25") == "20:COPY_SEGMENT_FINISHED"
     assert (await ask("1 copy 0 1")).startswith("done")
 
-    # On the way back nothing is lost either, if it comes to nothing.
+    # On the way back nothing is lost either, if it comes to nothing: Kafka's own manager does
+    # not know of the last segment, so this broker is not idle.
     move = {"heading": Owner.KAFKA, "give_up_after_ms": 60_000}
-    number = await cluster.say(Owner.MOVING, Owner.TIERLEDGER, **move)
+    number = await cluster.say_at_once(Owner.MOVING, Owner.TIERLEDGER, **move)
+    await cluster.stays_busy(number)
     assert await ask("1 add 0 5") == "ReplicaNotAvailableException"
     assert await ask("1 highest 0") == "39"
     await cluster.say(Owner.TIERLEDGER, Owner.MOVING, number=number)
     assert await ask("1 highest 0") == "39"
     assert (await ask("1 copy 0 1")).startswith("done")
+
+    # Once it does, the broker is, by each word that says so, and goes by Kafka's own manager.
+    known = await ask("1 list 0")
+    async with cluster.mirrored():
+        number = await cluster.say(Owner.MOVING, Owner.TIERLEDGER, **move)
+        number = await cluster.say(Owner.MOVING, Owner.MOVING, number=number, **move)
+    await cluster.say(Owner.KAFKA, Owner.MOVING, number=number)
+    assert await ask("1 list 0") == known
+    assert await ask("1 highest 0") == "49"
     assert await ask("1 close") == "done"
     assert await ask("1 threads") == "none"
 
@@ -216,8 +255,12 @@ async def test_shadow_answers_as_kafka_does_and_tells_what_the_ledger_lacks(
     await cluster.say(Owner.KAFKA, Owner.NOBODY)
     assert await ask("1 found 2 5") == "none"
     await copied(ask, 0)
+    # Of what was not taken over at all yet nothing differs.
+    assert await ask("1 lookup 2 5") == "0:COPY_SEGMENT_FINISHED"
+    said = await cluster.until("shadows", lambda one: one["skipped"] > 0)
+    assert said["different"] == 0
     await cluster.import_all(2)
-    equal = 0
+    equal = said["equal"]
     for question in ("lookup 2 5", "list 2", "highest 2"):
         assert await ask(f"1 {question}") in {"0:COPY_SEGMENT_FINISHED", "0", "9"}
         said = await cluster.until("shadows", lambda one: one["equal"] > equal)  # noqa: B023

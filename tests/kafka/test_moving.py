@@ -101,12 +101,12 @@ async def test_a_broker_moves_to_tierledger_and_back(tmp_path: Path) -> None:
             await one.is_whole()
 
             await one.hand_over("tierledger")
-            await one.attends("handover", 3)
+            await one.attends("handover", 4)
             await one.grow(40)
             await one.is_whole()
 
             await one.restart("tierledger")
-            await one.attends("tierledger", 3)
+            await one.attends("tierledger", 4)
             await one.grow(40)
             await one.is_whole()
             refused = await one.ledger.hand_over("--to", "kafka")
@@ -114,9 +114,9 @@ async def test_a_broker_moves_to_tierledger_and_back(tmp_path: Path) -> None:
             assert "broker 1 runs in tierledger" in refused.stderr
 
             await one.restart("handover")
-            await one.attends("handover", 3)
+            await one.attends("handover", 4)
             await one.hand_over("kafka")
-            await one.attends("handover", 5)
+            await one.attends("handover", 7)
             await one.grow(40)
             await one.is_whole()
 

@@ -27,7 +27,7 @@ from tierledger.moving.procedure import Procedure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-STEPS = 1500
+STEPS = 3000
 STEP_MS = 20
 
 
@@ -46,13 +46,19 @@ class Plugin:
     """Steps for which it does nothing."""
     writes: list[tuple[str, int]] = field(default_factory=list)
     """Under way: by which manager, and the record."""
+    consumed: int = 0
+    """Records of Kafka's topic that its own manager in this broker has read."""
+    is_late: bool = False
+    """A stock one that came while the metadata was moving; nobody asked it."""
 
     def hears(self, word: OwnerWord) -> None:
         if word.number > self.word.number:
             self.word = word
 
-    def is_idle(self) -> bool:
-        return self.word.owner == Owner.MOVING and not self.writes
+    def is_idle(self, *, has_caught_up: bool) -> bool:
+        """`has_caught_up`: its Kafka's manager knows what the ledger does."""
+        is_fit = has_caught_up or self.word.source == Owner.KAFKA
+        return self.word.owner == Owner.MOVING and not self.writes and is_fit
 
     def writes_by(self) -> str | None:
         """The manager by which it would write now; none: it holds its writes."""
@@ -77,12 +83,14 @@ class MovingWorld:
         self._silent: set[int] = set()
         """Records that no answer shows."""
         self._is_careless = seed % 4 == 3
+        self._haste = (0.5, 0.06, 0.1)[seed % 3]
+        """Of who follows: how often a round ends."""
         self._dropped: set[int] = set()
         """Records that a careless follower did not take over, and will not."""
         self._attending: dict[int, dict[str, Any]] = {}
         self._mail: list[Callable[[], None]] = []
         self._following: dict[str, Any] | None = None
-        self._said = self._rounds = 0
+        self._said = self._rounds = self._taken = 0
         self._round: tuple[str, list[int]] | None = None
         self._procedure: Procedure | None = None
         self._asked: steps.Effect | None = None
@@ -123,7 +131,11 @@ class MovingWorld:
         one = self._pick(list(self.brokers.values()))
         if not one.is_alive:
             if self._random.random() < 0.3:
-                self.brokers[one.broker_id] = self._plugin(one.broker_id)
+                # Not ready before its manager has read to the topic's present end.
+                end = len(self.stores[Owner.KAFKA])
+                self.brokers[one.broker_id] = self._plugin(one.broker_id, consumed=end)
+        elif one.is_late:
+            self._comes_late(one)
         elif one.frozen:
             one.frozen -= 1
         elif (what := self._random.random()) < 0.01:
@@ -134,8 +146,19 @@ class MovingWorld:
             self._attend(one)
         elif what < 0.7 and one.writes:
             self._land(one)
+        elif what < 0.76:
+            one.consumed = min(one.consumed + 2, len(self.stores[Owner.KAFKA]))
         else:
             self._write(one)
+
+    def _comes_late(self, one: Plugin) -> None:
+        """It writes as a stock broker, and is one in handover from then on."""
+        self._records += 1
+        one.writes.append((Owner.KAFKA, self._records))
+        self._silent.add(self._records)
+        self._land(one)
+        one.consumed = len(self.stores[Owner.KAFKA])
+        one.is_late = False
 
     def _crash(self, one: Plugin) -> None:
         while one.writes and self._random.random() < 0.5:
@@ -144,12 +167,14 @@ class MovingWorld:
         one.is_alive = False
 
     def _attend(self, one: Plugin) -> None:
+        known = set(self.stores[Owner.KAFKA][: one.consumed])
+        caught_up = known >= set(self.stores[Owner.TIERLEDGER])
         said = {
             "broker_id": one.broker_id,
             "incarnation": 1,
             "mode": "handover",
             "number": one.word.number,
-            "is_idle": one.is_idle(),
+            "is_idle": one.is_idle(has_caught_up=caught_up),
         }
 
         def arrives() -> None:
@@ -163,7 +188,7 @@ class MovingWorld:
         manager = one.writes_by()
         if manager is None:
             return
-        self._check(manager)
+        self._check(manager, one)
         self._records += 1
         if self._random.random() < 0.5:
             self._silent.add(self._records)
@@ -174,10 +199,13 @@ class MovingWorld:
         self.stores[manager].append(record)
         self._written[manager].append(record)
 
-    def _check(self, manager: str) -> None:
+    def _check(self, manager: str, one: Plugin) -> None:
         """Who decides by that manager has to see all that was written by the other."""
         other = Owner.KAFKA if manager == Owner.TIERLEDGER else Owner.TIERLEDGER
-        missing = set(self._written[other]) - set(self.stores[manager])
+        known = self.stores[manager]
+        if manager == Owner.KAFKA:
+            known = known[: one.consumed]
+        missing = set(self._written[other]) - set(known)
         if missing:
             raise LostRecordError(f"step {self.now}: {manager} does not know {sorted(missing)}")
 
@@ -195,19 +223,26 @@ class MovingWorld:
             return
         if self._round is None or self._round[0] != source:
             self._round = (source, list(self.stores[source]))
-        elif self._random.random() < 0.5:
+        elif self._random.random() < self._haste:
             into = Owner.KAFKA if source == Owner.TIERLEDGER else Owner.TIERLEDGER
             known = set(self.stores[into]) | self._dropped
             taken = [one for one in self._round[1] if one not in known]
             if self._is_careless and taken and taken[-1] not in self._silent:
                 self._dropped.add(taken.pop())
             self.stores[into] += taken
+            self._taken += len(taken)
             self._round = None
             self._rounds += 1
-        if self._random.random() < 0.5:
+        if self._random.random() < min(self._haste * 2, 0.5):
             self._said += 1
             task = "import" if source == Owner.KAFKA else "mirror"
-            said = {"task": task, "said": self._said, "round": self._rounds, "trouble": None}
+            said = {
+                "task": task,
+                "said": self._said,
+                "round": self._rounds,
+                "records": self._taken if self._haste == 0.5 else 0,
+                "trouble": None,
+            }
 
             def arrives() -> None:
                 if self._following is None or said["said"] > self._following["said"]:
@@ -225,6 +260,13 @@ class MovingWorld:
                 self._takes(self._procedure.handle(steps.Begun()))
             return
         heard = steps.HEARS[self._procedure.phase]
+        if (
+            self._procedure.phase is steps.Phase.SETTLING
+            and (self.word.owner, self.word.source) == (Owner.MOVING, Owner.KAFKA)
+            and 3 not in self.brokers
+            and self._random.random() < 0.2
+        ):
+            self.brokers[3] = self._plugin(3, is_late=True)
         if steps.TimeIsUp in heard and self.now - self._began > 500:
             self._takes(self._procedure.handle(steps.TimeIsUp()))
         elif self._random.random() < 0.003:

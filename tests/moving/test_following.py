@@ -185,14 +185,16 @@ async def test_what_was_mirrored_is_not_imported(world: LocalWorld, topic: FakeT
 
 
 @asynccontextmanager
-async def mirror_of(world: LocalWorld, topic: FakeTopic) -> AsyncIterator[Mirror]:
+async def mirror_of(
+    world: LocalWorld, topic: FakeTopic, imported: dict[int, int] | None = None
+) -> AsyncIterator[Mirror]:
     settings = ServiceSettings(CLUSTER, world.storage)
     connector = settings.connector()
     backend = await connector.backend(read_only=True)
     keys = connector.key_factory(CLUSTER)
     catalog = Catalog(backend, keys, settings.serde(), CLUSTER)
     try:
-        yield Mirror(catalog, FakeReader(topic), topic, "nobody")
+        yield Mirror(catalog, FakeReader(topic), topic, "nobody", imported)
     finally:
         await backend.close()
 
@@ -261,6 +263,20 @@ async def test_what_kafka_writes_after_the_way_back_is_imported_behind_our_own(
         written = len(topic.values())
         await mirror.round()
         assert len(topic.values()) == written, "what was imported is not mirrored"
+
+
+async def test_who_wrote_the_topic_between_the_import_and_the_mirror_is_noticed(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    says(topic, *copied(0))
+    tail = await tail_of(world, topic)
+    await tail.round()
+    says(topic, segment(1))
+
+    async with mirror_of(world, topic, tail.ends) as mirror:
+        await mirror.round()
+
+        assert mirror.trouble == "somebody else writes __remote_log_metadata: 1 records"
 
 
 # The comparison.

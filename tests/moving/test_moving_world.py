@@ -10,7 +10,7 @@ from tierledger.actors.coordinator import ownership
 from tierledger.moving.procedure import Procedure
 from tierledger.simulation.mutants.rewriting import rewritten
 
-SEEDS = 200
+SEEDS = 600
 
 
 def lost_at(seeds: int, plugin: type[Plugin] = Plugin) -> int | None:
@@ -54,11 +54,19 @@ class Hasty(Plugin):
     """Says that it is idle while its writes are under way."""
 
     @override
-    def is_idle(self) -> bool:
-        return self.word.owner == "moving"
+    def is_idle(self, *, has_caught_up: bool) -> bool:
+        return self.word.owner == "moving" and has_caught_up
 
 
-@pytest.mark.parametrize("plugin", [Impatient, Forgetful, Hasty])
+class Unread(Plugin):
+    """Says that it is idle before its Kafka's manager has read what was mirrored."""
+
+    @override
+    def is_idle(self, *, has_caught_up: bool) -> bool:
+        return super().is_idle(has_caught_up=True)
+
+
+@pytest.mark.parametrize("plugin", [Impatient, Forgetful, Hasty, Unread])
 def test_a_plugin_with_a_mistake_loses_something(plugin: type[Plugin]) -> None:
     assert lost_at(SEEDS, plugin) is not None
 
@@ -84,6 +92,7 @@ MISTAKES: dict[str, tuple[Callable[..., object], str, str]] = {
         'said["round"] >= self._round + 2',
         'said["round"] >= self._round',
     ),
+    "who-comes-late-may-stay": (Procedure._disturbed, "if late:", "if False:"),
     "any-word-of-the-follower": (Procedure._has_gone_round, "self._word_of_follower + 2", "0"),
     "differences-do-not-matter": (
         Procedure._compared,

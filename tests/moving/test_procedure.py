@@ -25,7 +25,7 @@ from tierledger.moving.procedure import (
     TimeIsUp,
 )
 
-WORD = 2
+WORD, AGAIN = 2, 3
 TASKS = {Owner.TIERLEDGER: "import", Owner.KAFKA: "mirror"}
 
 
@@ -41,13 +41,13 @@ def plugin(broker_id: int = 1, **changed: object) -> dict[str, Any]:
     return {**said, **changed}
 
 
-def idle(broker_id: int = 1) -> dict[str, Any]:
-    return plugin(broker_id, number=WORD, is_idle=True)
+def idle(broker_id: int = 1, number: int = WORD) -> dict[str, Any]:
+    return plugin(broker_id, number=number, is_idle=True)
 
 
 def follower(said: int = 1, round_: int = 5, **changed: object) -> dict[str, Any]:
     found = {"task": "import", "said": said, "round": round_, "heard_ms_ago": 100}
-    return {**found, "trouble": None, **changed}
+    return {**found, "records": 40, "trouble": None, **changed}
 
 
 def looked(*attending: dict[str, Any], **changed: Any) -> Looked:  # noqa: ANN401
@@ -57,6 +57,10 @@ def looked(*attending: dict[str, Any], **changed: Any) -> Looked:  # noqa: ANN40
 
 def moving(*attending: dict[str, Any], **changed: Any) -> Looked:  # noqa: ANN401
     return looked(*attending, word=WORD, owner="moving")._replace(**changed)
+
+
+def witnessed(*attending: dict[str, Any], **changed: Any) -> Looked:  # noqa: ANN401
+    return moving(*attending, word=AGAIN, following=follower(12, 9))._replace(**changed)
 
 
 class Driven:
@@ -81,7 +85,10 @@ TAKEN = (
     moving(idle(), following=follower(9, 6)),
     moving(idle(), following=follower(10, 8)),
 )
+SAYS_AGAIN = Say(Handover(Owner.MOVING, Owner.MOVING, Owner.TIERLEDGER, WORD))
+REPEATED = (*TAKEN, Compared(()), Said(Owned("moving", AGAIN)))
 GIVEN_BACK = Say(Handover(Owner.KAFKA, Owner.MOVING, number=WORD))
+GIVEN_BACK_LATE = Say(Handover(Owner.KAFKA, Owner.MOVING, number=AGAIN))
 
 
 def test_a_cluster_moves() -> None:
@@ -95,8 +102,12 @@ def test_a_cluster_moves() -> None:
     assert one.hear(moving(idle(), plugin(2))) == Look()
     assert one.hear(moving(idle(), idle(2))) == Look()
     assert one.hear(*TAKEN[-3:]) == Compare(is_all=False)
-    assert one.hear(Compared(())) == Say(Handover(Owner.TIERLEDGER, Owner.MOVING, None, WORD))
-    assert one.hear(Said(Owned("tierledger", 3))) == End(None)
+    assert one.hear(Compared(())) == SAYS_AGAIN
+    assert one.hear(Said(Owned("moving", AGAIN))) == Look()
+    assert one.hear(witnessed(idle(1, AGAIN), idle(2))) == Look()
+    ends = Say(Handover(Owner.TIERLEDGER, Owner.MOVING, None, AGAIN))
+    assert one.hear(witnessed(idle(1, AGAIN), idle(2, AGAIN))) == ends
+    assert one.hear(Said(Owned("tierledger", 4))) == End(None)
 
 
 @pytest.mark.parametrize(
@@ -176,9 +187,54 @@ def test_a_difference_ends_it_before_it_begins_or_gives_it_back() -> None:
     )
     one = Driven(accepts_losses=True)
     assert isinstance(one.hear(*HELD[:2], Compared(("orders-0",))), Say)
-    assert one.hear(Said(Owned("moving", WORD)), *TAKEN[4:], Compared(("orders-0",))) == Say(
-        Handover(Owner.TIERLEDGER, Owner.MOVING, None, WORD)
+    assert (
+        one.hear(Said(Owned("moving", WORD)), *TAKEN[4:], Compared(("orders-0",))) == SAYS_AGAIN
     )
+
+
+LATE = [
+    (witnessed(idle(1, AGAIN), brokers=frozenset({1, 2})), "brokers 2 have come meanwhile"),
+    (witnessed(idle(1, AGAIN), idle(2, AGAIN)), "brokers 2 have come meanwhile"),
+    (
+        witnessed(idle(1, AGAIN), following=follower(12, 9, records=41)),
+        "somebody writes by the manager of kafka meanwhile",
+    ),
+    (witnessed(idle(1, AGAIN), following=follower(12, 9, trouble="foreign")), "foreign"),
+]
+
+
+@pytest.mark.parametrize(("late", "why"), LATE)
+def test_who_comes_or_writes_after_all_were_idle_has_it_given_back(
+    late: Looked, why: str
+) -> None:
+    one = Driven()
+
+    assert one.hear(*REPEATED, late) == GIVEN_BACK_LATE
+    ended = one.hear(Said(Owned("kafka", 4)))
+    assert isinstance(ended, End)
+    assert why in str(ended.trouble)
+
+
+def test_who_comes_while_records_are_taken_over_has_it_given_back() -> None:
+    late = moving(idle(), idle(2), following=follower(7, 5))
+
+    assert Driven().hear(*HELD, late) == GIVEN_BACK
+
+
+@pytest.mark.parametrize(
+    "busy",
+    [
+        witnessed(idle()),
+        witnessed(plugin(number=AGAIN)),
+        witnessed(plugin(number=AGAIN, is_idle=True, mode="shadow")),
+        witnessed(brokers=frozenset()),
+    ],
+)
+def test_all_have_to_be_idle_by_the_second_word_too(busy: Looked) -> None:
+    one = Driven()
+
+    assert one.hear(*REPEATED, busy) == Look()
+    assert one.hear(TimeIsUp()) == GIVEN_BACK_LATE
 
 
 @pytest.mark.parametrize("heard", range(4, len(TAKEN) + 1))
@@ -199,16 +255,16 @@ def test_a_follower_that_is_not_well_meanwhile_gives_it_back() -> None:
 
 
 def test_a_move_that_another_word_has_ended_is_over() -> None:
-    ended = Driven().hear(*HELD, looked(idle(), word=3))
+    ended = Driven().hear(*HELD, looked(idle(), word=AGAIN))
 
     assert ended == End("the move was ended by word 3: kafka owns")
 
 
 def test_what_becomes_of_the_last_word_is_asked_for_by_giving_back() -> None:
     one = Driven()
-    one.hear(*TAKEN, Compared(()))
+    one.hear(*REPEATED, witnessed(idle(1, AGAIN)))
 
-    assert one.hear(Failed("no answer")) == GIVEN_BACK
+    assert one.hear(Failed("no answer")) == GIVEN_BACK_LATE
 
 
 def test_what_was_not_called_for_is_a_mistake_of_the_shell() -> None:

@@ -168,7 +168,9 @@ async def test_a_cluster_moves_to_tierledger_and_back(
         async with attending(coordinator, 1) as plugin:
             done = await ledger.hand_over("--to", "tierledger")
             assert done.returncode == ExitStatus.WELL, done.stderr
-            assert [one.owner for one in plugin.words] == ["kafka", "moving", "tierledger"]
+            await eventually(lambda: hears(plugin, "tierledger"))
+            said = [one.owner for one in plugin.words]
+            assert said == ["kafka", "moving", "moving", "tierledger"]
 
         # A broker on tierledger removes the first segment of the log.
         removed = await remove_first(ledger)
@@ -182,9 +184,11 @@ async def test_a_cluster_moves_to_tierledger_and_back(
         async with attending(coordinator, 1) as plugin:
             done = await ledger.hand_over("--to", "kafka")
             assert done.returncode == ExitStatus.WELL, done.stderr
-            assert [one.owner for one in plugin.words] == ["tierledger", "moving", "kafka"]
-            said = (await ledger.status())["coordinator"]
-            assert (said["owner"], said["word"]) == ("kafka", 5)
+            await eventually(lambda: hears(plugin, "kafka"))
+            said = [one.owner for one in plugin.words]
+            assert said == ["tierledger", "moving", "moving", "kafka"]
+            status = (await ledger.status())["coordinator"]
+            assert (status["owner"], status["word"]) == ("kafka", 7)
 
     # Kafka's own manager reads what was mirrored: the removed segment is gone for it, too.
     await asyncio.to_thread(broker.restart, signal.SIGTERM)

@@ -102,10 +102,18 @@ def test_a_cluster_moves_there_and_back() -> None:
         FORTH,
         Handover(Owner.TIERLEDGER, Owner.MOVING, number=4),
         BACK,
-        Handover(Owner.KAFKA, Owner.MOVING, number=6),
+        Handover(Owner.MOVING, Owner.MOVING, Owner.KAFKA, number=6),
+        Handover(Owner.KAFKA, Owner.MOVING, number=7),
     )
 
-    assert one.state.word == OwnerWord(7, "kafka")
+    assert one.state.word == OwnerWord(8, "kafka")
+
+
+def test_a_move_that_is_said_again_goes_on_with_all_of_its_time() -> None:
+    again = Handover(Owner.MOVING, Owner.MOVING, Owner.TIERLEDGER, 2, give_up_after_ms=5000)
+
+    moves = owned(KAFKAS, FORTH, again).state.word
+    assert moves == OwnerWord(3, "moving", "kafka", "tierledger", 5000)
 
 
 @pytest.mark.parametrize(
@@ -123,6 +131,8 @@ def test_a_cluster_moves_there_and_back() -> None:
         ((KAFKAS, FORTH), Handover(Owner.TIERLEDGER, Owner.MOVING, number=1)),
         ((KAFKAS, FORTH), Handover(Owner.NOBODY, Owner.MOVING, number=2)),
         ((KAFKAS, FORTH), BACK),
+        ((KAFKAS, FORTH), Handover(Owner.MOVING, Owner.MOVING, Owner.TIERLEDGER, number=3)),
+        ((KAFKAS, FORTH), Handover(Owner.MOVING, Owner.MOVING, Owner.KAFKA, number=2)),
         ((FRESH,), Handover(Owner.TIERLEDGER, Owner.MOVING, number=2)),
     ],
 )

@@ -1,18 +1,23 @@
 package org.tierledger.kafka;
 
+import java.util.HashMap;
+import java.util.Iterator;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.errors.ReplicaNotAvailableException;
 import org.apache.kafka.server.log.remote.storage.RemoteLogMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.tierledger.door.v1.Difference;
 import org.tierledger.door.v1.OwnerWord;
 import org.tierledger.door.v1.PluginMode;
+import org.tierledger.door.v1.QuestionKind;
 import org.tierledger.door.v1.Role;
 
 /**
@@ -20,6 +25,8 @@ import org.tierledger.door.v1.Role;
  * hear of roles. While the metadata is moved, no write begins.
  */
 final class Deciding implements Manager {
+    private static final long CATCH_UP_MS = 250;
+
     private final Logger log = LoggerFactory.getLogger(Deciding.class);
     private final Settings settings;
     private final Loop loop;
@@ -33,8 +40,10 @@ final class Deciding implements Manager {
     private volatile Decision decision;
     /** Done when there is another word than the newest. */
     private volatile CompletableFuture<Void> otherWord = new CompletableFuture<>();
-    /** On the loop alone. */
+    // On the loop alone:
     private boolean isClosed;
+    /** The newest word under which the manager that may decide next is fit for it. */
+    private long fitFor;
 
     Deciding(Settings settings, Map<String, ?> configs, Loop loop) {
         this.settings = settings;
@@ -84,9 +93,43 @@ final class Deciding implements Manager {
         decision = next;
     }
 
-    /** Whether no write is under way, if none begins. */
-    boolean isIdle() {
-        return underWay.get() == 0;
+    /** Whether no write is under way, if none begins, and another may decide. On the loop. */
+    boolean isIdle(Decision stand) {
+        return underWay.get() == 0 && fitFor == stand.number;
+    }
+
+    /**
+     * Look, again and again while that word stands, whether Kafka's own manager has what the
+     * ledger has: what it has not read yet it would take for gone. On the loop.
+     */
+    private void catchUp(long number) {
+        Map<TopicIdPartition, CompletableFuture<Long>> heads = new HashMap<>();
+        ledger.roles.hosted().forEach(one -> heads.put(one.tip, ledger.head(one.tip)));
+        CompletableFuture.allOf(heads.values().toArray(CompletableFuture[]::new)).thenRunAsync(
+            () -> heads.forEach((tip, head) -> check(tip, head.join())), loop.transports()
+        ).whenComplete((nothing, behind) -> loop.after(behind == null ? 0 : CATCH_UP_MS, () -> {
+            if (isClosed || decision.number != number) {
+                return;
+            }
+            if (behind == null) {
+                fitFor = number;
+            } else {
+                catchUp(number);
+            }
+        }));
+    }
+
+    private void check(TopicIdPartition tip, long head) {
+        try {
+            Question all = new Question(QuestionKind.LIST, tip, 0, 0);
+            if (ledger.position(tip) < head || Shadow.among(
+                (Iterator<?>) kafka.answer(all), (Iterator<?>) ledger.answer(all),
+                Difference.newBuilder())) {
+                throw ledger.notReady(tip, "Kafka's own manager knows other segments");
+            }
+        } catch (RemoteStorageException error) {
+            throw new KafkaException(error);
+        }
     }
 
     /** Go by that word if it is newer than the last; whether it is. On the loop. */
@@ -100,6 +143,11 @@ final class Deciding implements Manager {
         CompletableFuture<Void> waited = otherWord;
         otherWord = new CompletableFuture<>();
         waited.complete(null);
+        if (kafka != null && next.isMoving && next.reads == Decision.By.TIERLEDGER) {
+            catchUp(next.number);
+        } else {
+            fitFor = next.number;
+        }
         return true;
     }
 

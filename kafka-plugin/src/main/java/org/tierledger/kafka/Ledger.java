@@ -24,6 +24,8 @@ import org.apache.kafka.server.log.remote.storage.RemoteResourceNotFoundExceptio
 import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.tierledger.door.v1.Call;
+import org.tierledger.door.v1.QuestionKind;
 import org.tierledger.door.v1.Role;
 import org.tierledger.door.v1.Write;
 
@@ -38,6 +40,7 @@ import org.tierledger.door.v1.Write;
  */
 final class Ledger implements Manager {
     private static final long CLOSE_MS = 5_000;
+    private static final int HEAD_MS = 2_000;
 
     final Roles roles;
 
@@ -90,6 +93,18 @@ final class Ledger implements Manager {
     /** Of which its answers about the partition are; -1 without any. */
     long position(TopicIdPartition tip) throws RemoteResourceNotFoundException {
         return hosted(tip).replica.position();
+    }
+
+    /** The last position of a partition's log, as its leader has it. On the loop. */
+    CompletableFuture<Long> head(TopicIdPartition tip) {
+        Conversation home = roles.doors().at(null);
+        if (home == null) {
+            return CompletableFuture.failedFuture(notReady(tip, "no host of tierledger answers"));
+        }
+        return home.ask(Call.newBuilder().setDeadlineMs(HEAD_MS).setQuestion(
+            org.tierledger.door.v1.Question.newBuilder().setPartition(Segments.partition(tip))
+                .setRole(Role.LEADER).setKind(QuestionKind.SUMMARY)
+        )).thenApply(answer -> answer.getFound().getPosition());
     }
 
     @Override

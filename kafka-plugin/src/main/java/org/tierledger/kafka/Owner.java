@@ -43,7 +43,7 @@ final class Owner {
             .setIncarnation(roles.incarnation())
             .setMode(settings.mode)
             .setNumber(stand.number)
-            .setIsIdle(stand.writes == Decision.By.NOBODY && deciding.isIdle())
+            .setIsIdle(stand.writes == Decision.By.NOBODY && deciding.isIdle(stand))
         )).whenComplete((answer, error) -> {
             boolean isNews = error == null && deciding.hear(answer.getOwnerWord());
             if (error != null) {

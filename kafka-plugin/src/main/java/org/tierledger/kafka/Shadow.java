@@ -22,7 +22,8 @@ import org.tierledger.door.v1.ShadowReport;
 
 /**
  * Asks both managers what the broker has asked one, on a thread of its own. An answer that differs
- * may be one that is on its way; what differs at two looks at the same position is reported.
+ * may be one that is on its way; what differs at two looks at the same position is reported,
+ * unless nothing of the partition was taken over yet.
  */
 final class Shadow {
     private static final int WAITING_MAX = 1_000;
@@ -59,7 +60,7 @@ final class Shadow {
                 }
                 if (found == null) {
                     metrics.shadowEqual.increment();
-                } else if (isSame && differences.offer(found.setPosition(position).build())) {
+                } else if (isSame && position >= 0 && differences.offer(found.setPosition(position).build())) {
                     metrics.shadowDifferent.increment();
                     log.warn("{} has one answer of Kafka's own manager, and another of "
                         + "tierledger at position {}", question, position);
@@ -170,7 +171,7 @@ final class Shadow {
     }
 
     /** Whether they are not the same segments, in whatever order; the first that are not. */
-    private static boolean among(Iterator<?> kafkas, Iterator<?> ours, Difference.Builder found) {
+    static boolean among(Iterator<?> kafkas, Iterator<?> ours, Difference.Builder found) {
         Map<Uuid, RemoteLogSegmentMetadata> left = new LinkedHashMap<>();
         kafkas.forEachRemaining(one -> left.put(id(one), (RemoteLogSegmentMetadata) one));
         ours.forEachRemaining(one -> {
