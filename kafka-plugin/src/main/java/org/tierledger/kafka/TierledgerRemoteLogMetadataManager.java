@@ -12,6 +12,7 @@ import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicLong;
@@ -26,6 +27,8 @@ import org.apache.kafka.server.log.remote.storage.RemoteResourceNotFoundExceptio
 import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.tierledger.door.v1.Found;
+import org.tierledger.door.v1.QuestionKind;
 import org.tierledger.door.v1.Role;
 import org.tierledger.door.v1.Write;
 
@@ -33,13 +36,15 @@ import org.tierledger.door.v1.Write;
  * Remote log metadata of a stock broker, kept by tierledger.
  *
  * <p>Reads answer from a replica in this broker's heap, of the partitions that it hosts. What the
- * replica does not know for certain is a {@link ReplicaNotAvailableException}, which brokers
- * retry; a partition that this broker does not host is a
+ * replica does not know for certain the service is asked; what it does not answer in time is a
+ * {@link ReplicaNotAvailableException}, which brokers retry; a partition that this broker does not host is a
  * {@link RemoteResourceNotFoundException}. Writes are done when they are durable and the replica
  * has them, or fail within their timeout.
  */
 public final class TierledgerRemoteLogMetadataManager implements RemoteLogMetadataManager {
     private static final long CLOSE_MS = 5_000;
+    /** One lookup in so many and one is measured. */
+    private static final int SAMPLED = 63;
 
     private final Logger log =
         LoggerFactory.getLogger(TierledgerRemoteLogMetadataManager.class);
@@ -49,6 +54,7 @@ public final class TierledgerRemoteLogMetadataManager implements RemoteLogMetada
     private volatile Settings settings;
     private volatile Loop loop;
     private volatile Roles roles;
+    private volatile Questions questions;
     private volatile boolean isClosed;
 
     /** Made by the broker, which configures it. */
@@ -68,6 +74,7 @@ public final class TierledgerRemoteLogMetadataManager implements RemoteLogMetada
         loop = new Loop("tierledger-broker-" + settings.brokerId);
         Roles made = new Roles(settings, loop);
         made.metrics.register(settings.brokerId);
+        questions = new Questions(loop, made.metrics);
         roles = made;
         loop.run(() -> made.doors().seek(0));
     }
@@ -91,6 +98,7 @@ public final class TierledgerRemoteLogMetadataManager implements RemoteLogMetada
             for (DoorStream stream : ended.get(CLOSE_MS, TimeUnit.MILLISECONDS)) {
                 stream.awaitClosed(CLOSE_MS);
             }
+            ending.memory.write();
             loop.close();
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
@@ -180,10 +188,7 @@ public final class TierledgerRemoteLogMetadataManager implements RemoteLogMetada
             if (error != null) {
                 known.metrics.writesFailed.increment();
             } else {
-                long nanos = System.nanoTime() - begun;
-                known.metrics.writes.increment();
-                known.metrics.writeNanos.add(nanos);
-                known.metrics.writeNanosMax.accumulate(nanos);
+                known.metrics.writes.add(System.nanoTime() - begun);
             }
         });
         loop.run(() -> hosted.writes.submit(
@@ -200,57 +205,122 @@ public final class TierledgerRemoteLogMetadataManager implements RemoteLogMetada
     public Optional<RemoteLogSegmentMetadata> remoteLogSegmentMetadata(
         TopicIdPartition topicIdPartition, int epochForOffset, long offset)
         throws RemoteStorageException {
-        return answer(topicIdPartition, replica -> segment(
-            topicIdPartition, replica.lookup(epochForOffset, offset)));
+        boolean isSampled = (ThreadLocalRandom.current().nextInt() & SAMPLED) == 0;
+        long begun = isSampled ? System.nanoTime() : 0;
+        Optional<RemoteLogSegmentMetadata> found = answer(
+            topicIdPartition, replica -> segment(
+                topicIdPartition, replica.lookup(epochForOffset, offset)),
+            QuestionKind.LOOKUP, epochForOffset, offset,
+            (hosted, answer) -> segment(topicIdPartition, rowIn(answer)));
+        if (isSampled) {
+            known().metrics.lookups.add(System.nanoTime() - begun);
+        }
+        return found;
     }
 
     /** The first segment from {@code offset} on that may have a transaction index. */
     public Optional<RemoteLogSegmentMetadata> nextSegmentWithTxnIndex(
         TopicIdPartition topicIdPartition, int epoch, long offset)
         throws RemoteStorageException {
-        return answer(topicIdPartition, replica -> segment(
-            topicIdPartition, replica.nextWithTxnIndex(epoch, offset)));
+        return answer(
+            topicIdPartition, replica -> segment(
+                topicIdPartition, replica.nextWithTxnIndex(epoch, offset)),
+            QuestionKind.NEXT_TXN_SEGMENT, epoch, offset,
+            (hosted, answer) -> segment(topicIdPartition, rowIn(answer)));
     }
 
     @Override
     public Optional<Long> highestOffsetForEpoch(TopicIdPartition topicIdPartition, int epoch)
         throws RemoteStorageException {
-        return answer(topicIdPartition, replica -> Optional.ofNullable(replica.highest(epoch)));
+        return answer(
+            topicIdPartition, replica -> Optional.ofNullable(replica.highest(epoch)),
+            QuestionKind.HIGHEST_OFFSET, epoch, 0, (hosted, answer) ->
+                answer.hasNumber() ? Optional.of(answer.getNumber()) : Optional.empty());
     }
 
     @Override
     public Iterator<RemoteLogSegmentMetadata> listRemoteLogSegments(
         TopicIdPartition topicIdPartition) throws RemoteStorageException {
-        return iterator(topicIdPartition, answer(topicIdPartition, Replica::listAll));
+        return answer(
+            topicIdPartition, replica -> iterator(topicIdPartition, replica.listAll()),
+            QuestionKind.LIST, 0, 0, (hosted, answer) -> iterator(hosted, answer));
     }
 
     @Override
     public Iterator<RemoteLogSegmentMetadata> listRemoteLogSegments(
         TopicIdPartition topicIdPartition, int epoch) throws RemoteStorageException {
-        return iterator(
-            topicIdPartition, answer(topicIdPartition, replica -> replica.listEpoch(epoch)));
+        return answer(
+            topicIdPartition, replica -> iterator(topicIdPartition, replica.listEpoch(epoch)),
+            QuestionKind.LIST_EPOCH, epoch, 0, (hosted, answer) -> iterator(hosted, answer));
     }
 
     @Override
     public long remoteLogSize(TopicIdPartition topicIdPartition, int epoch)
         throws RemoteStorageException {
-        return answer(topicIdPartition, replica -> replica.size(epoch));
+        return answer(
+            topicIdPartition, replica -> replica.size(epoch),
+            QuestionKind.SIZE, epoch, 0, (hosted, answer) -> answer.getNumber());
     }
 
     private interface Question<T> {
         T ask(Replica replica) throws Replica.NotReady, Replica.Deleted;
     }
 
-    private <T> T answer(TopicIdPartition tip, Question<T> question)
-        throws RemoteStorageException {
-        Replica replica = hosted(tip).replica;
+    private interface FromService<T> {
+        T read(Hosted hosted, Found answer);
+    }
+
+    /** What the replica answers, or the service of the same question. */
+    private <T> T answer(
+        TopicIdPartition tip, Question<T> question, QuestionKind kind, int epoch, long offset,
+        FromService<T> fromService) throws RemoteStorageException {
+        Hosted hosted = hosted(tip);
         try {
-            return question.ask(replica);
+            try {
+                return question.ask(hosted.replica);
+            } catch (Replica.NotReady why) {
+                return fromService.read(
+                    hosted, questions.ask(hosted, kind, epoch, offset, why));
+            }
         } catch (Replica.NotReady error) {
             throw notReady(tip, error.getMessage());
         } catch (Replica.Deleted error) {
             throw new RemoteResourceNotFoundException(tip + ": " + error.getMessage());
         }
+    }
+
+    private static Row rowIn(Found answer) {
+        return answer.hasRow() ? new Row(answer.getRow().toByteArray(), 0) : null;
+    }
+
+    /** A list of the service's, whose further pages are asked for when it is read so far. */
+    private Iterator<RemoteLogSegmentMetadata> iterator(Hosted hosted, Found first) {
+        return new Iterator<>() {
+            private Found page = first;
+            private int next;
+
+            @Override
+            public boolean hasNext() {
+                while (next == page.getRows().getRowsCount() && page.hasCursor()) {
+                    try {
+                        page = questions.page(hosted, page.getCursor());
+                    } catch (Replica.NotReady | Replica.Deleted error) {
+                        throw notReady(hosted.tip, error.getMessage());
+                    }
+                    next = 0;
+                }
+                return next < page.getRows().getRowsCount();
+            }
+
+            @Override
+            public RemoteLogSegmentMetadata next() {
+                if (!hasNext()) {
+                    throw new NoSuchElementException();
+                }
+                return segments.metadata(
+                    hosted.tip, new Row(page.getRows().getRows(next++).toByteArray(), 0));
+            }
+        };
     }
 
     private Optional<RemoteLogSegmentMetadata> segment(TopicIdPartition tip, Row row) {
