@@ -161,7 +161,7 @@ class Follower:
 
     def _read(self, *, again: bool = False) -> list[msg.Effect]:
         """Read on; `again`: what is being read now may have begun too early."""
-        if self.state is None or self.phase in {Phase.QUARANTINED, Phase.GONE}:
+        if self.state is None or self.phase is Phase.QUARANTINED or self.phase is Phase.GONE:
             return []
         if self._reading:
             self._read_again = self._read_again or again

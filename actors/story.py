@@ -34,18 +34,22 @@ class Story:
     """What a machine heard last, and what it called for."""
 
     def __init__(self) -> None:
-        self.steps: deque[StoryStep] = deque(maxlen=STORY_STEPS)
+        self._steps: deque[tuple[Any, ...]] = deque(maxlen=STORY_STEPS)
+        """The fields of each step: hardly any of them is ever told."""
         self._count = 0
 
     def note(self, stimulus: object, about: object, effects: Sequence[object]) -> None:
         self._count += 1
         kinds = tuple(map(type, effects))
-        self.steps.append(StoryStep(self._count, type(stimulus), about, kinds))
+        self._steps.append((self._count, type(stimulus), about, kinds))
 
     @override
     def __str__(self) -> str:
-        return "; ".join(map(str, self.steps))
+        return "; ".join(map(str, self._told()))
 
     def numbered(self) -> list[str]:
         """A line for each step, with its number."""
-        return [f"#{step.number} {step}" for step in self.steps]
+        return [f"#{step.number} {step}" for step in self._told()]
+
+    def _told(self) -> list[StoryStep]:
+        return list(map(StoryStep._make, self._steps))

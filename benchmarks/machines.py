@@ -13,7 +13,7 @@ from tierledger.simulation.machines.verdict import judge
 
 if TYPE_CHECKING:
     from tierledger.benchmarks.scale import Bench
-    from tierledger.simulation.machines.verdict import Verdict
+    from tierledger.simulation.checkers.verdict import Verdict
 
 SMALL_PER_S_MIN = 250.0
 LARGE_PER_S_MIN = 80.0

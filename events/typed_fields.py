@@ -147,7 +147,9 @@ def check_items(kinds: Mapping[str, Any], values: tuple[Any, ...]) -> None:
 
 def as_tuples(plain: Any) -> Any:  # noqa: ANN401 - Lists of lists, as they were stored.
     """`plain` with a tuple in place of each list, as annotations describe it."""
-    return tuple(map(as_tuples, plain)) if type(plain) is list else plain
+    if type(plain) is not list:
+        return plain
+    return tuple([as_tuples(one) if type(one) is list else one for one in plain])
 
 
 def exactly(kind: Any) -> Callable[[Any], bool]:  # noqa: ANN401 - Any annotation.

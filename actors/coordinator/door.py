@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FIELDS = ("topic_id", "partition", "topic", "leader_epoch", "recorded_time_ms")
 """Of an item of an announcement; only leaders have the last two."""
 
-_fits_leader, _fits = exactly(LeaderItem), exactly(Item)
+_fits_leader, _fits, _is_broker = exactly(LeaderItem), exactly(Item), exactly(BrokerId)
 
 
 def checked_broker(broker_id: object) -> int:
@@ -35,8 +35,9 @@ def checked_broker(broker_id: object) -> int:
     Raises:
         InvalidArgument: It is no integer from 0 to 2147483647.
     """
-    broker: int = checked(BrokerId, broker_id, "broker_id")
-    return broker
+    broker: Any = broker_id
+    known: int = broker if _is_broker(broker) else checked(BrokerId, broker, "broker_id")
+    return known
 
 
 def checked_key(key: Sequence[Any]) -> PartitionKey:

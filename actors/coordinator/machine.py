@@ -16,7 +16,7 @@ carry effects out, one on asyncio and one in the simulator.
 from __future__ import annotations
 
 from collections import deque
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierledger.actors import messages as store
@@ -75,7 +75,7 @@ ITEMS_PER_STEP = 200
 """Partitions that are decided on, or events applied, before others run: 2 ms."""
 
 
-class Phase(Enum):
+class Phase(StrEnum):
     """What the coordinator is doing about its log."""
 
     NEW = "new"
@@ -216,7 +216,8 @@ class Coordinator:
         )
         before = self.state.next_position
         effects = self._handled(stimulus)
-        effects += self._ready()
+        if not self._is_ready:
+            effects += self._ready()
         effects += self._watch_move()
         if self.phase is Phase.IDLE:
             effects += self._wake()
@@ -292,7 +293,7 @@ class Coordinator:
 
     def _ready(self, *, waited: bool = False) -> list[msg.Effect]:
         """Tell once that hosts serve; the log alone may still name those of an earlier life."""
-        if self._is_ready or not self.is_started or self.phase is Phase.STOPPED:
+        if not self.is_started or self.phase is Phase.STOPPED:
             return []
         if not waited and self.hosts.serving < self.hosts.wanted:
             return []
@@ -317,7 +318,7 @@ class Coordinator:
                 again = msg.SetTimer(timer, LOG_INTERVAL_S)
                 return [again, *self._look()] if self.phase is Phase.IDLE else [again]
             case "ready":
-                return self._ready(waited=True)
+                return [] if self._is_ready else self._ready(waited=True)
             case "retry":
                 self._retries, self.hosts.is_news = False, True
                 return []
@@ -639,9 +640,10 @@ def _items_of(event: Event) -> int:
 
 def _about(stimulus: msg.Stimulus) -> object:
     match stimulus:
-        case msg.Requested(request=request):
-            return type(request).__name__
-        case msg.TimerFired(timer=timer):
-            return timer.kind
+        case msg.Requested():
+            return type(stimulus.request).__name__
+        case msg.TimerFired():
+            return stimulus.timer.kind
         case _:
-            return getattr(stimulus, "host", getattr(stimulus, "number", None))
+            host = getattr(stimulus, "host", None)
+            return getattr(stimulus, "number", None) if host is None else host

@@ -116,11 +116,12 @@ class Announce(NamedTuple):
 
     def decide(self, state: CoordinatorState) -> list[CoordinatorBody]:
         bodies = rules.announce(state, self.given, self.denied)
-        rules.hear(state, self.given, self.denied)
+        rules.hear(state, self.given)
         return bodies
 
     def answer(self, state: CoordinatorState) -> list[Claim]:
-        return rules.hear(state, self.given, self.denied)
+        rules.hear(state, self.given)
+        return rules.in_force(state, self.given, self.denied)
 
 
 def informed(given: Announcement, verdicts: Mapping[PartitionKey, LeaderVerdict]) -> Announce:

@@ -11,6 +11,7 @@ Rule 4: what finds no room calls for further hosts, up to `HOSTS_MAX`.
 
 from __future__ import annotations
 
+from functools import cache
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -159,20 +160,22 @@ def hosts_wanted(
 
     `hosts` are always wanted, and as many more as what found no room would fill.
     """
-    names = (f"host-{number}" for number in range(HOSTS_MAX))
-    wanted = [name for name in islice(names, hosts) if _is_free(state, name, starting)]
-    crowded = sum(max(0, state.load(host) - partitions_per_host) for host in state.hosts)
+    taken = {*state.hosts, *starting}
+    free = (name for name in map(_name, range(HOSTS_MAX)) if name not in taken)
+    wanted = [name for name in map(_name, range(min(hosts, HOSTS_MAX))) if name not in taken]
+    loads = [state.load(host) for host in state.hosts]
+    crowded = sum([load - partitions_per_host for load in loads if load > partitions_per_host])
     coming = len(wanted) + len(starting)
     lacking = len(state.unplaced) + crowded - coming * partitions_per_host
     if lacking > 0:
         more = min(-(-lacking // partitions_per_host), HOSTS_MAX - len(state.hosts) - coming)
-        further = (name for name in names if _is_free(state, name, starting))
-        wanted += islice(further, max(0, more))
+        wanted = list(islice(free, len(wanted) + max(0, more)))  # Those come first.
     return wanted
 
 
-def _is_free(state: CoordinatorState, name: str, starting: Collection[str]) -> bool:
-    return name not in state.hosts and name not in starting
+@cache
+def _name(number: int) -> str:
+    return f"host-{number}"
 
 
 def next_address(state: CoordinatorState, host: str, failures: int = 0) -> str:

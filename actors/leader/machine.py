@@ -322,7 +322,7 @@ class Leader:
         leaving = None if self._stop is None else self._gone_error()
         effects = drafted.at_once
         if drafted.undecided or self._undecided:  # As in few batches.
-            effects += self._undecided.hold_all(drafted.undecided, leaving)
+            effects = effects + self._undecided.hold_all(drafted.undecided, leaving)
             effects += self._undecided.withdraw(drafted.given_up)
             effects += self._undecided.overtake(one.command for one in drafted.commands)
         replies = drafted.replies

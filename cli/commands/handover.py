@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tierledger.actors.coordinator.events import Owner
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.cli.options import ClusterOption, JsonOption, ServiceOption
 from tierledger.cli.output import print_json, print_note
 from tierledger.events.errors import InvalidArgument, RejectedError, RemoteResourceNotFound
 
 if TYPE_CHECKING:
+    from tierledger.actors.coordinator.events import Owner
     from tierledger.actors.coordinator.ownership import Owned
     from tierledger.actors.host_settings import ServiceSettings
 
-DIRECTIONS = (Owner.KAFKA, Owner.TIERLEDGER)
+DIRECTIONS = ("kafka", "tierledger")
 
 
 def handover_command(
@@ -61,14 +61,14 @@ def handover_command(
         )
     if to is not None and to not in DIRECTIONS:
         raise InvalidArgument(f"--to: expected {' or '.join(DIRECTIONS)}, got {to!r:.80}")
-    wanted = None if to is None else Owner(to)
-    asyncio.run(_hand_over(StoreOptions(store, cluster), kafka, wanted, accept_losses, json))
+    asyncio.run(_hand_over(StoreOptions(store, cluster), kafka, to, accept_losses, json))
 
 
 async def _hand_over(
-    options: StoreOptions, brokers: str, to: Owner | None, accepts_losses: bool, json: bool
+    options: StoreOptions, brokers: str, to: str | None, accepts_losses: bool, json: bool
 ) -> None:
     """`to`: none for a fresh cluster."""
+    from tierledger.actors.coordinator.events import Owner
     from tierledger.cli.service_settings import client_settings
     from tierledger.pipeline.imports.topic import cluster_id_of
 
@@ -82,7 +82,8 @@ async def _hand_over(
         await _refuse_metadata(brokers)
     # A service of another cluster refuses a client that names this one.
     settings = replace(await client_settings(options), cluster_id=cluster_id)
-    owner, number = await _owned(settings, brokers, to, accepts_losses)
+    wanted = None if to is None else Owner(to)
+    owner, number = await _owned(settings, brokers, wanted, accepts_losses)
     if json:
         print_json({"cluster": cluster_id, "owner": owner, "number": number})
     else:
@@ -92,6 +93,7 @@ async def _hand_over(
 async def _owned(
     settings: ServiceSettings, brokers: str, to: Owner | None, accepts_losses: bool
 ) -> Owned:
+    from tierledger.actors.coordinator.events import Owner
     from tierledger.actors.coordinator.ownership import Handover, Owned
     from tierledger.actors.discovery.connecting import connect
     from tierledger.moving.move import Move

@@ -16,6 +16,7 @@ from time import process_time
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from tierledger.events.errors import InvalidArgument
+from tierledger.simulation.checkers.verdict import Verdict
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.machines import scenario as machines_plan
 from tierledger.simulation.machines import verdict as machines
@@ -81,7 +82,7 @@ class Outcome(NamedTuple):
 def outcome(seed: int, world: str = MACHINES, mutant: str | None = None) -> Outcome:
     """Run one seed and check it; an exception of the world is a violation as well."""
     began, is_small = process_time(), False
-    verdict: machines.Verdict | service.Verdict
+    verdict: Verdict
     if world == SERVICE:
         with with_mistake(mutant):
             verdict = service.judge(service_plan.drawn(seed))
@@ -95,7 +96,7 @@ def outcome(seed: int, world: str = MACHINES, mutant: str | None = None) -> Outc
     )  # fmt: skip
 
 
-def judged(scenario: Scenario, mutant: str | None = None) -> machines.Verdict:
+def judged(scenario: Scenario, mutant: str | None = None) -> Verdict:
     """A scenario's verdict, also if its run ends with an exception.
 
     The mutant is planted for this run alone: some count what they do.
@@ -104,8 +105,8 @@ def judged(scenario: Scenario, mutant: str | None = None) -> machines.Verdict:
         try:
             return machines.judge(scenario)
         except Exception as error:  # noqa: BLE001 - A mistake may show itself as any of them.
-            violation = Violation(UNFORESEEN, None, f"{_place(error)}: {error}")
-        return machines.Verdict(
+            violation = unforeseen(error)
+        return Verdict(
             seed=scenario.seed, violations=[violation], trace_hash="", calls=0, ok_calls=0,
             changes=0, steps=0, virtual_s=0.0, marks={}, counts={},
         )  # fmt: skip
@@ -118,14 +119,15 @@ def watched(scenario: Scenario, mutant: str | None = None) -> World:
         try:
             world.run()
         except Exception as error:  # noqa: BLE001 - `judged` tells of it.
-            world.recording.moment("", "violation", f"{_place(error)}: {error}")
+            world.recording.moment("", "violation", unforeseen(error).message)
     return world
 
 
-def _place(error: Exception) -> str:
-    """Which exception, and where it came from."""
+def unforeseen(error: Exception) -> Violation:
+    """A world ended with `error`: which, and where it came from."""
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} in {Path(last.filename).stem}.{last.name}"
+    place = f"{type(error).__name__} in {Path(last.filename).stem}.{last.name}"
+    return Violation(UNFORESEEN, None, f"{place}: {error}")
 
 
 # Workers.

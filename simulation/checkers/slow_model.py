@@ -19,6 +19,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgpack
 
+_pack = msgpack.Packer(autoreset=True).pack
+"""As `msgpack.packb`, which makes a packer each time."""
+
 COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED = range(4)
 PARTITION_DELETE_FINISHED = 2
 
@@ -239,7 +242,7 @@ class SlowPartition:
             added.txn_index_empty,
             segment.finished_at,
         ]
-        packed: bytes = msgpack.packb(fields)
+        packed: bytes = _pack(fields)
         return packed
 
     def _stands(self, segment: Segment, epoch: int, start: int) -> int:

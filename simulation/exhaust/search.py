@@ -1,34 +1,33 @@
 """The search: depth first over what may be late and who may crash, never twice from one state.
 
-Whatever happens next by default just happens. A delivery is late by being held; it arrives
-right after another delivery to the same process, which overtook it, or when all is quiet.
+A moment is taken up again by a run from the beginning that makes the same choices.
 """
 
 from __future__ import annotations
 
-from hashlib import blake2b
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from tierledger.simulation.checkers.violation import Violation
-from tierledger.simulation.exhaust.judge import Judge
-from tierledger.simulation.exhaust.machines import KEY, NONE, Machines, Plain
-from tierledger.simulation.exhaust.script import Bounds, Script, Variant
-from tierledger.simulation.exhaust.world import Frozen, SmallWorld
+from tierledger.events.errors import InvalidArgument
+from tierledger.simulation.campaign.campaign import unforeseen
+from tierledger.simulation.exhaust.orders import Choice, Orders
+from tierledger.simulation.exhaust.script import BEGINS, scenario_of
+from tierledger.simulation.machines.verdict import verdict_of
+from tierledger.simulation.machines.world import World
+from tierledger.simulation.mutants.catalogue import planted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-STEPS_MAX = 1000
-"""Of one schedule; one that goes on for longer never ends."""
+    from tierledger.simulation.checkers.violation import Violation
+    from tierledger.simulation.exhaust.script import Bounds, Variant
+    from tierledger.simulation.mutants.catalogue import Mutant
 
-REPORT_EVERY = 10_000
-"""Schedules between two words about how far a search is: about a second."""
-
-Path: TypeAlias = "tuple[Path, int, Plain] | None"
-"""What was chosen, the last first: before it, the step, the choice."""
-
-Choices: TypeAlias = "tuple[tuple[int, Plain], ...]"
+Choices: TypeAlias = "tuple[tuple[int, Choice], ...]"
 """Steps of a schedule, and what was chosen there instead of what happens by default."""
+
+SHARES = 4
+"""Into which the schedules of a variant are divided, by their first choice."""
 
 
 class Part(NamedTuple):
@@ -36,10 +35,7 @@ class Part(NamedTuple):
 
     bounds: Bounds
     variant: Variant
-    crash_site: int
-    """Where the first crash is; `NONE` if there is none."""
-    counts_crashless: bool
-    """Whether schedules without a crash are this part's, too."""
+    share: int
 
 
 class Found(NamedTuple):
@@ -48,141 +44,85 @@ class Found(NamedTuple):
     variant: Variant
     choices: Choices
     violations: list[Violation]
-    told: tuple[str, ...] = ()
-    """What happens in it, a line per step."""
 
 
 class Searched(NamedTuple):
     """What a search came to."""
 
     schedules: int
+    """Orders that were begun; each ended, or was cut where another had been already."""
     states: int
+    """Different ones, of those in which there was something to choose, or all was quiet."""
     pruned: int
-    outcomes: int
+    """Schedules that were cut."""
     found: Found | None
 
 
-def parts_of(bounds: Bounds, variants: tuple[Variant, ...]) -> list[Part]:
-    """How to share the work; only states before the first crash are in two parts."""
-    sites = (0, 1) if bounds.crashes else (NONE,)
-    return [Part(bounds, one, site, site <= 0) for one in variants for site in sites]
+class Cut(Exception):
+    """All that can follow has been tried, with as many late messages left."""
 
 
 class Search:
-    """All schedules of one part."""
+    """All schedules of one part, with a mistake planted if one is given."""
 
-    def __init__(self, part: Part) -> None:
-        self.part = part
-        self.script = Script(part.bounds, part.variant)
-        self.machines = Machines(self.script.terms, self.script.calls)
-        self.judge = Judge(self.script, self.machines)
-        self.world = SmallWorld(self.script, self.machines, self.judge)
-        self.schedules = self.states = self.pruned = 0
-        self.found: Found | None = None
-        self._seen: dict[bytes, int] = {}
-        """Every state's digest, and the least number of late deliveries that led to it."""
-        self._stack: list[tuple[Frozen, Plain | None, Path, int, int]] = []
+    def __init__(self, part: Part, mutant: Mutant | None = None) -> None:
+        self._part, self._mutant = part, mutant
+        self._states: dict[bytes, int] = {}
+        """Every state, and the least number of late messages that led to it."""
+        self._stack: list[Choices] = [()]
 
-    def run(self, on_progress: Callable[[float, int], bool]) -> Searched:
-        """Try them all, or until one breaks something, or `on_progress` returns true.
+    def run(self) -> Searched:
+        """Try them all, or until one breaks something."""
+        schedules, pruned = 0, 0
+        while self._stack:
+            choices = self._stack.pop()
+            schedules += 1 if choices or self._part.share == 0 else 0
+            try:
+                violations = self._followed(choices)
+            except Cut:
+                pruned += 1
+                continue
+            if not choices:  # All parts begin alike; what they do instead is shared out.
+                self._stack = self._stack[self._part.share :: SHARES]
+            if violations:
+                found = Found(self._part.variant, choices, violations)
+                return Searched(schedules, len(self._states), pruned, found)
+        return Searched(schedules, len(self._states), pruned, None)
 
-        It is told now and then which share is done, roughly, and how many states are known.
-        """
-        self.world.settle()
-        self._stack.append((self.world.frozen(), None, None, 0, 0))
-        self._follow()
-        first = left = max(1, len(self._stack))
-        turn, levels = 0, max(1, self.part.bounds.delays + self.part.bounds.crashes)
-        while self._stack and self.found is None:
-            self._follow()
-            left, turn = min(left, len(self._stack)), turn + 1
-            # The earlier a choice the more can follow; the earliest are left for the end.
-            share = ((first - left) / first) ** levels
-            if turn % REPORT_EVERY == 0 and on_progress(share, self.states):
-                break
-        outcomes = self.judge.verdicts
-        return Searched(self.schedules, self.states, self.pruned, outcomes, self.found)
+    def _followed(self, choices: Choices) -> list[Violation]:
+        """What is wrong with the schedule that goes on by default behind `choices`."""
+        bounds, left = self._part.bounds, list(reversed(choices))
 
-    def _follow(self) -> None:
-        """Go on from one choice to the end, or to where another schedule has been."""
-        world, part = self.world, self.part
-        frozen, choice, path, step, late = self._stack.pop()
-        world.thaw(frozen)
-        touched = NONE
-        if choice is not None:
-            touched = world.apply(choice)
-            path, step = (path, step, choice), step + 1
-        counts = int(part.counts_crashless or world.crashes > 0)
-        self.schedules += counts
-        while not world.violations and step < STEPS_MAX:
-            default = world.next()
-            choices = self._choices(default, touched, late)
-            if choices or world.is_quiet:
-                frozen = world.frozen()
-                if self._is_known(frozen, touched, late, counts):
-                    return
-                for one in choices:
-                    costs = late + (one[0] == "hold")
-                    self._stack.append((frozen, one, path, step, costs))
-            if default is None:
-                break
-            touched = world.apply(default)
-            step += 1
-        self._judge(path, step)
+        def decide(orders: Orders) -> Choice | None:
+            if left:
+                return left.pop()[1] if left[-1][0] == orders.asked else None
+            others = orders.alternatives(bounds)
+            if others or orders.is_quiet:
+                key = orders.key()
+                if self._states.get(key, orders.late + 1) <= orders.late:
+                    raise Cut
+                self._states[key] = orders.late
+                self._stack += ((*choices, (orders.asked, one)) for one in others)
+            return None
 
-    def _choices(self, default: Plain | None, touched: int, late: int) -> list[Plain]:
-        """What may happen instead of what happens by default."""
-        world, bounds = self.world, self.part.bounds
-        if world.is_healed:
-            return []
-        choices: list[Plain] = []
-        if world.head != NONE:
-            if late < bounds.delays:
-                choices.append(("hold",))
-            if world.crashes < bounds.crashes:
-                choices += [one for one in world.crash_choices() if self._may_crash(one[1])]
-        if world.held:
-            is_quiet = world.is_quiet
-            for at, (queue, _) in enumerate(world.held):
-                if is_quiet or queue == touched:
-                    choices.append(("release", at))
-            if is_quiet and world.can_give_up():
-                choices.append(("give up",))
-        return [one for one in choices if one != default]
-
-    def _may_crash(self, site: int) -> bool:
-        return self.world.crashes > 0 or site == self.part.crash_site
-
-    def _is_known(self, frozen: Frozen, touched: int, late: int, counts: int) -> bool:
-        """Whether all that can follow has been tried, with as many late deliveries left."""
-        world = self.world
-        # Which late deliveries may arrive now depends on what was delivered last.
-        overtook = touched if any(queue == touched for queue, _ in world.held) else NONE
-        key = world.key(frozen) + bytes([overtook - NONE])
-        digest = blake2b(key, digest_size=16).digest()
-        before = self._seen.get(digest)
-        if before is not None and before <= late:
-            self.pruned += counts
-            return True
-        self._seen[digest] = late
-        if before is None:
-            self.states += counts
-        return False
-
-    def _judge(self, path: Path, step: int) -> None:
-        world = self.world
-        violations = list(world.violations)
-        if not violations and step >= STEPS_MAX:
-            message = f"no end after {STEPS_MAX} steps"
-            violations.append(Violation("liveness", KEY, message))
-        violations = violations or self.judge.of_end(world)
-        if violations:
-            self.found = Found(self.part.variant, _choices_of(path), violations)
+        return violations_of(bounds, self._part.variant, decide, self._mutant)
 
 
-def _choices_of(path: Path) -> Choices:
-    found: list[tuple[int, Plain]] = []
-    while path is not None:
-        path, step, choice = path
-        found.append((step, choice))
-    return tuple(reversed(found))
+def violations_of(
+    bounds: Bounds,
+    variant: Variant,
+    decide: Callable[[Orders], Choice | None],
+    mutant: Mutant | None = None,
+    told: list[str] | None = None,
+) -> list[Violation]:
+    """What is wrong with one schedule. A mutant is planted anew: some count what they do."""
+    orders = Orders(BEGINS, decide, told)
+    orders.world = world = World(scenario_of(bounds, variant), clock=orders)
+    with nullcontext() if mutant is None else planted(mutant):
+        try:
+            world.run()
+            return verdict_of(world).violations
+        except (Cut, InvalidArgument):
+            raise
+        except Exception as error:  # noqa: BLE001 - A mistake may show itself as any of them.
+            return [unforeseen(error)]

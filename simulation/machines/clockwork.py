@@ -79,12 +79,11 @@ class Clockwork:
         steps = 0
         while heap and heap[0][0] <= until and not self.is_stopped:
             self.now, _, life, call, args = heappop(heap)
-            if life is not None and (life.is_dead or life.is_paused):
-                if not life.is_dead:
-                    life.held.append((call, args))
-                continue
-            steps += 1
-            call(*args)
+            if life is None or not (life.is_dead or life.is_paused):
+                steps += 1
+                call(*args)
+            elif not life.is_dead:
+                life.held.append((call, args))
         self.steps += steps
         if not self.is_stopped:
             self.now = max(self.now, until)

@@ -102,13 +102,13 @@ def needless_move(
                 yield Violation("needless_move", key, message)
         if isinstance(body, ev.LeadersPlaced):
             for topic_id, partition, number in body.partitions:
-                key = PartitionKey(topic_id, partition)
-                home = seats.homes.get(key)
+                home = seats.homes.get((topic_id, partition))
                 if home is not None and home[0] != body.host and number not in moved:
                     message = (
                         f"placement {number} at {ms_text(time)} moved the leader from "
                         f"{home[0]}, which leads under {home[1]}, to {body.host}"
                     )
+                    key = PartitionKey(topic_id, partition)
                     yield Violation("needless_move", key, message)
         seats.take(body)
 
@@ -210,11 +210,11 @@ class _Seats:
     """Where leaders and followers run, as far as the coordinator's log says so."""
 
     def __init__(self) -> None:
-        self.homes: dict[PartitionKey, tuple[str, int]] = {}
+        self.homes: dict[tuple[bytes, int], tuple[str, int]] = {}
         """The leader's host, and the number of its placement."""
-        self.followed_from: dict[PartitionKey, str] = {}
+        self.followed_from: dict[tuple[bytes, int], str] = {}
         self.hosts: set[str] = set()
-        self._followers: dict[PartitionKey, set[int]] = {}
+        self._followers: defaultdict[tuple[bytes, int], set[int]] = defaultdict(set)
 
     def load(self, host: str) -> int:
         """How many leaders and followers run on `host`."""
@@ -230,38 +230,38 @@ class _Seats:
                 self.hosts.add(body.host)
             case ev.LeadersPlaced():
                 for topic_id, partition, number in body.partitions:
-                    self.homes[PartitionKey(topic_id, partition)] = (body.host, number)
+                    self.homes[topic_id, partition] = (body.host, number)
             case ev.FollowersPlaced():
                 for topic_id, partition in body.partitions:
-                    self.followed_from[PartitionKey(topic_id, partition)] = body.host
+                    self.followed_from[topic_id, partition] = body.host
             case ev.LeaderLost():
-                self._left(PartitionKey(body.topic_id, body.partition), body.assignment)
+                self._left((body.topic_id, body.partition), body.assignment)
             case ev.LeaderRefused() if not body.is_served:
-                self._left(PartitionKey(body.topic_id, body.partition), body.assignment)
+                self._left((body.topic_id, body.partition), body.assignment)
             case ev.HostLost():
                 self._lost(body.host)
             case ev.PartitionForgotten():
-                self._let_go(PartitionKey(body.topic_id, body.partition))
+                self._let_go((body.topic_id, body.partition))
             case _:
                 return False
         return True
 
     def _announced(self, body: ev.Announced) -> None:
         for topic_id, partition, *_ in body.leaders:
-            self._of(topic_id, partition).discard(body.broker_id)
+            self._followers[topic_id, partition].discard(body.broker_id)
         for topic_id, partition, _ in body.followers:
-            self._of(topic_id, partition).add(body.broker_id)
+            self._followers[topic_id, partition].add(body.broker_id)
         for topic_id, partition, _ in body.stopped:
-            followers = self._of(topic_id, partition)
+            followers = self._followers[topic_id, partition]
             followers.discard(body.broker_id)
             if not followers:  # It may be that nobody hosts it any more: it is let go.
-                self._let_go(PartitionKey(topic_id, partition))
+                self._let_go((topic_id, partition))
 
-    def _let_go(self, key: PartitionKey) -> None:
+    def _let_go(self, key: tuple[bytes, int]) -> None:
         self.homes.pop(key, None)
         self.followed_from.pop(key, None)
 
-    def _left(self, key: PartitionKey, number: int) -> None:
+    def _left(self, key: tuple[bytes, int], number: int) -> None:
         if key in self.homes and self.homes[key][1] == number:
             del self.homes[key]
 
@@ -272,9 +272,6 @@ class _Seats:
             key: home for key, home in self.followed_from.items() if home != host
         }
 
-    def _of(self, topic_id: bytes, partition: int) -> set[int]:
-        return self._followers.setdefault(PartitionKey(topic_id, partition), set())
-
 
 def early_ready(
     log: Sequence[Coordinated], ready: Sequence[Ready], logs: Mapping[PartitionKey, FinalLog]
@@ -284,31 +281,31 @@ def early_ready(
     It has to have what was durable when the announcement was; a leader has to have the session
     that was opened for it.
     """
-    announced: dict[tuple[PartitionKey, Claim], int] = {}
+    announced: dict[tuple[tuple[bytes, int], tuple[int, int, int]], int] = {}
     for time, body in log:
         if isinstance(body, ev.Announced):
-            claim = Claim(body.broker_id, body.incarnation, body.number)
+            claim = body.broker_id, body.incarnation, body.number
             named = [item[:2] for item in body.leaders] + [item[:2] for item in body.followers]
-            for topic_id, partition in named:
-                announced.setdefault((PartitionKey(topic_id, partition), claim), time)
+            for where in named:
+                announced.setdefault((where, claim), time)
     for one in ready:
         final, since = logs.get(one.key), announced.get((one.key, one.claim))
-        who = (
-            f"{one.node_life} said at {ms_text(one.time)}, at position {one.position}, that it "
-            "is ready for"
-        )
         if final is None:
             continue
+        wrong = None
         if since is None:
-            message = f"{who} {one.claim}, which nobody announced"
-            yield Violation("early_ready", one.key, message)
+            wrong = ", which nobody announced"
         elif one.role == LEADER and final.claim_at(one.position) != one.claim:
-            message = f"{who} {one.claim}, whose session is not open there"
-            yield Violation("early_ready", one.key, message)
+            wrong = ", whose session is not open there"
         elif one.role == FOLLOWER and one.position + 1 < final.durable_before(since):
-            message = (
-                f"{who} {one.claim}; when that was announced, at {ms_text(since)}, "
+            wrong = (
+                f"; when that was announced, at {ms_text(since)}, "
                 f"position {final.durable_before(since) - 1} was durable"
+            )
+        if wrong is not None:
+            message = (
+                f"{one.node_life} said at {ms_text(one.time)}, at position {one.position}, "
+                f"that it is ready for {one.claim}{wrong}"
             )
             yield Violation("early_ready", one.key, message)
 
@@ -326,12 +323,11 @@ def beside(log: Sequence[Coordinated], world: World) -> Iterator[Violation]:
         if not isinstance(body, ev.FollowersPlaced) or len(seats.hosts) == 1:
             continue
         for topic_id, partition in body.partitions:
-            key = PartitionKey(topic_id, partition)
-            if seats.homes.get(key, ("",))[0] == body.host:
+            if seats.homes.get((topic_id, partition), ("",))[0] == body.host:
                 message = (
                     f"its follower was placed at {ms_text(time)} on {body.host}, which leads it"
                 )
-                yield Violation("together", key, message)
+                yield Violation("together", PartitionKey(topic_id, partition), message)
 
 
 def crowded(log: Sequence[Coordinated], room: int) -> Iterator[Violation]:
@@ -388,7 +384,7 @@ def against_kafka(
     `informed`: what Kafka said of a claim to lead, each time that it was asked; none: nothing.
     """
     for time, body in log:
-        if not isinstance(body, ev.Announced):
+        if not isinstance(body, ev.Announced) or not informed:
             continue
         claim = Claim(body.broker_id, body.incarnation, body.number)
         for topic_id, partition, _, epoch, _ in body.leaders:

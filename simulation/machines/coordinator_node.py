@@ -315,10 +315,9 @@ class CoordinatorNode:
             running = self.machine.hosts.running.get(ping.host)
             if host is None or running is None:
                 continue
-            said = self._said(host)
-            if said.behind != running.behind:
+            if tuple(host.behind()) != running.behind:
                 del self._held[address]
-                self._feed(msg.PingAnswered(ping.host, ping.watch, said))
+                self._feed(msg.PingAnswered(ping.host, ping.watch, self._said(host)))
 
     def take_report(
         self,

@@ -82,9 +82,10 @@ class Observer:
         number = None if session is None or not session.is_open else session.number
         if self._sessions.get(shell.name) != number:
             self._sessions[shell.name] = number
-            what = "session closed" if number is None else "claim"
-            claim = "" if session is None else f"{session.claim}"
-            self._recording.moment(shell.host.life.name, what, claim, number, shell.number)
+            if self._recording.keeps:
+                what = "session closed" if number is None else "claim"
+                claim = "" if session is None else f"{session.claim}"
+                self._recording.moment(shell.host.life.name, what, claim, number, shell.number)
 
     def _claimed(self, shell: Shell) -> None:
         others = sum(
@@ -145,8 +146,9 @@ class Observer:
     def said_ready(self, ready: Ready, life: str) -> None:
         """A replica says so in the lane of `life`."""
         self.ready.append(ready)
-        said = f"{ready.role} at position {ready.position} for {ready.claim}"
-        self._recording.moment(life, "ready", said, None, ready.key.partition)
+        if self._recording.keeps:
+            said = f"{ready.role} at position {ready.position} for {ready.claim}"
+            self._recording.moment(life, "ready", said, None, ready.key.partition)
 
     def failed(self, shell: Shell, cause: str) -> None:
         """A step raised what nobody foresaw; the service would quarantine and go on."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tierledger.events.errors import InvalidArgument
+from tierledger.simulation.checkers.verdict import MINIMUMS
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.history.final_log import LoggedBatch
 from tierledger.simulation.machines.knobs import KEPT_DEFAULT
 from tierledger.simulation.machines.run_laws import checkpoints_written
-from tierledger.simulation.machines.verdict import MINIMUMS, healed
+from tierledger.simulation.machines.verdict import healed
 from tierledger.simulation.machines.world import CLUSTER_ID, CUSTOM_BYTES_MAX
 from tierledger.simulation.record.record import (
     Observations,

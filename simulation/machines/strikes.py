@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.messages import Query
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tierledger.actors.calls import Placement
     from tierledger.simulation.machines.broker_node import BrokerNode
+    from tierledger.simulation.machines.host_node import HostNode
     from tierledger.simulation.machines.world import World
 
 KINDS = ("lookup", "lookup", "highest_offset", "size", "list_epoch", "next_txn", "list")
@@ -30,11 +31,13 @@ BURIAL = ("start", "go on", "retire", "go on")
 DELETED = 2
 """The last step of a partition's deletion."""
 
-_STRIKES: dict[str, Callable[..., None]] = {}
+_Strike = TypeVar("_Strike", bound="Callable[..., object]")
+
+_STRIKES: dict[str, Callable[..., object]] = {}
 
 
-def _strike(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    def named(function: Callable[..., None]) -> Callable[..., None]:
+def _strike(name: str) -> Callable[[_Strike], _Strike]:
+    def named(function: _Strike) -> _Strike:
         _STRIKES[name] = function
         return function
 
@@ -448,9 +451,9 @@ def may_be_wrong(placement: Placement) -> bool:
     return placement.assignment is not None or placement.role == LEADER
 
 
-@_strike("contend")
-def _contend(world: World, partition: int, host: int, slow: int) -> None:
-    """A slow host is made leader while the one in office writes on, as fast as it can."""
+@_strike("move leader")
+def _move_leader(world: World, partition: int, host: int) -> HostNode | None:
+    """Another host is made leader, for no reason, and the one in office hears nothing."""
     coordinator = world.coordinator
     idle = [
         node
@@ -458,12 +461,21 @@ def _contend(world: World, partition: int, host: int, slow: int) -> None:
         if node.life.is_reachable and not node.believes_to_lead(partition)
     ]
     if coordinator is None or coordinator.life.is_dead or not idle:
+        return None
+    node = idle[host % len(idle)]
+    world.clock.step(coordinator.life, coordinator.move_leader, partition, node.name)
+    return node
+
+
+@_strike("contend")
+def _contend(world: World, partition: int, host: int, slow: int) -> None:
+    """A slow host is made leader while the one in office writes on, as fast as it can."""
+    node = _move_leader(world, partition, host)
+    if node is None:
         return
     world.recording.mark("leader made beside the one in office")
-    node = idle[host % len(idle)]
     for _ in range(30):
         world.medium.arm(node.life.site, SLOW, slow * MS)
-    world.clock.step(coordinator.life, coordinator.move_leader, partition, node.name)
     for at in range(40):
         world.clock.after(
             at * slow * MS // 3, None, _copy, world, partition, at % 2, "go on", at

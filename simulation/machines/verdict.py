@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from typing_extensions import override
 
@@ -15,11 +15,12 @@ from tierledger.events.event_codec import genesis
 from tierledger.events.log_events import SessionClosed
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.state import PartitionState
-from tierledger.simulation.checkers.all import Minimums, check
+from tierledger.simulation.checkers.all import check
 from tierledger.simulation.checkers.feed import fed
 from tierledger.simulation.checkers.fold import UNFOLDABLE, folded
 from tierledger.simulation.checkers.model import wrong_import
 from tierledger.simulation.checkers.state_digest import fields_that_differ, state_digest
+from tierledger.simulation.checkers.verdict import MINIMUMS, Verdict
 from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
 from tierledger.simulation.history.observations import CHECKPOINT, COLD, Healed, StateSeen
@@ -108,42 +109,23 @@ KEYS = 3
 _Logs: TypeAlias = "dict[PartitionKey, FinalLog]"
 _Checkpoints: TypeAlias = "dict[PartitionKey, list[Written]]"
 
-MINIMUMS = Minimums(ok_writes=1)
-"""Of one seed; a campaign asks more of all its seeds together."""
-
-
-class Verdict(NamedTuple):
-    """One seed's outcome."""
-
-    seed: int
-    violations: list[Violation]
-    trace_hash: str
-    calls: int
-    ok_calls: int
-    changes: int
-    """Sessions after the first, over all partitions."""
-    steps: int
-    virtual_s: float
-    marks: dict[str, int]
-    counts: dict[str, int]
-
 
 def judge(scenario: Scenario) -> Verdict:
     """Run the world and check it."""
-    with _uncollected():
+    with uncollected():
         return verdict_of(ran(scenario))
 
 
 def ran(scenario: Scenario, *, keeps: bool = False) -> World:
     """The world of `scenario`, at its end."""
     world = World(scenario, keeps=keeps)
-    with _uncollected():
+    with uncollected():
         world.run()
     return world
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """No garbage is looked for: a world is short, and all of it goes at once."""
     was_on = gc.isenabled()
     gc.disable()

@@ -73,7 +73,10 @@ one for those of coordinators, and one asks tables: each finds much, and takes i
 class World:
     """Made from a scenario, run once."""
 
-    def __init__(self, scenario: Scenario, *, keeps: bool = False) -> None:  # noqa: PLR0915
+    def __init__(  # noqa: PLR0915
+        self, scenario: Scenario, *, keeps: bool = False, clock: Clockwork | None = None
+    ) -> None:
+        """`clock`: who decides what happens next; else it is whatever is due first."""
         self.scenario = scenario
         self.cluster_id = CLUSTER_ID
         self.tips, self.keys_of, self.items = _TIPS[: scenario.partitions], _KEYS, _ITEMS
@@ -83,7 +86,7 @@ class World:
         self.newer_serde = NewerSerDe(writes_newer=scenario.writes_newer)
         self.limits = Limits(CUSTOM_BYTES_MAX, scenario.retention_ms)
         self.requests_kept = dict(scenario.knobs).get("REQUESTS_KEPT", KEPT_DEFAULT)
-        self.clock = Clockwork()
+        self.clock = clock or Clockwork()
         self.recording = Recording(self.clock, keeps=keeps)
         self.recorder = Recorder(self._now_ns)
         self.wires = Wires(self.clock, scenario.delays, self.recording)

@@ -193,7 +193,8 @@ class _Asking:
         expected = slow.announce(given, heard, denied)
         why = self._decided(content((given,)), found, expected)
         if why is None and isinstance(found, list):
-            said = rules.hear(self.state, given, denied)
+            rules.hear(self.state, given)
+            said = rules.in_force(self.state, given, denied)
             by_the_slow = slow.in_force(given, denied)
             if said != by_the_slow:
                 apart = first_difference(said, by_the_slow)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import structlog
 
 from tierledger.actors.calls import FOLLOWER, PartitionKey
 from tierledger.events.errors import DataError
-from tierledger.simulation.checkers.all import Minimums, check
+from tierledger.simulation.checkers.all import check
+from tierledger.simulation.checkers.verdict import MINIMUMS, Verdict
 from tierledger.simulation.checkers.violation import Violation, bounded
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
 from tierledger.simulation.questions.decisions import asking
@@ -21,7 +22,6 @@ from tierledger.simulation.service.world import CLUSTER_ID, World
 from tierledger.storage.partition.checkpoint import CheckpointStore
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Iterator, Mapping
 
     from tierledger.events.identifiers import TopicIdPartition
@@ -29,26 +29,6 @@ if TYPE_CHECKING:
 
 COMMANDS = 30
 """On which the rules are asked to decide at the end of each log."""
-
-MINIMUMS = Minimums(ok_writes=1)
-"""Of one seed; a campaign asks more of all its seeds together."""
-
-
-class Verdict(NamedTuple):
-    """One seed's outcome."""
-
-    seed: int
-    violations: list[Violation]
-    trace_hash: str
-    calls: int
-    ok_calls: int
-    changes: int
-    """Times another broker was elected."""
-    steps: int
-    virtual_s: float
-    marks: Counter[str]
-    counts: dict[str, int]
-    """Of what this world counts: nothing."""
 
 
 def judge(plan: WorldPlan) -> Verdict:

@@ -237,6 +237,32 @@ async def test_who_writes_the_topic_beside_the_mirror_is_noticed(
         assert mirror.trouble == "somebody else writes __remote_log_metadata: 2 records"
 
 
+async def test_what_kafka_writes_after_the_way_back_is_imported_behind_our_own(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    says(topic, *copied(0))
+    tail = await tail_of(world, topic)
+    await tail.round()
+    await tail.release()
+    broker = await world.leader(ORDERS)
+    await broker.add_remote_log_segment_metadata(segment(1))
+    await broker.update_remote_log_segment_metadata(moved(segment(1)))
+    async with mirror_of(world, topic) as mirror:
+        await mirror.round()
+        at = next(number for number, some in topic.records.items() if some[-1:] and some[-1][1])
+        await broker.on_partition_leadership_changes([], [ORDERS])
+        says(topic, moved(segment(1), DELETING), *copied(2), partition=at)
+
+        again = await tail_of(world, topic)
+        await again.round()
+        assert again.trouble is None
+        assert await starts(world) == [0, 10, 20]
+        assert await differences(world, topic) == []
+        written = len(topic.values())
+        await mirror.round()
+        assert len(topic.values()) == written, "what was imported is not mirrored"
+
+
 # The comparison.
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
 BOUND_MAX = 100
 """Of anything that is tried: with a few dozen it would take longer than anybody waits."""
 
-SHARES = 1000
-"""Steps of the progress bar."""
-
 
 def register(app: typer.Typer) -> None:
     app.command("exhaust")(exhaust)
@@ -31,18 +27,21 @@ def register(app: typer.Typer) -> None:
 
 def exhaust(
     delays: Annotated[
-        int, typer.Option(min=0, max=BOUND_MAX, help="Deliveries that may be late.")
-    ] = 2,
+        int, typer.Option(min=0, max=BOUND_MAX, help="Messages that may be late.")
+    ] = 1,
     crashes: Annotated[
         int, typer.Option(min=0, max=BOUND_MAX, help="Processes that may crash.")
     ] = 1,
     appends: Annotated[
         int, typer.Option(min=0, max=BOUND_MAX, help="Writes that are made.")
-    ] = 3,
+    ] = 2,
     changes: Annotated[
         int, typer.Option(min=0, max=BOUND_MAX, help="Times another broker leads.")
-    ] = 2,
-    reads: Annotated[int, typer.Option(min=0, max=2, help="Reads that are made.")] = 0,
+    ] = 1,
+    reads: Annotated[
+        int,
+        typer.Option(min=0, max=BOUND_MAX, help="Reads of the first broker under each leader."),
+    ] = 0,
     mutant: Annotated[
         str | None, typer.Option(metavar="NAME", help="Plant this mistake first, as `M08`.")
     ] = None,
@@ -54,7 +53,7 @@ def exhaust(
 ) -> None:
     """Try every order and every crash of a small world of two hosts.
 
-    All pending deliveries may come in any order, as long as no more than --delays of them are
+    All pending messages may come in any order, as long as no more than --delays of them are
     late; --crashes processes may end, each before any of its steps. Exit 1 if an order breaks
     something; it is printed, with the command that repeats it.
     """
@@ -72,35 +71,24 @@ def exhaust(
 
 
 def _explore(bounds: Bounds, mutant: Mutant | None, jobs: int, *, json: bool) -> bool:
-    from tierledger.simulation.exhaust.run import Progress, explore, lines_of
-    from tierledger.simulation.exhaust.schedule import again_with
+    from tierledger.simulation.exhaust.run import PARTS, explore, lines_of
 
-    began, shown = time.monotonic(), 0
-    with progress("of all orders, in thousandths", SHARES) as advance:
-
-        def tell(told: Progress) -> None:
-            nonlocal shown
-            share = int(told.share * SHARES)
-            if share > shown:
-                advance(share - shown)
-                shown = share
-
-        explored = explore(bounds, tell, jobs=jobs, mutant=mutant)
+    began = time.monotonic()
+    with progress("of all orders, in parts", PARTS) as advance:
+        explored = explore(bounds, lambda: advance(1), jobs=jobs, mutant=mutant)
     seconds = time.monotonic() - began
     if not json:
         print("\n".join(lines_of(explored, seconds)))
         return explored.found is None
-    again = explored.found and again_with(bounds, explored.found, explored.mutant)
     print_json(
         {
             "bounds": bounds._asdict(),
             "schedules": explored.schedules,
             "states": explored.states,
             "cut": explored.pruned,
-            "outcomes": explored.outcomes,
             "seconds": round(seconds, 1),
             "violations": [violation_as_json(one) for one in explored.violations],
-            "again": again,
+            "again": explored.again,
         }
     )
     return explored.found is None
@@ -108,10 +96,8 @@ def _explore(bounds: Bounds, mutant: Mutant | None, jobs: int, *, json: bool) ->
 
 def _repeat(line: str, bounds: Bounds, mutant: Mutant | None, *, json: bool) -> bool:
     from tierledger.simulation.exhaust.schedule import repeated, schedule_of
-    from tierledger.simulation.mutants.catalogue import planted
 
-    with nullcontext() if mutant is None else planted(mutant):
-        told, violations = repeated(bounds, *schedule_of(line))
+    told, violations = repeated(bounds, *schedule_of(line), mutant)
     if json:
         found = [violation_as_json(one) for one in violations]
         print_json({"steps": told, "violations": found})

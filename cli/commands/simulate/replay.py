@@ -26,9 +26,8 @@ from tierledger.events.errors import InvalidArgument
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tierledger.simulation.checkers.verdict import Verdict
     from tierledger.simulation.machines.scenario import Scenario
-    from tierledger.simulation.machines.verdict import Verdict
-    from tierledger.simulation.service.verdict import Verdict as ServiceVerdict
     from tierledger.simulation.timeline import Timeline
 
 SeedOption = Annotated[
@@ -125,7 +124,7 @@ def replay(
     if world == SERVICE:
         if not asked.is_whole:
             raise InvalidArgument("--keep and --shape are for --world machines alone")
-        verdict: Verdict | ServiceVerdict = _service_again(asked, files)
+        verdict: Verdict = _service_again(asked, files)
     else:
         verdict = _again(asked, files)
     (_print_as_json if json else _print)(verdict)
@@ -166,7 +165,7 @@ def _timeline(asked: Asked, scenario: Scenario, verdict: Verdict) -> Timeline:
     )
 
 
-def _service_again(asked: Asked, files: Files) -> ServiceVerdict:
+def _service_again(asked: Asked, files: Files) -> Verdict:
     from tierledger.simulation.campaign.campaign import with_mistake
     from tierledger.simulation.history.calls import history_as_lines
     from tierledger.simulation.service.plan import drawn
@@ -183,7 +182,7 @@ def _service_again(asked: Asked, files: Files) -> ServiceVerdict:
     return verdict
 
 
-def _print(verdict: Verdict | ServiceVerdict) -> None:
+def _print(verdict: Verdict) -> None:
     print_pairs(
         [
             ("seed", verdict.seed),
@@ -198,7 +197,7 @@ def _print(verdict: Verdict | ServiceVerdict) -> None:
     print(f"{len(verdict.violations)} violations")
 
 
-def _print_as_json(verdict: Verdict | ServiceVerdict) -> None:
+def _print_as_json(verdict: Verdict) -> None:
     print_json(
         {
             **verdict._asdict(),

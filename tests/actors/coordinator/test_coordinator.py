@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -26,6 +27,8 @@ from tierledger.actors.coordinator.ownership import (
 from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.events.commands import Claim
 from tierledger.events.errors import Fenced, InvalidArgument, NotReady, RejectedError
+from tierledger.events.event_codec import EventCodec
+from tierledger.events.log_events import Event
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -520,3 +523,17 @@ def test_a_log_of_the_first_version_still_says_what_it_said() -> None:
         )
         assert sorted(entry.followers) == said["followers"]
     assert set(state.partitions) == {key(int(number)) for number in golden["partitions"]}
+
+
+def test_a_log_in_which_the_owner_had_a_name_only_is_read() -> None:
+    class OwnerChangedOne(NamedTuple):
+        owner: str
+
+    older = EventCodec(((11, OwnerChangedOne, 1),), is_strict=False)
+    event = Event(0, 0, 5, -1, None, OwnerChangedOne("tierledger"))  # type: ignore[arg-type] # A codec of its own.
+    state = CoordinatorState(GENESIS)
+
+    (read,), _ = ev.COORDINATOR_CODEC.decode([older.encode(event, GENESIS)], 0, GENESIS)
+    rules.evolve(state, read)
+
+    assert state.word == OwnerWord(1, "tierledger")

@@ -110,8 +110,8 @@ COORDINATION = (
     (placement._Room.least, "load >= self._bound", "load > self._bound"),
     (
         placement.hosts_wanted,
-        "max(0, state.load(host)",
-        "max(1, state.load(host)",
+        "[load - partitions_per_host for",
+        "[load - partitions_per_host + 1 for",
     ),
 )
 """In what a coordinator makes of its log."""

@@ -1,0 +1,33 @@
+"""What one seed comes to, in whichever world."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierledger.simulation.checkers.all import Minimums
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tierledger.simulation.checkers.violation import Violation
+
+MINIMUMS = Minimums(ok_writes=1)
+"""Of one seed; a campaign asks more of all its seeds together."""
+
+
+class Verdict(NamedTuple):
+    """One seed's outcome."""
+
+    seed: int
+    violations: list[Violation]
+    trace_hash: str
+    calls: int
+    ok_calls: int
+    changes: int
+    """Leadership changes: further sessions, or elections."""
+    steps: int
+    virtual_s: float
+    marks: Mapping[str, int]
+    """Faults and rare situations: how often each came about."""
+    counts: dict[str, int]
+    """How much of what is rare there was; the service's world counts nothing."""
