@@ -70,7 +70,7 @@ fetch_server() {
 # The plugin is built, and its own tests run, when anything that it is made of has changed.
 build_plugin() {
     local made=kafka-plugin/target/.key sources
-    sources=$(cat actors/door/door.proto kafka-plugin/pom.xml $(find kafka-plugin/src -type f | sort) | cksum)
+    sources=$(cat actors/door/door.proto kafka-plugin/pom.xml kafka-plugin/README.md $(find kafka-plugin/src -type f | sort) | cksum)
     if is "$made" "$sources"; then return; fi
     say "building the plugin of Kafka brokers: kafka-plugin/target/tierledger-kafka-plugin.jar"
     rm -rf kafka-plugin/target

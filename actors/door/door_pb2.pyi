@@ -669,7 +669,7 @@ class Status(_message.Message):
     def __init__(self, json: _Optional[str] = ...) -> None: ...
 
 class Subscribe(_message.Message):
-    __slots__ = ("id", "partition", "role", "position", "chain_hash", "floor", "claim", "head_only")
+    __slots__ = ("id", "partition", "role", "position", "chain_hash", "floor", "claim", "head_only", "without_rows")
     ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -678,6 +678,7 @@ class Subscribe(_message.Message):
     FLOOR_FIELD_NUMBER: _ClassVar[int]
     CLAIM_FIELD_NUMBER: _ClassVar[int]
     HEAD_ONLY_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_ROWS_FIELD_NUMBER: _ClassVar[int]
     id: int
     partition: Partition
     role: Role
@@ -686,7 +687,8 @@ class Subscribe(_message.Message):
     floor: int
     claim: Claim
     head_only: bool
-    def __init__(self, id: _Optional[int] = ..., partition: _Optional[_Union[Partition, _Mapping]] = ..., role: _Optional[_Union[Role, str]] = ..., position: _Optional[int] = ..., chain_hash: _Optional[bytes] = ..., floor: _Optional[int] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., head_only: _Optional[bool] = ...) -> None: ...
+    without_rows: bool
+    def __init__(self, id: _Optional[int] = ..., partition: _Optional[_Union[Partition, _Mapping]] = ..., role: _Optional[_Union[Role, str]] = ..., position: _Optional[int] = ..., chain_hash: _Optional[bytes] = ..., floor: _Optional[int] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., head_only: _Optional[bool] = ..., without_rows: _Optional[bool] = ...) -> None: ...
 
 class Expect(_message.Message):
     __slots__ = ("id", "claim")

@@ -39,6 +39,8 @@ class Subscription(NamedTuple):
     """The highest position that it ever answered at, whatever it holds now."""
     claim: Claim | None = None
     """The announcement of its broker, for which it wants to hear that it is ready."""
+    without_rows: bool = False
+    """It remembers `position`, and holds no rows: a snapshot is wanted."""
     head_only: bool = False
     """No rows are wanted, only `Head`."""
 

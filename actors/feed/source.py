@@ -9,6 +9,8 @@ Rule 3: there is one ring of changes for all subscribers, bounded in bytes. A su
 that is overtaken by its end gets a new snapshot.
 Rule 4: nobody is given a position before the one that it answered at. A source that is behind
 says nothing.
+Rule 5: nobody is given anything before the log was found to hold what it names, position and
+hash: what the ring does not know is looked for in the store (`unproven`, `proven`).
 """
 
 from __future__ import annotations
@@ -93,15 +95,20 @@ class _Subscriber:
         "is_slice_next",
         "next_entry",
         "part",
+        "proof",
         "ready_at",
         "ready_under",
         "slices",
         "told",
+        "without_rows",
     )
 
     def __init__(self, subscription: Subscription) -> None:
         self.held: tuple[int, bytes | None] = subscription.position, subscription.chain_hash
         """Position and chain hash that it may go on from, while it has no place in the ring."""
+        self.proof = _proof_of(*self.held)
+        """Whether the log holds these; none: that is to be found out."""
+        self.without_rows = subscription.without_rows
         self.floor = max(subscription.floor, subscription.position)
         self.claim = subscription.claim
         self.next_entry: int | None = None
@@ -230,6 +237,20 @@ class FeedSource:
         is_told = one.claim is None or one.told is Ready
         return not is_told or one.slices is not None or one.next_entry != self._entries
 
+    def unproven(self, number: int) -> tuple[int, bytes] | None:
+        """Position and chain hash that are to be looked for in the log; see `proven`."""
+        one = self._subscribers[number]
+        position, chain_hash = one.held
+        if one.proof is not None or chain_hash is None or self._machine.state is None:
+            return None
+        return position, chain_hash
+
+    def proven(self, number: int, held: tuple[int, bytes], *, is_held: bool) -> None:
+        """The log holds that position and hash, or never will."""
+        one = self._subscribers.get(number)
+        if one is not None and one.held == held and one.proof is None:
+            one.proof = is_held
+
     def is_sending(self, number: int) -> bool:
         """Whether a snapshot to that subscriber is under way."""
         return self._subscribers[number].slices is not None
@@ -291,7 +312,7 @@ class FeedSource:
 
     def _place(self, one: _Subscriber, may_begin: Callable[[], bool]) -> Frame | None:
         """Find where in the ring `one` goes on; or begin a snapshot, or refuse."""
-        if self._unhashed or self._position < one.floor or one.is_refused:
+        if self._unhashed or one.is_refused:
             return None
         held, chain_hash = one.held
         borders = itertools.chain(
@@ -300,11 +321,16 @@ class FeedSource:
         )
         for back, (position, chain_there) in enumerate(borders):
             if position == held >= 0 and chain_hash is not None:
-                if chain_there != chain_hash:
-                    one.is_refused = True
-                    return OtherHistory(position)
-                one.next_entry, one.part, one.given = self._entries - back, 0, one.held
-                return None
+                one.proof = chain_there == chain_hash
+                if one.proof and not one.without_rows and self._position >= one.floor:
+                    one.next_entry, one.part, one.given = self._entries - back, 0, one.held
+                    return None
+                break
+        if one.proof is False:
+            one.is_refused = True
+            return OtherHistory(held)
+        if one.proof is None or self._position < one.floor:
+            return None
         return self._snapshot(one, may_begin)
 
     def _snapshot(self, one: _Subscriber, may_begin: Callable[[], bool]) -> Frame | None:
@@ -354,6 +380,8 @@ class FeedSource:
         for one in self._subscribers.values():
             if one.next_entry is not None:
                 one.held = (-1, None) if one.slices is not None else one.given
+                one.proof = _proof_of(*one.held)
+                one.without_rows = False
                 one.floor = max(one.floor, one.given[0])
                 one.next_entry = None
                 self._give_up(one)
@@ -444,6 +472,11 @@ class FeedSource:
     def _checksum(self, state: PartitionState) -> bytes:
         shares = self._shares + state.rows_digest
         return checksum(shares, self._position, self._chain_hash, _delete_state(state))
+
+
+def _proof_of(position: int, chain_hash: bytes | None) -> bool | None:
+    """What is known of a place in the log before it was looked for: true if it is none."""
+    return True if position < 0 or chain_hash is None else None
 
 
 def _delete_state(state: PartitionState) -> int | None:

@@ -29,6 +29,9 @@ SNAPSHOTS_AT_ONCE = 8
 TURN_S = 10.0
 """After that long a snapshot counts as one of a slow reader, which keeps nobody waiting."""
 
+PROOFS_AT_ONCE = 8
+"""Replicas for which a host looks into logs at a time; each takes some twenty reads."""
+
 LINGER_S = 60.0
 """How long a feed stays open when nobody is fed: who comes back soon finds it in the ring."""
 
@@ -49,6 +52,8 @@ class Fed:
         self._is_waiting = False
         """Whether it needs a snapshot and it is not its turn."""
         self._number = feed.source.subscribe(subscription)
+        self._proving: asyncio.Task[None] | None = None
+        self._trouble: RemoteStorageError | None = None
         self.wake = wake
 
     def take(self) -> Frame | None:
@@ -57,8 +62,11 @@ class Fed:
         Raises:
             NotLeader: The partition does not run here any more in that role.
             Quarantined: Its feed cannot go on.
+            CorruptLog: What it remembers cannot be compared with the log.
         """
         feed = self._feed
+        if self._trouble is not None:
+            raise self._trouble
         if feed.is_gone:
             raise NotLeader(f"{feed.shell.key.named('?')} is not fed by this host any more")
         try:
@@ -66,6 +74,9 @@ class Fed:
             frames = feed.source.take(self._number, 1, self._may_begin)
             if not (self._is_waiting or feed.source.is_sending(self._number)):
                 self._turns.end(self)
+            held = feed.source.unproven(self._number)
+            if held is not None and self._proving is None:
+                self._proving = feed.shell.host.spawn(self._prove(*held))
         except Exception as error:
             feed.shell.failed(error)
             raise Quarantined(f"the feed failed: {type(error).__name__}: {error}") from error
@@ -75,6 +86,20 @@ class Fed:
     def has_more(self) -> bool:
         """Whether there may be more, behind what was just taken."""
         return self._feed.source.has_more(self._number)
+
+    async def _prove(self, position: int, chain_hash: bytes) -> None:
+        """Find out whether the log holds what the replica remembers."""
+        feed = self._feed
+        try:
+            async with self._turns.proofs:
+                is_held = await feed.shell.has_history(position, chain_hash)
+        except RemoteStorageError as error:
+            self._trouble = error
+        else:
+            if not feed.is_gone:
+                feed.source.proven(self._number, (position, chain_hash), is_held=is_held)
+        self._proving = None
+        self.wake()
 
     def _may_begin(self) -> bool:
         self._is_waiting = not self._turns.begin(self)
@@ -88,6 +113,8 @@ class Fed:
 
     def close(self) -> None:
         """It is fed no further."""
+        if self._proving is not None:
+            self._proving.cancel()
         self._turns.end(self)
         self._feed.drop(self, self._number)
 
@@ -102,6 +129,7 @@ class Turns:
         self.under_way: dict[Fed, float] = {}
         """With when each began."""
         self.waiting: dict[Fed, None] = {}
+        self.proofs = asyncio.Semaphore(PROOFS_AT_ONCE)
 
     def begin(self, fed: Fed) -> bool:
         """Whether the snapshot of `fed` may begin now; if not, it is woken when it may."""

@@ -192,6 +192,17 @@ class PartitionShell:
         """The key of the batch that follows what the machine has read."""
         return self._reader.log.key(self.machine.next_batch)
 
+    async def has_history(self, position: int, chain_hash: bytes) -> bool:
+        """Whether the log holds `position`, with that hash behind it, however long that takes.
+
+        Raises:
+            CorruptLog: What is stored there does not verify.
+        """
+        near = self.machine.next_batch
+        return await self._insisting(
+            lambda: self._reader.has_history(position, chain_hash, near)
+        )
+
     # Answers.
 
     def _answer(self, effect: msg.Answer) -> None:

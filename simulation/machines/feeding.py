@@ -12,7 +12,7 @@ from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.feed.frames import Change, Fenced, SnapshotBegun
 from tierledger.actors.feed.replica import Replica
 from tierledger.actors.messages import Query
-from tierledger.events.errors import NotReady, Overloaded, PartitionDeleted
+from tierledger.events.errors import DataError, NotReady, Overloaded, PartitionDeleted
 from tierledger.events.tables.segment_rows import END, EPOCHS, unpack_row
 from tierledger.simulation.checkers.feed import DELETED, ReplicaSeen
 from tierledger.simulation.history.observations import Ready
@@ -207,17 +207,17 @@ class Feeding:
         for node in self.nodes.values():
             replica = node.replica
             leading = [  # Also who was replaced and has not found out: it is behind.
-                host.shells[node.number, LEADER].machine
+                host.shells[node.number, LEADER]
                 for host in self._world.hosts.values()
                 if host.life.is_reachable and host.believes_to_lead(node.number)
             ]
             if not leading or not node.broker.life.is_reachable or not self._world.is_well:
                 continue
             self._leave(node)
-            machine = max(leading, key=lambda one: one.position)
-            source = machine.open_feed()
+            shell = max(leading, key=lambda one: one.machine.position)
+            machine, source = shell.machine, shell.machine.open_feed()
             number = source.subscribe(replica.subscription())
-            while frames := source.take(number):
+            while frames := _taken(_Fed(shell, source, number), 16):
                 for frame in frames:
                     refusal = replica.take(frame)
                     if refusal is not None:
@@ -277,7 +277,7 @@ class Feeding:
             return
         frames: list[Frame] | None = None
         if fed is not None and host.shells.get((node.number, fed.shell.role)) is fed.shell:
-            frames = fed.source.take(fed.number, limit)
+            frames = _taken(fed, limit)
         self._send(host.life, node.broker.life, self._given, node, token, frames)
 
     def _drop(self, token: int) -> None:
@@ -305,6 +305,19 @@ class Feeding:
 
     def _count(self, mark: str) -> None:
         self._world.recording.mark(mark)
+
+
+def _taken(fed: _Fed, limit: int) -> list[Frame]:
+    """What a source gives, once the log was looked into if it has to be."""
+    frames = fed.source.take(fed.number, limit)
+    if (held := fed.source.unproven(fed.number)) is not None:
+        try:
+            is_held = fed.shell.has_history(*held)
+        except DataError:
+            return []  # Who hears nothing goes elsewhere.
+        fed.source.proven(fed.number, held, is_held=is_held)
+        frames = fed.source.take(fed.number, limit)
+    return frames
 
 
 def _answer(replica: Replica, query: Query) -> Any:  # noqa: ANN401 - Any answer.

@@ -73,6 +73,12 @@ class KeyedMedium(MemoryBackend):
         self._number = number
 
     @override
+    async def get(self, key: str) -> bytes | None:
+        if not key.startswith(self._keys.log(self._tip)):
+            return await super().get(key)
+        return self._medium.log.get((self._number, self._keys.parse_log_batch(key)[2]))
+
+    @override
     async def get_like(
         self, prefix: str, *, after: str | None = None, limit: int = 1000
     ) -> list[tuple[str, bytes]]:

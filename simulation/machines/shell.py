@@ -95,6 +95,11 @@ class Shell:
             except Exception as error:  # noqa: BLE001 - As in the service: this partition's own.
                 self._carry_out(self._guard.failed(error))
 
+    def has_history(self, position: int, chain_hash: bytes) -> bool:
+        """Whether the log holds `position`, with that hash behind it."""
+        near = self.machine.next_batch
+        return completed(self._reader.has_history(position, chain_hash, near))
+
     # Loading.
 
     def load(self) -> None:

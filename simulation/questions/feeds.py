@@ -133,6 +133,10 @@ class _Asked:
             self._number = self._source.subscribe(self._replica.subscription())
         self._source.begin_on()
         frames = self._source.take(self._number, limit)
+        if (held := self._source.unproven(self._number)) is not None:
+            is_held = held[1] == (held[0] + 1).to_bytes(32, "big")
+            self._source.proven(self._number, held, is_held=is_held)
+            frames = self._source.take(self._number, limit)
         _, since = self._under.get(self._claim, (0, self._end))
         self._way.extend((frame, since) for frame in frames)
         return len(frames) == limit

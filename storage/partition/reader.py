@@ -224,6 +224,56 @@ class PartitionReader:
             return None
         return page
 
+    async def has_history(self, position: int, chain_hash: bytes, near: int = 0) -> bool:
+        """Whether the log holds the event at `position`, with that hash behind it.
+
+        A log that was forgotten up to there is believed to: nothing of it is left to compare.
+        It is read batch by batch, since a list may be behind.
+
+        Args:
+            position: Of an event that was durable once.
+            chain_hash: What was behind it.
+            near: About the batch with which the log ends.
+
+        Raises:
+            CorruptLog: A batch does not verify.
+        """
+        while True:
+            low, value = 0, await self.backend.get(self.log.key(0))
+            if value is None:
+                logs = self.keys.log(self.topic_id_partition)
+                found = await self.backend.get_like(logs, limit=1)
+                if not found:
+                    return False
+                low, value = self._number_of(found[0][0]), found[0][1]
+            key = self.log.key(low)
+            boundary = self.boundary(low, value)
+            if boundary is not None and position < boundary.next_position:
+                is_last = position + 1 == boundary.next_position
+                return not is_last or chain_hash == boundary.chain_hash
+            stored: tuple[bytes, ...] = ()
+            if boundary is not None:
+                first = boundary.next_position
+            else:
+                first, stored = stored_events(self.serde, StoredBatch(low, value))
+            number, behind = max(near, low + 1), INT64_MAX  # Batch `behind` is, or is none.
+            while behind - low > 1:
+                there = await self._batch(number)
+                if there is None or there[0] > position:
+                    behind = number
+                else:
+                    low, (first, stored) = number, there
+                number = 2 * low if behind == INT64_MAX else (low + behind) // 2
+            if position - first < len(stored):
+                return chain(stored[position - first]) == chain_hash
+            if await self.backend.get(key) is not None:
+                return False  # Else it was forgotten meanwhile.
+
+    async def _batch(self, number: int) -> tuple[int, tuple[bytes, ...]] | None:
+        """The first position and the stored events of a batch; none if it is not there."""
+        value = await self.backend.get(self.log.key(number))
+        return None if value is None else stored_events(self.serde, StoredBatch(number, value))
+
     def boundary(self, number: int, value: bytes) -> PartitionValue | None:
         """What stands in batch `number` in place of a forgotten log, if `value` is that.
 

@@ -48,7 +48,7 @@ def plugins(broker: KafkaBroker) -> Iterator[Plugins]:
         yield plugins
 
 
-def opened(broker: KafkaBroker, doors: str, mode: str) -> str:
+def opened(broker: KafkaBroker, doors: str, mode: str, **more: object) -> str:
     """The command that opens the plugin of broker 1 in that mode."""
     kafka = {
         CLIENTS: broker.address,
@@ -56,6 +56,7 @@ def opened(broker: KafkaBroker, doors: str, mode: str) -> str:
         "remote.log.metadata.topic.num.partitions": METADATA_PARTITIONS,
         "log.dir": broker.logs,
         "tierledger.mode": mode,
+        **more,
     }
     given = " ".join(f"{key} {value}" for key, value in kafka.items())
     return f"1 open {CLUSTER} {doors} {given}"
@@ -254,7 +255,7 @@ async def test_shadow_answers_as_kafka_does_and_tells_what_the_ledger_lacks(
     await ask("1 lead 2")
     await cluster.say(Owner.KAFKA, Owner.NOBODY)
     assert await ask("1 found 2 5") == "none"
-    await copied(ask, 0)
+    await copied(ask, 2, 0)
     # Of what was not taken over at all yet nothing differs.
     assert await ask("1 lookup 2 5") == "0:COPY_SEGMENT_FINISHED"
     said = await cluster.until("shadows", lambda one: one["skipped"] > 0)
@@ -267,7 +268,7 @@ async def test_shadow_answers_as_kafka_does_and_tells_what_the_ledger_lacks(
         equal = said["equal"]
         assert said["different"] == 0
 
-    await copied(ask, 1)
+    await copied(ask, 2, 1)
     assert await ask("1 lookup 2 15") == "10:COPY_SEGMENT_FINISHED"
     said = await cluster.until("shadows", lambda one: one["different"] > 0)
     (difference,) = said["differences"]
@@ -283,7 +284,27 @@ async def test_shadow_answers_as_kafka_does_and_tells_what_the_ledger_lacks(
     assert await ask("1 threads") == "none"
 
 
-async def copied(ask: Callable[[str], Awaitable[str]], number: int) -> None:
-    """Kafka's own manager knows of another segment of partition 2, and nothing was asked."""
-    assert await ask(f"1 add 2 {number}") == "done"
-    assert await ask(f"1 move 2 {number} COPY_SEGMENT_FINISHED") == "done"
+async def test_shadow_compares_what_the_replica_has_and_asks_nobody(
+    broker: KafkaBroker, plugins: Plugins, cluster: Cluster
+) -> None:
+    ask = plugins.ask
+    no_room = {"tierledger.replica.max.bytes": 1}
+    await ask(opened(broker, await cluster.doors(), "shadow", **no_room))
+    await ask("1 lead 3")
+    await cluster.say(Owner.KAFKA, Owner.NOBODY)
+    assert await ask("1 found 3 5") == "none"
+    await copied(ask, 3, 0)
+    await cluster.import_all(3)
+    while await ask("1 metric PartitionsOver") != "1":  # noqa: ASYNC110 - It has none.
+        await asyncio.sleep(0.01)
+    skipped = int(await ask("1 metric ShadowSkipped"))
+    assert await ask("1 lookup 3 5") == "0:COPY_SEGMENT_FINISHED"
+    await cluster.until("shadows", lambda one: one["skipped"] > skipped)
+    assert await ask("1 metric Questions") == "0"
+    assert await ask("1 close") == "done"
+
+
+async def copied(ask: Callable[[str], Awaitable[str]], partition: int, number: int) -> None:
+    """Kafka's own manager knows of another segment of that partition, and nothing was asked."""
+    assert await ask(f"1 add {partition} {number}") == "done"
+    assert await ask(f"1 move {partition} {number} COPY_SEGMENT_FINISHED") == "done"

@@ -71,6 +71,13 @@ class Cluster:
         await eventually(is_so)
 
     async def hand_over(self, to: str) -> Any:  # noqa: ANN401 - A finished process.
+        """Once `serve --kafka` has found back to a broker that was restarted."""
+
+        async def is_followed() -> bool:
+            said = (await self.ledger.status())["coordinator"]["kafka"]
+            return said is not None and said["trouble"] is None
+
+        await eventually(is_followed)
         done = await self.ledger.hand_over("--to", to)
         assert done.returncode == ExitStatus.WELL, done.stderr
         return done

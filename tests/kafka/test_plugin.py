@@ -16,7 +16,7 @@ import pytest_asyncio
 from tests.models.door_secrets import Secrets, token_file
 from tests.models.local_world import CLUSTER
 from tests.models.ray_brokers import settings_for
-from tests.ray.test_serve import served
+from tests.ray.test_serve import STOP_S, served
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover
 from tierledger.actors.discovery.connecting import connect
@@ -114,6 +114,30 @@ async def owned_by_word_of(secrets: Secrets, identity: str, url: str) -> None:
         await connection.close()
 
 
+async def handed_over(process: subprocess.Popen[str], store: Path) -> str:
+    """The URL of a service on `store`, which lets brokers in."""
+    assert process.stdout is not None, "it is a pipe"
+    url = process.stdout.readline().split()[-1]
+    connection = await connect(ServiceSettings(CLUSTER, {URL_SETTING: f"sqlite:{store}"}))
+    try:
+        await connection.coordinator.hand_over(FRESH)
+    finally:
+        await connection.close()
+    return url
+
+
+def ended(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    assert process.wait(STOP_S) == 0
+
+
+def copied(store: Path, to: Path) -> None:
+    """A store that nobody has open, with what SQLite has not put into its one file yet."""
+    to.with_name(f"{to.name}-shm").unlink(missing_ok=True)
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{store}{suffix}", f"{to}{suffix}")
+
+
 async def test_a_broker_proves_who_it_is(tmp_path: Path, plugins: Plugins) -> None:
     secrets = Secrets(tmp_path)
     ca = secrets.authority.certificate
@@ -208,3 +232,128 @@ async def test_a_dead_host_costs_no_write(
         assert (await ask(f"3 copy {number} 3")).startswith("done")
         assert await ask(f"3 list {number}") == "0,10,20,30,40,50"
     assert await ask("3 close") == "done"
+
+
+async def test_the_service_is_asked_where_a_replica_has_no_room(
+    service: RayService, plugins: Plugins, first: int
+) -> None:
+    number = first + 6
+    doors = ",".join((await RayConnection(service.settings).coordinator.doors()).values())
+    ask = plugins.ask
+    for broker in (1, 2):
+        bound = "tierledger.replica.max.bytes 1"
+        assert await ask(f"{broker} open {CLUSTER} {doors} {bound}") == "done"
+    await ask(f"1 lead {number}")
+    assert await ask(f"1 ready {number}") == "ready"
+    assert (await ask(f"1 copy {number} 3")).startswith("done")
+    await ask(f"2 follow {number}")
+    for broker in (1, 2):
+        assert await ask(f"{broker} ready {number}") == "ready"
+        assert await ask(f"{broker} lookup {number} 15") == "10:COPY_SEGMENT_FINISHED"
+        assert await ask(f"{broker} lookup {number} 35") == "none"
+        assert await ask(f"{broker} highest {number}") == "29"
+        assert await ask(f"{broker} list {number}") == "0,10,20"
+        assert await ask(f"{broker} lookup {number + 1} 5") == "RemoteResourceNotFoundException"
+        assert await ask(f"{broker} metric PartitionsOver") == "1"
+        assert await ask(f"{broker} metric Segments") == "0"
+        assert int(await ask(f"{broker} metric Questions")) >= 4
+
+    # A list of more pages than one.
+    await ask(f"1 lead {number + 1}")
+    assert await ask(f"1 ready {number + 1}") == "ready"
+    assert await ask(f"1 fill {number + 1} 1100") == "done"
+    starts = ",".join(str(10 * one) for one in range(1100))
+    assert await ask(f"1 list {number + 1}") == starts
+
+    # The other leads: who led is told, though nobody feeds it.
+    await ask(f"2 lead {number}")
+    assert await ask(f"2 ready {number}") == "ready"
+    assert await ask(f"2 move {number} 0 DELETE_SEGMENT_STARTED") == "done"
+    assert await ask(f"2 move {number} 0 DELETE_SEGMENT_FINISHED") == "done"
+    assert await ask(f"2 list {number}") == "10,20"
+    await ask(f"1 follow {number}")
+    assert await ask(f"1 ready {number}") == "ready"
+    assert await ask(f"1 list {number}") == "10,20"
+    for broker in (1, 2):
+        assert await ask(f"{broker} close") == "done"
+    assert await ask("1 threads") == "none"
+
+
+async def test_a_partition_is_kept_once_another_leaves_room(
+    service: RayService, plugins: Plugins, first: int
+) -> None:
+    kept, over = first + 8, first + 9
+    doors = ",".join((await RayConnection(service.settings).coordinator.doors()).values())
+    ask = plugins.ask
+    await ask(f"1 open {CLUSTER} {doors}")
+    for number in (kept, over):
+        await ask(f"1 lead {number}")
+        assert await ask(f"1 ready {number}") == "ready"
+        assert (await ask(f"1 copy {number} 1")).startswith("done")
+    taken = int(await ask("1 metric ReplicaBytes"))
+    await ask("1 close")
+
+    await ask(f"1 open {CLUSTER} {doors} tierledger.replica.max.bytes {taken}")
+    for number in (kept, over):
+        await ask(f"1 lead {number}")
+        assert await ask(f"1 ready {number}") == "ready"
+    assert await ask("1 metric PartitionsOver") == "1"
+    assert await ask("1 metric Segments") == "1"
+    await ask(f"1 stop {kept}")
+    while await ask("1 metric PartitionsOver") != "0":  # noqa: ASYNC110 - It has none.
+        await asyncio.sleep(0.01)
+    assert await ask(f"1 ready {over}") == "ready"
+    asked = await ask("1 metric Questions")
+    assert await ask(f"1 list {over}") == "0"
+    assert await ask("1 metric Questions") == asked
+    assert await ask("1 close") == "done"
+
+
+async def test_a_restored_ledger_is_not_taken_for_the_present_one(
+    tmp_path: Path, plugins: Plugins
+) -> None:
+    ask, store, backup = plugins.ask, tmp_path / "store.sqlite", tmp_path / "backup.sqlite"
+    options = ["--cluster", CLUSTER, "--listen", "127.0.0.1:0"]
+
+    async def opened(broker: int, url: str) -> None:
+        folder = tmp_path / str(broker)
+        folder.mkdir(exist_ok=True)
+        assert await ask(f"{broker} open {CLUSTER} {url} log.dir {folder}") == "done"
+        await ask(f"{broker} lead 1")
+
+    with served(f"sqlite:{store}", *options) as process:
+        url = await handed_over(process, store)
+        await opened(1, url)
+        assert await ask("1 ready 1") == "ready"
+        assert (await ask("1 copy 1 3")).startswith("done")
+        assert await ask("1 close") == "done"
+        ended(process)
+    copied(store, backup)
+    with served(f"sqlite:{store}", *options) as process:
+        await opened(1, await handed_over(process, store))
+        assert await ask("1 ready 1") == "ready", "it is the same ledger"
+        assert (await ask("1 copy 1 3")).startswith("done")
+        assert await ask("1 close") == "done"
+        ended(process)
+    copied(backup, store)
+    with served(f"sqlite:{store}", *options) as process:
+        url = await handed_over(process, store)
+        await opened(2, url)  # It knew nothing, and takes the log further than that was.
+        assert await ask("2 ready 1") == "ready"
+        assert (await ask("2 copy 1 9")).startswith("done")
+        assert await ask("2 close") == "done"
+
+        await opened(1, url)
+        other = "1 metric PartitionsOfAnotherLedger"
+        while await ask(other) != "1":  # noqa: ASYNC110 - It has none.
+            await asyncio.sleep(0.01)
+        assert await ask("1 is-ready 1") == "false"
+        for question in ("lookup 1 5", "list 1", "highest 1"):
+            assert await ask(f"1 {question}") == "ReplicaNotAvailableException"
+        assert await ask("1 close") == "done"
+
+        (tmp_path / "1" / "tierledger.positions").unlink()
+        await opened(1, url)
+        assert await ask("1 ready 1") == "ready"
+        assert len((await ask("1 list 1")).split(",")) == 12
+        assert await ask("1 close") == "done"

@@ -56,6 +56,10 @@ class Connected:
         self.refusals: list[Refusal] = []
         self.snapshots = 0
         self.connections = 0
+        self.looked_for: list[tuple[int, bytes]] = []
+        """What the log was asked for."""
+        self.is_of_the_log = True
+        """Whether it is found there."""
         self._number: int | None = None
 
     def disconnect(self) -> None:
@@ -70,7 +74,12 @@ class Connected:
         if self._number is None:
             self._number = self.source.subscribe(self.replica.subscription())
             self.connections += 1
-        self.on_its_way.extend(self.source.take(self._number, limit))
+        frames = self.source.take(self._number, limit)
+        if (held := self.source.unproven(self._number)) is not None:
+            self.looked_for.append(held)
+            self.source.proven(self._number, held, is_held=self.is_of_the_log)
+            frames = self.source.take(self._number, limit)
+        self.on_its_way.extend(frames)
         taken = len(self.on_its_way)
         while self.on_its_way:
             frame = self.on_its_way.popleft()

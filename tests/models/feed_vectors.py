@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire.feed import put_frame
 from tierledger.actors.door.wire.segments import claim_message
 from tierledger.actors.feed import source
-from tierledger.actors.feed.frames import Frame, Subscription
+from tierledger.actors.feed.frames import Frame
 from tierledger.actors.feed.replica import Replica
 from tierledger.actors.feed.source import FeedSource
 from tierledger.conformance.answering import partition_of
@@ -43,11 +44,8 @@ class NotingSource:
     def __init__(self, feed: FeedSource, number: int, lines: list[str]) -> None:
         self._feed, self._number, self._lines = feed, number, lines
 
-    def subscribe(self, asked: Subscription) -> int:
-        return self._feed.subscribe(asked)
-
-    def drop(self, number: int) -> None:
-        self._feed.drop(number)
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - All else is the source's own.
+        return getattr(self._feed, name)
 
     def take(self, number: int, limit: int) -> list[Frame]:
         frames = self._feed.take(number, limit)

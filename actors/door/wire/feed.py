@@ -48,6 +48,7 @@ def subscribe_message(number: int, subscription: Subscription) -> pb.Subscribe:
         floor=subscription.floor if subscription.floor >= 0 else None,
         claim=None if subscription.claim is None else claim_message(subscription.claim),
         head_only=subscription.head_only,
+        without_rows=subscription.without_rows,
     )
 
 
@@ -70,9 +71,17 @@ def subscription_of(message: pb.Subscribe) -> Subscription:
         chain_hash = checked(Hash, message.chain_hash, "chain_hash")
     elif message.chain_hash:
         raise InvalidArgument("expected a position beside chain_hash, got none")
+    elif message.without_rows:
+        raise InvalidArgument("expected a position beside without_rows, got none")
     floor = checked(Count, message.floor, "floor") if message.HasField("floor") else -1
     return Subscription(
-        key_of(message.partition), role, position, chain_hash, floor, claim_in(message)
+        key_of(message.partition),
+        role,
+        position,
+        chain_hash,
+        floor,
+        claim_in(message),
+        message.without_rows,
     )
 
 

@@ -119,6 +119,7 @@ SUBSCRIPTIONS = {
     "subscribe": Subscription(KEY, LEADER, 41, b"chain-hash", 43, CLAIM),
     "subscribe-from-nothing": Subscription(KEY, FOLLOWER),
     "subscribe-from-the-first-position": Subscription(KEY, FOLLOWER, 0, b"x", 0),
+    "subscribe-from-memory": Subscription(KEY, LEADER, 41, b"chain-hash", without_rows=True),
     "subscribe-to-the-head": Subscription(KEY, LEADER, head_only=True),
 }
 

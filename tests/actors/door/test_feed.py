@@ -1,6 +1,7 @@
 """Replicas that are fed through doors, over real sockets, on good days and bad ones."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -29,7 +30,7 @@ from tierledger.actors.door.client import replicas
 from tierledger.actors.door.client.replicas import FedReplica, Replicas
 from tierledger.actors.door.limits import FEED_METHOD, DoorLimits
 from tierledger.actors.door.server import feeding
-from tierledger.actors.door.wire.feed import put_frame
+from tierledger.actors.door.wire.feed import put_frame, subscribe_message
 from tierledger.actors.feed import source
 from tierledger.actors.feed.frames import Change, Frame, SnapshotBegun, Subscription
 from tierledger.actors.host import feeds
@@ -516,6 +517,56 @@ async def test_another_history_is_said_and_not_taken(world: LocalWorld) -> None:
             await replica.reached(position + 10)
         with pytest.raises(CorruptLog, match="another at position"):
             replica.list_remote_log_segments()
+
+
+@pytest.mark.parametrize("is_ahead", [True, False], ids=["grown past", "shorter"])
+@pytest.mark.parametrize("role", [LEADER, FOLLOWER])
+async def test_a_restored_ledger_is_another_however_long_it_is(
+    tmp_path: Path, role: str, is_ahead: bool
+) -> None:
+    store, backup = tmp_path / "store.sqlite", tmp_path / "backup.sqlite"
+    async with served(tmp_path) as world:
+        await copy(await world.leader(TIP), *map(segment, range(3)))
+        await world.stop()
+        shutil.copy(store, backup)
+        await world.start()
+        position = await copy(await world.leader(TIP), *map(segment, range(3, 6)))
+        async with replicas_at(await door_of(world)) as home:
+            known = home.of(TIP)
+            await known.reached(position)
+            held = known._replica.subscription()
+        await world.stop()
+        shutil.copy(backup, store)
+        await world.start()
+        manager = await world.leader(TIP)
+        await world.follower(TIP)
+        if is_ahead:
+            assert await copy(manager, *map(segment, range(10, 20))) > position
+        for without_rows in (False, True):
+            asked = held._replace(role=role, without_rows=without_rows)
+            async with raw(await door_of(world), FEED_METHOD) as client:
+                await client.greet()
+                await client.send(pb.ClientFrame(subscribed=[subscribe_message(1, asked)]))
+                frame = await client.next()
+                assert frame is not None
+                assert [one.WhichOneof("what") for one in frame.fed] == ["other_history"]
+                assert frame.fed[0].other_history.position == position
+
+
+async def test_who_comes_back_behind_the_ring_is_compared_with_the_log(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "RING_BYTES", 1)
+    manager = await world.leader(TIP)
+    position = await copy(manager, *map(segment, range(20)))
+    async with cable(await door_of(world)) as line, replicas_at(line.door) as home:
+        replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
+        await replica.reached(position)
+        line.cut()
+        position = await copy(manager, *map(segment, range(20, 40)))
+        await replica.reached(position)
+        assert told(replica) == await answers(manager)
+        assert (replica.counts.snapshots, replica.trouble) == (2, None)
 
 
 async def test_a_source_that_is_behind_is_left_after_a_while(

@@ -309,6 +309,47 @@ def test_another_history_is_refused() -> None:
     assert refusal.is_dropped
 
 
+def test_what_the_ring_does_not_know_is_looked_for_in_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(source, "RING_BYTES", 1)
+    partition = fed()
+    one, restored = connected(partition), connected(partition)
+    for replica in (one, restored):
+        replica.catch_up()
+        replica.disconnect()
+    held = partition.state.next_position - 1, partition.state.chain_hash
+    for at in range(SEGMENTS, SEGMENTS + 2):
+        go_on(partition, finished(at))
+    restored.is_of_the_log = False
+
+    assert sent(partition, one.replica.subscription()) == [], "nobody has looked yet"
+    assert len(one.catch_up().list_all()) == SEGMENTS + 2
+    assert one.looked_for == [held]
+    restored.take(16)
+    assert not restored.replica.is_whole
+    assert (restored.looked_for, restored.snapshots) == ([held], 1)
+    assert "another" in restored.refusals[0].reason
+
+
+def test_who_remembers_where_it_was_gets_all_rows_if_the_log_holds_that() -> None:
+    partition = fed()
+    position, chain_hash = partition.state.next_position - 1, partition.state.chain_hash
+    remembering = Subscription(
+        KEY, LEADER, position, chain_hash, claim=CLAIM, without_rows=True
+    )
+
+    assert len(whole(sent(partition, remembering)).list_all()) == SEGMENTS
+    other = remembering._replace(chain_hash=b"another")
+    assert sent(partition, other) == [OtherHistory(position)]
+    ahead = remembering._replace(position=position + 1)
+    number = partition.feed.subscribe(ahead)
+    assert partition.feed.take(number) == []
+    partition.feed.proven(number, (position + 1, chain_hash), is_held=False)
+    assert partition.feed.take(number) == [OtherHistory(position + 1)]
+    assert partition.feed.take(number) == [], "it is said once"
+
+
 def test_too_many_subscribers_are_told_so() -> None:
     partition = fed(0)
     for _ in range(source.SUBSCRIBERS_MAX):

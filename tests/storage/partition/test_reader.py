@@ -8,6 +8,7 @@ from sortedcontainers import SortedDict
 from typing_extensions import override
 
 from tests.models.stored_partitions import (
+    SERDE,
     TIME_MS,
     TRACES,
     StoredPartition,
@@ -16,10 +17,13 @@ from tests.models.stored_partitions import (
     updated,
 )
 from tierledger.events.errors import CorruptLog, InvalidArgument, RemoteResourceNotFound
+from tierledger.events.event_codec import chain
 from tierledger.events.partition.state import PartitionState
 from tierledger.storage.backend import Put
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
+from tierledger.storage.partition.event_log import StoredBatch, stored_events
+from tierledger.storage.partition.forgetting import forget
 
 STEP_MS = 1000
 
@@ -193,3 +197,40 @@ async def test_reading_as_of_now_does_not_need_a_checkpoint() -> None:
     state: PartitionState = await partition.reader().state_as_of(time_ms=2 * TIME_MS)
 
     assert state.digest() == partition.state.digest()
+
+
+async def test_a_position_and_its_hash_are_found_wherever_they_are_in_the_log() -> None:
+    partition = StoredPartition(MemoryBackend())
+    await partition.open()
+    for number in range(40):
+        await partition.append([finished(number)[0]] * (1 + number % 3))
+    reader, hashes = partition.reader(), list[bytes]()
+    for number in range(partition.next_batch):
+        value = await partition.backend.get(reader.log.key(number))
+        assert value is not None
+        hashes += map(chain, stored_events(SERDE, StoredBatch(number, value))[1])
+    assert len(hashes) == partition.state.next_position
+
+    for near in (0, 7, partition.next_batch, 1000):
+        for position, chain_hash in enumerate(hashes):
+            assert await reader.has_history(position, chain_hash, near)
+            assert not await reader.has_history(position, b"another", near)
+            assert not await reader.has_history(position + 1, chain_hash, near)
+
+
+async def test_of_a_log_that_was_forgotten_the_boundary_alone_is_compared() -> None:
+    partition = StoredPartition(MemoryBackend())
+    assert not await partition.reader().has_history(0, b"any"), "there is no log"
+    await partition.open()
+    await partition.close()
+    end, chain_hash = partition.state.next_position - 1, partition.state.chain_hash
+    reader = partition.reader()
+    await forget(reader)
+    partition.state, partition.next_batch = await reader.state()
+    await partition.open()
+
+    assert await reader.has_history(0, b"nothing is left of it")
+    assert await reader.has_history(end, chain_hash)
+    assert not await reader.has_history(end, b"another")
+    assert await reader.has_history(end + 1, partition.state.chain_hash)
+    assert not await reader.has_history(end + 2, partition.state.chain_hash)

@@ -1,6 +1,5 @@
 package org.tierledger.kafka;
 
-import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
 import java.util.Set;
@@ -103,10 +102,8 @@ final class Deciding implements Manager {
      * ledger has: what it has not read yet it would take for gone. On the loop.
      */
     private void catchUp(long number) {
-        Map<TopicIdPartition, CompletableFuture<Long>> heads = new HashMap<>();
-        ledger.roles.hosted().forEach(one -> heads.put(one.tip, ledger.head(one.tip)));
-        CompletableFuture.allOf(heads.values().toArray(CompletableFuture[]::new)).thenRunAsync(
-            () -> heads.forEach((tip, head) -> check(tip, head.join())), loop.transports()
+        CompletableFuture.runAsync(
+            () -> ledger.roles.hosted().forEach(one -> check(one.tip)), loop.transports()
         ).whenComplete((nothing, behind) -> loop.after(behind == null ? 0 : CATCH_UP_MS, () -> {
             if (isClosed || decision.number != number) {
                 return;
@@ -119,11 +116,12 @@ final class Deciding implements Manager {
         }));
     }
 
-    private void check(TopicIdPartition tip, long head) {
+    private void check(TopicIdPartition tip) {
         try {
             Question all = new Question(QuestionKind.LIST, tip, 0, 0);
-            if (ledger.position(tip) < head || Shadow.among(
-                (Iterator<?>) kafka.answer(all), (Iterator<?>) ledger.answer(all),
+            // The leader's list: a replica may be behind.
+            if (Shadow.among(
+                (Iterator<?>) kafka.answer(all), (Iterator<?>) ledger.answerOfService(all),
                 Difference.newBuilder())) {
                 throw ledger.notReady(tip, "Kafka's own manager knows other segments");
             }

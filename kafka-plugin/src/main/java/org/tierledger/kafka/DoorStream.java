@@ -64,9 +64,8 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
 
     final DoorStream open() {
         Metadata headers = new Metadata();
-        ChannelCredentials credentials;
         try {
-            credentials = credentials();
+            channel = channel();
             if (settings.tokenFile != null) {
                 headers.put(
                     Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER),
@@ -76,19 +75,6 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
             end(CallFailed.notReady("a file of the plugin's settings: " + error));
             return this;
         }
-        channel = OkHttpChannelBuilder
-            .forTarget("dns:///" + door, credentials)
-            .executor(loop.timer())
-            .offloadExecutor(loop.transports())
-            .transportExecutor(loop.transports())
-            .scheduledExecutorService(loop.timer())
-            .keepAliveTime(10, TimeUnit.SECONDS)
-            .keepAliveTimeout(5, TimeUnit.SECONDS)
-            .flowControlWindow(WINDOW_BYTES)
-            .maxInboundMessageSize(Integer.MAX_VALUE)
-            .proxyDetector(address -> null)
-            .disableRetry()
-            .build();
         call = channel.newCall(
             MethodDescriptor.<ClientFrame, HostFrame>newBuilder()
                 .setType(MethodDescriptor.MethodType.BIDI_STREAMING)
@@ -113,6 +99,22 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
             }
         });
         return this;
+    }
+
+    private ManagedChannel channel() throws IOException {
+        return OkHttpChannelBuilder
+            .forTarget("dns:///" + door, credentials())
+            .executor(loop.timer())
+            .offloadExecutor(loop.transports())
+            .transportExecutor(loop.transports())
+            .scheduledExecutorService(loop.timer())
+            .keepAliveTime(10, TimeUnit.SECONDS)
+            .keepAliveTimeout(5, TimeUnit.SECONDS)
+            .flowControlWindow(WINDOW_BYTES)
+            .maxInboundMessageSize(Integer.MAX_VALUE)
+            .proxyDetector(address -> null)
+            .disableRetry()
+            .build();
     }
 
     private ChannelCredentials credentials() throws IOException {

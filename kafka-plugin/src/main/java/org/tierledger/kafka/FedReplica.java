@@ -2,17 +2,22 @@ package org.tierledger.kafka;
 
 import java.util.Comparator;
 import java.util.PriorityQueue;
+import java.util.concurrent.TimeUnit;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.tierledger.door.v1.Call;
+import org.tierledger.door.v1.Claim;
 import org.tierledger.door.v1.Fed;
 import org.tierledger.door.v1.FeedEnded;
+import org.tierledger.door.v1.ReadyQuestion;
 import org.tierledger.door.v1.Role;
 
 /** Keeps a partition's replica fed, by whichever host does. All of it happens on the loop. */
 final class FedReplica implements FeedStream.Taker {
-    private static final long SILENCE_MS = 10_000;
+    private static final int SILENCE_MS = 10_000;
     private static final long PAUSE_MS = 50;
     private static final long PAUSE_MAX_MS = 2_000;
+    private static final long OVER_MS = 500;
 
     /** Somebody who waits until a position is applied. */
     private static final class Waiter {
@@ -47,6 +52,14 @@ final class FedReplica implements FeedStream.Taker {
     private int inVain;
     private long words;
     private boolean isClosed;
+    /** Bytes that the replica takes, and those for which there was no room; 0: there was. */
+    private long bytes;
+    private volatile long lacking;
+    /** The conversation that was there when a host said last what the log is. */
+    private Conversation comparedBy;
+    private volatile boolean isOther;
+    /** When a host said something last. */
+    private volatile long heardAt = System.nanoTime();
 
     FedReplica(Hosted hosted, Doors doors, Loop loop, Roles roles, Metrics metrics) {
         this.hosted = hosted;
@@ -71,30 +84,57 @@ final class FedReplica implements FeedStream.Taker {
 
     /** Do {@code then} once answers are of {@code position} or later. */
     void reached(long position, Runnable then) {
-        if (replica.position() >= position) {
+        if (lacking > 0) {
+            replica.answered(position);
+            then.run();
+        } else if (replica.position() >= position) {
             then.run();
         } else {
             waiters.add(new Waiter(position, then));
         }
     }
 
+    /** Whom to ask in the replica's place: who answers for the log that it is fed from. */
+    Conversation compared() {
+        Conversation home = doors.at(null);
+        return home == comparedBy && !isClosed ? home : null;
+    }
+
+    /** Whether the service is asked because there is no room for the replica. */
+    boolean isOver() {
+        return lacking > 0;
+    }
+
+    /** Whether the service's log is another than the one that it was fed from. */
+    boolean isOther() {
+        return isOther;
+    }
+
+    long silentMs() {
+        return TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - heardAt);
+    }
+
     void close() {
         isClosed = true;
         leave();
         waiters.clear();
+        drop();
     }
 
     @Override
     public void given(Fed item) {
         words++;
+        heardAt = System.nanoTime();
         if (item.hasEnded()) {
             FeedEnded ended = item.getEnded();
             doors.learn(ended.getBetterDoor());
             again(ended.getBetterDoor(), ended.getFailure().getMessage());
             return;
         }
+        comparedBy = doors.at(null);
         if (item.hasSnapshot()) {
             metrics.snapshots.increment();
+            lacking = lacking > 0 && roles.room.has(lacking) ? 0 : lacking;
         }
         long before = replica.position();
         Replica.Refusal refusal;
@@ -104,19 +144,73 @@ final class FedReplica implements FeedStream.Taker {
             replica.drop();
             refusal = new Replica.Refusal(error.toString(), true);
         }
+        long grown = replica.heapBytes() - bytes;
+        bytes += grown;
+        boolean fits = roles.room.grow(grown) || grown <= 0;
         if (refusal != null && refusal.isDropped) {
             metrics.replicasDropped.increment();
             log.warn("The replica of {} is dropped: {}", hosted.tip, refusal.reason);
         }
         if (item.hasOtherHistory()) {
-            log.error("{} is not read any more: the service's log is another at position {} "
-                + "than the one that this broker was fed from; restart the broker if that is "
-                + "right", hosted.tip, item.getOtherHistory().getPosition());
+            log.error("{} is not read any more: the service's ledger has another log at position "
+                + "{} than the one that this broker was fed from, or ends before. If it was "
+                + "restored and that is right, stop this broker, remove {}, and start it",
+                hosted.tip, item.getOtherHistory().getPosition(), roles.memory.file);
+            isOther = true;
             close();
         } else if (refusal != null) {
             again("", refusal.reason);
         } else {
             taken(item, before);
+            if (!fits || lacking > 0) {
+                over();
+            }
+        }
+    }
+
+    private void drop() {
+        replica.drop();
+        roles.room.grow(-bytes);
+        bytes = 0;
+    }
+
+    /** There is no room for it: the service is asked, until there is half as much again. */
+    private void over() {
+        if (lacking == 0) {
+            lacking = Math.max(1, bytes + bytes / 2);
+            log.warn("{} is not kept in memory, and the service is asked: all replicas would take "
+                + "more than {} bytes", hosted.tip, roles.room.max);
+        }
+        drop();
+        leave();
+        for (Waiter one = waiters.poll(); one != null; one = waiters.poll()) {
+            reached(one.position, one.then);
+        }
+        look(turn);
+    }
+
+    /** While there is no room: ask whether it is ready, and be compared with who is new. */
+    private void look(int mine) {
+        Claim claim = hosted.claim;
+        if (mine != turn || isClosed || claim == null) {
+            return; // It is announced anew, and comes back.
+        }
+        if (compared() != null && !roles.room.has(lacking)) {
+            compared().ask(Call.newBuilder().setDeadlineMs(SILENCE_MS).setReady(
+                ReadyQuestion.newBuilder().setPartition(Segments.partition(hosted.tip))
+                    .setRole(role).setClaim(claim))).whenComplete((answer, error) -> {
+                        if (mine == turn && error == null && answer.getReady().getIsReady()) {
+                            heardAt = System.nanoTime();
+                            replica.ready(claim);
+                        } else if (mine == turn && error == null && replica.isReady()) {
+                            roles.fenced(hosted, claim);
+                        }
+                    });
+            loop.after(OVER_MS, () -> look(mine));
+        } else if (doors.at(null) != null) {
+            subscribe("");
+        } else {
+            loop.after(OVER_MS, () -> look(mine));
         }
     }
 

@@ -32,6 +32,7 @@ final class Hosted {
 
     Hosted(TopicIdPartition tip, Doors doors, Loop loop, Roles roles, Metrics metrics) {
         this.tip = tip;
+        roles.memory.recall(tip, replica);
         this.feed = new FedReplica(this, doors, loop, roles, metrics);
         this.writes = new Writes(this, doors, loop, roles);
     }

@@ -4,11 +4,13 @@ import com.google.protobuf.ByteString;
 import java.nio.ByteBuffer;
 import java.util.Iterator;
 import java.util.List;
+import java.util.NoSuchElementException;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicLong;
@@ -24,7 +26,7 @@ import org.apache.kafka.server.log.remote.storage.RemoteResourceNotFoundExceptio
 import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import org.tierledger.door.v1.Call;
+import org.tierledger.door.v1.Found;
 import org.tierledger.door.v1.QuestionKind;
 import org.tierledger.door.v1.Role;
 import org.tierledger.door.v1.Write;
@@ -33,14 +35,15 @@ import org.tierledger.door.v1.Write;
  * Metadata that tierledger keeps.
  *
  * <p>Reads answer from a replica in this broker's heap, of the partitions that it hosts. What the
- * replica does not know for certain is a {@link ReplicaNotAvailableException}, which brokers
- * retry; a partition that this broker does not host is a
- * {@link RemoteResourceNotFoundException}. Writes are done when they are durable and the replica
- * has them, or fail within their timeout.
+ * replica does not know for certain the service is asked; what it does not answer in time is a
+ * {@link ReplicaNotAvailableException}, which brokers retry; a partition that this broker does not
+ * host is a {@link RemoteResourceNotFoundException}. Writes are done when they are durable and the
+ * replica has them, or fail within their timeout.
  */
 final class Ledger implements Manager {
     private static final long CLOSE_MS = 5_000;
-    private static final int HEAD_MS = 2_000;
+    /** One lookup in so many and one is measured. */
+    private static final int SAMPLED = 63;
 
     final Roles roles;
 
@@ -50,18 +53,20 @@ final class Ledger implements Manager {
     private final AtomicLong requests = new AtomicLong();
     private final Settings settings;
     private final Loop loop;
+    private final Questions questions;
     private volatile boolean isClosed;
 
     Ledger(Settings settings, Loop loop) {
         this.settings = settings;
         this.loop = loop;
         this.roles = new Roles(settings, loop);
+        this.questions = new Questions(loop, roles.metrics);
     }
 
     /** Look for the service; returns at once. */
     void begin() {
         roles.metrics.register(settings.brokerId);
-        loop.run(() -> roles.doors().seek(0));
+        roles.begin();
     }
 
     /** Nothing of it is left, no thread and no socket; what waits fails. */
@@ -77,6 +82,7 @@ final class Ledger implements Manager {
             for (DoorStream stream : ended.get(CLOSE_MS, TimeUnit.MILLISECONDS)) {
                 stream.awaitClosed(CLOSE_MS);
             }
+            roles.memory.write();
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
         } catch (ExecutionException | TimeoutException error) {
@@ -93,18 +99,6 @@ final class Ledger implements Manager {
     /** Of which its answers about the partition are; -1 without any. */
     long position(TopicIdPartition tip) throws RemoteResourceNotFoundException {
         return hosted(tip).replica.position();
-    }
-
-    /** The last position of a partition's log, as its leader has it. On the loop. */
-    CompletableFuture<Long> head(TopicIdPartition tip) {
-        Conversation home = roles.doors().at(null);
-        if (home == null) {
-            return CompletableFuture.failedFuture(notReady(tip, "no host of tierledger answers"));
-        }
-        return home.ask(Call.newBuilder().setDeadlineMs(HEAD_MS).setQuestion(
-            org.tierledger.door.v1.Question.newBuilder().setPartition(Segments.partition(tip))
-                .setRole(Role.LEADER).setKind(QuestionKind.SUMMARY)
-        )).thenApply(answer -> answer.getFound().getPosition());
     }
 
     @Override
@@ -130,10 +124,7 @@ final class Ledger implements Manager {
             if (error != null) {
                 roles.metrics.writesFailed.increment();
             } else {
-                long nanos = System.nanoTime() - begun;
-                roles.metrics.writes.increment();
-                roles.metrics.writeNanos.add(nanos);
-                roles.metrics.writeNanosMax.accumulate(nanos);
+                roles.metrics.writes.add(System.nanoTime() - begun);
             }
         });
         loop.run(() -> hosted.writes.submit(
@@ -166,26 +157,103 @@ final class Ledger implements Manager {
 
     @Override
     public Object answer(Question question) throws RemoteStorageException {
+        boolean isSampled = question.kind == QuestionKind.LOOKUP
+            && (ThreadLocalRandom.current().nextInt() & SAMPLED) == 0;
+        long begun = isSampled ? System.nanoTime() : 0;
+        Object answer;
+        try {
+            answer = ownAnswer(question);
+        } catch (Replica.NotReady why) {
+            answer = asked(question, why);
+        } catch (Replica.Deleted error) {
+            throw deleted(question.tip, error);
+        }
+        if (isSampled) {
+            roles.metrics.lookups.add(System.nanoTime() - begun);
+        }
+        return answer;
+    }
+
+    /** What the partition's leader answers, whatever the replica would. */
+    Object answerOfService(Question question) throws RemoteStorageException {
+        return asked(question, new Replica.NotReady("the replica is not asked"));
+    }
+
+    private static RemoteResourceNotFoundException deleted(
+        TopicIdPartition tip, Replica.Deleted error) {
+        return new RemoteResourceNotFoundException(tip + ": " + error.getMessage());
+    }
+
+    /** What the replica answers, whatever the service would. */
+    Object ownAnswer(Question question)
+        throws RemoteResourceNotFoundException, Replica.NotReady, Replica.Deleted {
         TopicIdPartition tip = question.tip;
         Replica replica = hosted(tip).replica;
-        try {
-            switch (question.kind) {
-                case LOOKUP:
-                    return segment(tip, replica.lookup(question.epoch, question.offset));
-                case NEXT_TXN_SEGMENT:
-                    return segment(
-                        tip, replica.nextWithTxnIndex(question.epoch, question.offset));
-                case HIGHEST_OFFSET:
-                    return Optional.ofNullable(replica.highest(question.epoch));
-                case SIZE: return replica.size(question.epoch);
-                case LIST: return iterator(tip, replica.listAll());
-                default: return iterator(tip, replica.listEpoch(question.epoch));
-            }
-        } catch (Replica.NotReady error) {
-            throw notReady(tip, error.getMessage());
-        } catch (Replica.Deleted error) {
-            throw new RemoteResourceNotFoundException(tip + ": " + error.getMessage());
+        switch (question.kind) {
+            case LOOKUP: return segment(tip, replica.lookup(question.epoch, question.offset));
+            case NEXT_TXN_SEGMENT:
+                return segment(tip, replica.nextWithTxnIndex(question.epoch, question.offset));
+            case HIGHEST_OFFSET: return Optional.ofNullable(replica.highest(question.epoch));
+            case SIZE: return replica.size(question.epoch);
+            case LIST: return iterator(tip, replica.listAll());
+            default: return iterator(tip, replica.listEpoch(question.epoch));
         }
+    }
+
+    /** What the service answers of the same question. */
+    private Object asked(Question question, Replica.NotReady why)
+        throws RemoteResourceNotFoundException {
+        Hosted hosted = hosted(question.tip);
+        Found found;
+        try {
+            found = questions.ask(hosted, question, why);
+        } catch (Replica.NotReady error) {
+            throw notReady(question.tip, error.getMessage());
+        } catch (Replica.Deleted error) {
+            throw deleted(question.tip, error);
+        }
+        switch (question.kind) {
+            case LOOKUP:
+            case NEXT_TXN_SEGMENT:
+                return segment(question.tip, found.hasRow() ? row(found.getRow()) : null);
+            case HIGHEST_OFFSET:
+                return found.hasNumber() ? Optional.of(found.getNumber()) : Optional.empty();
+            case SIZE: return found.getNumber();
+            default: return iterator(hosted, found);
+        }
+    }
+
+    private static Row row(ByteString bytes) {
+        return new Row(bytes.toByteArray(), 0);
+    }
+
+    /** A list of the service's, whose further pages are asked for when it is read so far. */
+    private Iterator<RemoteLogSegmentMetadata> iterator(Hosted hosted, Found first) {
+        return new Iterator<>() {
+            private Found page = first;
+            private int next;
+
+            @Override
+            public boolean hasNext() {
+                while (next == page.getRows().getRowsCount() && page.hasCursor()) {
+                    try {
+                        page = questions.page(hosted, page.getCursor());
+                    } catch (Replica.NotReady | Replica.Deleted error) {
+                        throw notReady(hosted.tip, error.getMessage());
+                    }
+                    next = 0;
+                }
+                return next < page.getRows().getRowsCount();
+            }
+
+            @Override
+            public RemoteLogSegmentMetadata next() {
+                if (!hasNext()) {
+                    throw new NoSuchElementException();
+                }
+                return segments.metadata(hosted.tip, row(page.getRows().getRows(next++)));
+            }
+        };
     }
 
     private Optional<RemoteLogSegmentMetadata> segment(TopicIdPartition tip, Row row) {

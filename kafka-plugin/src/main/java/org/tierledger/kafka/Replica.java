@@ -7,6 +7,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Objects;
 import java.util.Set;
+import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.Uuid;
 import org.tierledger.door.v1.Change;
 import org.tierledger.door.v1.Claim;
@@ -70,11 +71,17 @@ final class Replica {
     }
 
     private static final long NONE = -1;
+    /** Of a segment, beside its row. */
+    private static final long INDEX_BYTES = 120;
     /** A snapshot of an empty log is one of -1. */
     private static final long NO_SNAPSHOT = Long.MIN_VALUE;
 
     private Claim claim;
+    /** The highest position that it answered at, or was offered, and the log's hash there. */
     private long floor = NONE;
+    private ByteString floorHash = ByteString.EMPTY;
+    /** The highest position that the service answered at in its place. */
+    private long asked = NONE;
     private long position;
     private byte[] chainHash;
     private boolean isWhole;
@@ -128,6 +135,31 @@ final class Replica {
         return isWhole ? position : NONE;
     }
 
+    /** No answer may be from before. */
+    synchronized long floor() {
+        return Math.max(floor, asked);
+    }
+
+    /** The service has answered, or written, at that position. */
+    synchronized void answered(long there) {
+        asked = Math.max(asked, there);
+    }
+
+    /** How far it is behind what this broker has heard of. */
+    synchronized long behind() {
+        return Math.max(0, asked - position);
+    }
+
+    /** It was there before the broker was started anew. */
+    synchronized void remember(long there, ByteString hash) {
+        floor = there;
+        floorHash = hash;
+    }
+
+    synchronized void noteIn(Memory memory, TopicIdPartition tip) {
+        memory.note(tip, floor, floorHash);
+    }
+
     synchronized int count() {
         return rows.count();
     }
@@ -136,19 +168,24 @@ final class Replica {
         return rows.size();
     }
 
+    /** About the bytes that it takes in the heap, with its indexes. */
+    synchronized long heapBytes() {
+        return rows.size() + INDEX_BYTES * rows.count();
+    }
+
     /** What to ask a host for: to go on from here, if anything is here. */
     synchronized Subscribe.Builder subscription() {
-        Subscribe.Builder asked = Subscribe.newBuilder();
+        Subscribe.Builder wanted = Subscribe.newBuilder();
         if (claim != null) {
-            asked.setClaim(claim);
+            wanted.setClaim(claim);
+        }
+        if (floor() != NONE) {
+            wanted.setFloor(floor());
         }
         if (floor != NONE) {
-            asked.setFloor(floor);
+            wanted.setPosition(floor).setChainHash(floorHash).setWithoutRows(!isWhole);
         }
-        if (isWhole && position != NONE) {
-            asked.setPosition(position).setChainHash(ByteString.copyFrom(chainHash));
-        }
-        return asked;
+        return wanted;
     }
 
     // The feed.
@@ -185,6 +222,7 @@ final class Replica {
         deletion = begun.hasDeletion() ? begun.getDeletion() : null;
         checksum = begun.getChecksum().toByteArray();
         snapshotPosition = position;
+        remember(position, begun.getChainHash());
         return null;
     }
 
@@ -261,7 +299,7 @@ final class Replica {
         if (!sum.is(checksum)) {
             return refused("the checksum at " + position + " is not that of what is here");
         }
-        floor = Math.max(floor, position);
+        remember(position, ByteString.copyFrom(chainHash));
         return null;
     }
 
@@ -273,8 +311,13 @@ final class Replica {
             return new Refusal(
                 "ready was said at " + said.getPosition() + ", " + position + " is here", false);
         }
-        isReady = isReady || Objects.equals(said.getClaim(), claim);
+        ready(said.getClaim());
         return null;
+    }
+
+    /** The service has what stood when {@code said} was announced, and so has this replica. */
+    synchronized void ready(Claim said) {
+        isReady = isReady || Objects.equals(said, claim);
     }
 
     // Answers, as of its position.
@@ -314,8 +357,8 @@ final class Replica {
     }
 
     private ReplicaRows known() throws NotReady, Deleted {
-        if (!isWhole) {
-            throw new NotReady("the replica has no whole snapshot yet");
+        if (!isWhole || position < asked) {
+            throw new NotReady("the replica has no whole snapshot as new as what is known");
         }
         if (deletion == DeletionState.DELETE_PARTITION_FINISHED) {
             throw new Deleted();

@@ -33,6 +33,7 @@ final class Roles {
     private static final long PAUSE_MS = 100;
     private static final long PAUSE_MAX_MS = 10_000;
     private static final long READY_MS = 2_000;
+    private static final long MEMORY_MS = 5_000;
     private static final long FENCINGS_FORGOTTEN_NS = TimeUnit.MINUTES.toNanos(1);
 
     /** A word that is on its way. */
@@ -49,6 +50,8 @@ final class Roles {
     }
 
     final Metrics metrics = new Metrics(this);
+    final Room room;
+    final Memory memory;
 
     private final Logger log = LoggerFactory.getLogger(Roles.class);
     private final Settings settings;
@@ -74,6 +77,20 @@ final class Roles {
         this.settings = settings;
         this.loop = loop;
         this.doors = new Doors(loop, settings, metrics, this::say);
+        this.room = new Room(settings.replicaBytesMax);
+        this.memory = new Memory(settings.logFolder, settings.clusterId);
+    }
+
+    /** Look for the service; returns at once. */
+    void begin() {
+        loop.run(() -> doors.seek(0));
+        loop.after(MEMORY_MS, this::remember);
+    }
+
+    private void remember() {
+        all.values().forEach(one -> one.replica.noteIn(memory, one.tip));
+        loop.transports().execute(memory::write);
+        loop.after(MEMORY_MS, this::remember);
     }
 
     Doors doors() {
@@ -167,6 +184,7 @@ final class Roles {
             isClosed = true;
         }
         for (Hosted one : all.values()) {
+            one.replica.noteIn(memory, one.tip);
             one.writes.close(why);
             one.feed.close();
         }
@@ -322,6 +340,7 @@ final class Roles {
         said.hosted.announced = said.word;
         if (said.hosted.word == said.word) {
             all.remove(said.hosted.tip);
+            memory.forget(said.hosted.tip);
             said.hosted.writes.close("this broker hosts the partition no more");
             said.hosted.feed.close();
         }

@@ -17,12 +17,14 @@ final class Settings {
     static final String BROKER = "broker.id";
     static final String CLUSTER = "cluster.id";
     static final String MODE = "tierledger.mode";
+    static final String LOG_FOLDER = "log.dir";
     static final String BOOTSTRAP = "tierledger.bootstrap";
     static final String CA = "tierledger.ssl.ca.location";
     static final String CERTIFICATE = "tierledger.ssl.certificate.location";
     static final String KEY = "tierledger.ssl.key.location";
     static final String TOKEN = "tierledger.token.location";
     static final String TOKEN_WITHOUT_TLS = "tierledger.token.without.tls";
+    static final String REPLICA_BYTES = "tierledger.replica.max.bytes";
     static final String WRITE_TIMEOUT = "tierledger.write.timeout.ms";
     static final String FINISH_TIMEOUT = "tierledger.finish.timeout.ms";
 
@@ -32,6 +34,8 @@ final class Settings {
     final int brokerId;
     final String clusterId;
     final PluginMode mode;
+    /** The broker's first log folder; null: it has not said. */
+    final String logFolder;
     /** HOST:PORT, each. */
     final List<String> bootstrap;
     /** Whether the hosts speak TLS. */
@@ -44,6 +48,8 @@ final class Settings {
     final String tokenFile;
     /** Whether it may go to another machine unencrypted. */
     final boolean isTokenSentWithoutTls;
+    /** Bytes that all replicas may take. */
+    final long replicaBytesMax;
     final long writeTimeoutMs;
     final long finishTimeoutMs;
 
@@ -52,6 +58,7 @@ final class Settings {
         brokerId = read.getInt(BROKER);
         clusterId = read.getString(CLUSTER);
         mode = PluginMode.valueOf("MODE_" + read.getString(MODE).toUpperCase(Locale.ROOT));
+        logFolder = read.getString(LOG_FOLDER);
         List<String> doors = read.getList(BOOTSTRAP);
         isTls = doors.get(0).startsWith(TLS_SCHEME);
         bootstrap = doors.stream().map(Settings::withoutScheme).collect(Collectors.toList());
@@ -70,6 +77,8 @@ final class Settings {
         }
         tokenFile = read.getString(TOKEN);
         isTokenSentWithoutTls = read.getBoolean(TOKEN_WITHOUT_TLS);
+        long bytes = read.getLong(REPLICA_BYTES);
+        replicaBytesMax = bytes > 0 ? bytes : Runtime.getRuntime().maxMemory() / 4;
         writeTimeoutMs = read.getLong(WRITE_TIMEOUT);
         finishTimeoutMs = read.getLong(FINISH_TIMEOUT);
     }
@@ -81,29 +90,36 @@ final class Settings {
             .define(CLUSTER, Type.STRING, ConfigDef.NO_DEFAULT_VALUE,
                 new ConfigDef.NonEmptyString(), Importance.HIGH,
                 "The Kafka cluster's id; the broker gives it.")
-            .define(MODE, Type.STRING, "tierledger",
-                ConfigDef.ValidString.in("shadow", "handover", "tierledger"), Importance.HIGH,
-                "By which manager the broker decides: by Kafka's own, and compares its answers; "
-                    + "by the owner's of the cluster's metadata; by tierledger alone.")
+            .define(LOG_FOLDER, Type.STRING, null, Importance.HIGH,
+                "The broker's first log folder; the broker gives it.")
             .define(BOOTSTRAP, Type.LIST, ConfigDef.NO_DEFAULT_VALUE,
                 ConfigDef.LambdaValidator.with(
                     Settings::checkDoors, () -> "HOST:PORT,HOST:PORT,..."),
-                Importance.HIGH, "Hosts of the service; one that answers is enough. Behind "
-                    + TLS_SCHEME + " they speak TLS.")
+                Importance.HIGH, "hosts of the service, `HOST:PORT,HOST:PORT`; one that answers is "
+                    + "enough, the others are learnt. `" + TLS_SCHEME
+                    + "HOST:PORT,…`: they speak TLS")
+            .define(MODE, Type.STRING, "tierledger",
+                ConfigDef.ValidString.in("shadow", "handover", "tierledger"), Importance.HIGH,
+                "by which manager the broker decides, see below: `shadow`, `handover`, "
+                    + "`tierledger`")
             .define(CA, Type.STRING, null, Importance.MEDIUM,
-                "Authorities whose signature on a host's certificate counts, a PEM file.")
+                "authorities whose signature on a host's certificate counts, a PEM file; with TLS. "
+                    + "None: Java's own list")
             .define(CERTIFICATE, Type.STRING, null, Importance.MEDIUM,
-                "The broker's own certificate chain, a PEM file.")
-            .define(KEY, Type.STRING, null, Importance.MEDIUM, "Its key, a PEM file.")
-            .define(TOKEN, Type.STRING, null, Importance.MEDIUM,
-                "A file with the broker's token, read for each new stream.")
+                "the broker's own certificate chain, a PEM file")
+            .define(KEY, Type.STRING, null, Importance.MEDIUM, "its key, a PEM file")
+            .define(TOKEN, Type.STRING, null, Importance.MEDIUM, "a file with the broker's token")
             .define(TOKEN_WITHOUT_TLS, Type.BOOLEAN, false, Importance.LOW,
-                "Whether the token may go to another machine unencrypted.")
+                "whether the token may go to another machine unencrypted")
+            .define(REPLICA_BYTES, Type.LONG, 0, Range.atLeast(0), Importance.LOW,
+                "bytes of the broker's heap that the replicas of all partitions may take; about a "
+                    + "partition for which there is no room the service is asked. 0: a quarter of "
+                    + "the heap")
             .define(WRITE_TIMEOUT, Type.LONG, 30_000, Range.between(1_000, 3_600_000),
-                Importance.LOW, "Time after which a write fails, in milliseconds.")
+                Importance.LOW, "time after which a write fails")
             .define(FINISH_TIMEOUT, Type.LONG, 120_000, Range.between(1_000, 3_600_000),
                 Importance.LOW,
-                "The same for COPY_SEGMENT_FINISHED, whose failure costs an upload.");
+                "the same for COPY_SEGMENT_FINISHED, whose failure costs an upload");
     }
 
     private static void checkDoors(String name, Object value) {

@@ -68,7 +68,8 @@ final class Shadow {
                     metrics.shadowSkipped.increment();
                 }
                 doubted.remove(question.toString());
-            } catch (RemoteStorageException | RuntimeException notReady) {
+            } catch (RemoteStorageException | Replica.NotReady | Replica.Deleted
+                    | RuntimeException notReady) {
                 skip();
             }
         }
@@ -79,9 +80,10 @@ final class Shadow {
         }
 
         /** Null: there is none. */
-        private Difference.Builder difference() throws RemoteStorageException {
+        private Difference.Builder difference()
+            throws RemoteStorageException, Replica.NotReady, Replica.Deleted {
             Object kafkas = kafka.answer(question);
-            Object ours = ledger.answer(question);
+            Object ours = ledger.ownAnswer(question);
             Difference.Builder found = Difference.newBuilder()
                 .setPartition(Segments.partition(question.tip)).setKind(question.kind)
                 .setEpoch(question.epoch).setOffset(question.offset);

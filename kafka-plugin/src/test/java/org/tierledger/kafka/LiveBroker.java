@@ -3,6 +3,7 @@ package org.tierledger.kafka;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.Iterator;
@@ -14,6 +15,8 @@ import java.util.TreeSet;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import javax.management.MBeanServer;
+import javax.management.ObjectName;
 import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.ReplicaNotAvailableException;
@@ -100,6 +103,17 @@ public final class LiveBroker {
             case "highest":
                 return String.valueOf(manager.highestOffsetForEpoch(tip(words[2]), 0).orElse(null));
             case "threads": return threads();
+            case "fill": // Side by side, and no copy is finished.
+                List<CompletableFuture<Void>> all = new ArrayList<>();
+                for (int number = 0; number < Integer.parseInt(words[3]); number++) {
+                    all.add(manager.addRemoteLogSegmentMetadata(segment(tip(words[2]), number)));
+                }
+                return done(CompletableFuture.allOf(all.toArray(new CompletableFuture<?>[0])));
+            case "metric":
+                MBeanServer beans = ManagementFactory.getPlatformMBeanServer();
+                ObjectName name = new ObjectName("org.tierledger:broker=" + broker + ",*");
+                return String.valueOf(beans.getAttribute(
+                    beans.queryNames(name, null).iterator().next(), words[2]));
             default: throw new IllegalArgumentException(words[1]);
         }
     }
@@ -150,7 +164,7 @@ public final class LiveBroker {
         return "done " + (System.nanoTime() - begun) / 1000 / count;
     }
 
-    private static String done(CompletableFuture<Void> write) throws Exception {
+    private static String done(CompletableFuture<?> write) throws Exception {
         write.get(WAIT_S, TimeUnit.SECONDS);
         return "done";
     }

@@ -1,0 +1,116 @@
+package org.tierledger.kafka;
+
+import com.google.protobuf.ByteString;
+import java.io.IOException;
+import java.io.Reader;
+import java.io.StringWriter;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
+import java.util.Base64;
+import java.util.Properties;
+import org.apache.kafka.common.TopicIdPartition;
+import org.apache.kafka.common.config.ConfigException;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Where this broker's replicas were, in a file that outlives the broker: so a ledger that is not
+ * the one that they were fed from is noticed after a restart, too. Safe for threads.
+ */
+final class Memory {
+    private static final String CLUSTER = "cluster";
+
+    private final Logger log = LoggerFactory.getLogger(Memory.class);
+    /** Null: the broker has not said where; nothing outlives it. */
+    final Path file;
+    private final Properties places = new Properties();
+    private volatile boolean isChanged;
+
+    /** {@code folder}: the broker's log folder; null if it has not said. */
+    Memory(String folder, String clusterId) {
+        file = folder == null ? null : Path.of(folder, "tierledger.positions");
+        if (file != null && Files.exists(file)) {
+            try (Reader reader = Files.newBufferedReader(file)) {
+                places.load(reader);
+                places.forEach((key, place) -> check((String) key, (String) place, clusterId));
+            } catch (IOException | RuntimeException error) {
+                throw new ConfigException(Settings.LOG_FOLDER, folder, "expected to read " + file
+                    + " there, whose removal lets the broker take any ledger: " + error);
+            }
+        }
+        places.put(CLUSTER, clusterId);
+    }
+
+    private static void check(String key, String place, String clusterId) {
+        if (!key.equals(CLUSTER)) {
+            positionIn(place);
+            hashIn(place);
+        } else if (!place.equals(clusterId)) {
+            throw new IllegalArgumentException(
+                "expected it to be of the cluster " + clusterId + ", got " + place);
+        }
+    }
+
+    /** Let the replica of that partition go on only from where it was. */
+    void recall(TopicIdPartition tip, Replica replica) {
+        String place = places.getProperty(key(tip)); // Properties are safe for threads.
+        if (place != null) {
+            replica.remember(positionIn(place), hashIn(place));
+        }
+    }
+
+    void note(TopicIdPartition tip, long position, ByteString chainHash) {
+        String place = position + " " + Base64.getEncoder().encodeToString(chainHash.toByteArray());
+        if (position >= 0 && !place.equals(places.put(key(tip), place))) {
+            isChanged = true;
+        }
+    }
+
+    void forget(TopicIdPartition tip) {
+        if (places.remove(key(tip)) != null) {
+            isChanged = true;
+        }
+    }
+
+    /** Have what changed on disk: all of it, or what was there before. */
+    synchronized void write() {
+        if (!isChanged || file == null) {
+            return;
+        }
+        Path made = file.resolveSibling(file.getFileName() + ".tmp");
+        StringWriter text = new StringWriter();
+        isChanged = false;
+        try (FileChannel channel = FileChannel.open(
+                made, StandardOpenOption.CREATE, StandardOpenOption.TRUNCATE_EXISTING,
+                StandardOpenOption.WRITE)) {
+            places.store(text, "What the plugin of tierledger was fed up to.");
+            ByteBuffer bytes = StandardCharsets.UTF_8.encode(text.toString());
+            while (bytes.hasRemaining()) {
+                channel.write(bytes);
+            }
+            channel.force(true);
+            Files.move(made, file, StandardCopyOption.ATOMIC_MOVE);
+        } catch (IOException error) {
+            isChanged = true;
+            log.warn("{} stays behind what the broker's replicas were fed", file, error);
+        }
+    }
+
+    private static String key(TopicIdPartition tip) {
+        return tip.topicId() + "-" + tip.partition();
+    }
+
+    private static long positionIn(String place) {
+        return Long.parseLong(place.substring(0, place.indexOf(' ')));
+    }
+
+    private static ByteString hashIn(String place) {
+        return ByteString.copyFrom(
+            Base64.getDecoder().decode(place.substring(place.indexOf(' ') + 1)));
+    }
+}

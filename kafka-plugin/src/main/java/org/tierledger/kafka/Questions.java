@@ -1,0 +1,118 @@
+package org.tierledger.kafka;
+
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.tierledger.door.v1.Answer;
+import org.tierledger.door.v1.Call;
+import org.tierledger.door.v1.Found;
+import org.tierledger.door.v1.Kind;
+import org.tierledger.door.v1.NextPage;
+import org.tierledger.door.v1.QuestionKind;
+import org.tierledger.door.v1.Role;
+
+/**
+ * What a replica does not know, asked of the service by a thread of the broker, which waits. A
+ * segment that is found counts whoever says so; all else counts from the leader alone, whose
+ * answers are linearizable. No answer is from before an earlier one.
+ */
+final class Questions {
+    private static final long TIME_MS = 400;
+    private static final int OPEN_MAX = 64;
+
+    private final Loop loop;
+    private final Metrics metrics;
+    private final Semaphore room = new Semaphore(OPEN_MAX);
+
+    Questions(Loop loop, Metrics metrics) {
+        this.loop = loop;
+        this.metrics = metrics;
+    }
+
+    /** The service's answer. {@code why}: what the replica lacks. */
+    Found ask(Hosted hosted, Question asked, Replica.NotReady why)
+        throws Replica.NotReady, Replica.Deleted {
+        long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TIME_MS);
+        var question = org.tierledger.door.v1.Question.newBuilder()
+            .setPartition(Segments.partition(hosted.tip))
+            .setKind(asked.kind).setEpoch(asked.epoch).setOffset(asked.offset);
+        boolean isLookup = asked.kind == QuestionKind.LOOKUP
+            || asked.kind == QuestionKind.NEXT_TXN_SEGMENT;
+        if (isLookup && hosted.role == Role.FOLLOWER) {
+            Found found = found(hosted, question.setRole(Role.FOLLOWER), until, why);
+            if (found.hasRow()) {
+                return found;
+            }
+        }
+        return found(hosted, question.setRole(Role.LEADER), until, why);
+    }
+
+    private Found found(
+        Hosted hosted, org.tierledger.door.v1.Question.Builder question, long until,
+        Replica.NotReady why)
+        throws Replica.NotReady, Replica.Deleted {
+        long floor = hosted.replica.floor();
+        if (floor >= 0) {
+            question.setPositionMin(floor);
+        }
+        Found found = answer(hosted, Call.newBuilder().setQuestion(question), until, why);
+        if (found.getPosition() < floor || found.getStale() && !found.hasRow()) {
+            throw new Replica.NotReady(why.getMessage() + ", and the service is at "
+                + found.getPosition() + ", after answers of " + floor);
+        }
+        hosted.replica.answered(found.getPosition());
+        return found;
+    }
+
+    /** The page of a list behind another. */
+    Found page(Hosted hosted, String cursor) throws Replica.NotReady, Replica.Deleted {
+        return answer(
+            hosted, Call.newBuilder().setNextPage(NextPage.newBuilder().setCursor(cursor)),
+            System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TIME_MS),
+            new Replica.NotReady("the rest of a list"));
+    }
+
+    private Found answer(Hosted hosted, Call.Builder call, long until, Replica.NotReady why)
+        throws Replica.NotReady, Replica.Deleted {
+        String problem;
+        if (!room.tryAcquire()) {
+            throw new Replica.NotReady(why.getMessage() + ", and " + OPEN_MAX + " questions wait");
+        }
+        try {
+            CompletableFuture<Answer> answer = new CompletableFuture<>();
+            long leftMs = TimeUnit.NANOSECONDS.toMillis(until - System.nanoTime());
+            loop.run(() -> {
+                Conversation home = hosted.feed.compared();
+                if (home == null || leftMs <= 0) {
+                    answer.completeExceptionally(CallFailed.notReady("nobody can be asked"));
+                    return;
+                }
+                metrics.questions.increment();
+                home.ask(call.setDeadlineMs((int) leftMs)).whenComplete((given, error) -> {
+                    if (error == null) {
+                        answer.complete(given);
+                    } else {
+                        answer.completeExceptionally(error);
+                    }
+                });
+            });
+            return answer.get(leftMs, TimeUnit.MILLISECONDS).getFound();
+        } catch (ExecutionException error) {
+            CallFailed failed = (CallFailed) error.getCause();
+            if (failed.kind == Kind.PARTITION_DELETED) {
+                throw new Replica.Deleted();
+            }
+            problem = failed.getMessage();
+        } catch (TimeoutException late) {
+            problem = "no answer within " + TIME_MS + " ms";
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+            problem = "interrupted";
+        } finally {
+            room.release();
+        }
+        throw new Replica.NotReady(why.getMessage() + ", and of the service: " + problem);
+    }
+}
