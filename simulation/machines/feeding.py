@@ -222,8 +222,11 @@ class Feeding:
                     refusal = replica.take(frame)
                     if refusal is not None:
                         self._refuse(node, refusal.reason)
+            # Bytes of the log that are damaged, and with them what it remembers: it is not fed.
+            is_compared = source.unproven(number) is None
             source.drop(number)
-            if not replica.is_whole or replica.position < machine.position:
+            is_behind = not replica.is_whole or replica.position < machine.position
+            if is_compared and is_behind:
                 why = (
                     f"it was given all there is and is at position {replica.position}, its "
                     f"source is at {machine.position}"

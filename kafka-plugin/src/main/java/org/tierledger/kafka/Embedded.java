@@ -10,6 +10,7 @@ import java.util.concurrent.CompletableFuture;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.config.ConfigException;
+import org.apache.kafka.common.errors.ReplicaNotAvailableException;
 import org.apache.kafka.server.log.remote.storage.RemoteLogMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogMetadataManager;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
@@ -119,6 +120,19 @@ final class Embedded implements Manager {
 
     @Override
     public Object answer(Question asked) throws RemoteStorageException {
+        try {
+            return ask(asked);
+        } catch (IllegalStateException notStarted) {
+            throw notReady(notStarted);
+        }
+    }
+
+    /** What brokers retry; 3.9 asks before its own manager has started. */
+    private static ReplicaNotAvailableException notReady(IllegalStateException notStarted) {
+        return new ReplicaNotAvailableException("Kafka's own manager", notStarted);
+    }
+
+    private Object ask(Question asked) throws RemoteStorageException {
         switch (asked.kind) {
             case NEXT_TXN_SEGMENT:
                 return invoke(nextSegmentWithTxnIndex, asked.tip, asked.epoch, asked.offset);
@@ -133,14 +147,19 @@ final class Embedded implements Manager {
 
     @Override
     public CompletableFuture<Void> write(RemoteLogMetadata change) throws RemoteStorageException {
-        if (change instanceof RemoteLogSegmentMetadata) {
-            return manager.addRemoteLogSegmentMetadata((RemoteLogSegmentMetadata) change);
+        try {
+            if (change instanceof RemoteLogSegmentMetadata) {
+                return manager.addRemoteLogSegmentMetadata((RemoteLogSegmentMetadata) change);
+            }
+            if (change instanceof RemoteLogSegmentMetadataUpdate) {
+                return manager.updateRemoteLogSegmentMetadata(
+                    (RemoteLogSegmentMetadataUpdate) change);
+            }
+            return manager.putRemotePartitionDeleteMetadata(
+                (RemotePartitionDeleteMetadata) change);
+        } catch (IllegalStateException notStarted) {
+            throw notReady(notStarted);
         }
-        if (change instanceof RemoteLogSegmentMetadataUpdate) {
-            return manager.updateRemoteLogSegmentMetadata(
-                (RemoteLogSegmentMetadataUpdate) change);
-        }
-        return manager.putRemotePartitionDeleteMetadata((RemotePartitionDeleteMetadata) change);
     }
 
     private Method method(String name, Class<?>... of) {
