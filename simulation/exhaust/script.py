@@ -24,9 +24,9 @@ LIST = 6
 class Bounds(NamedTuple):
     """How much is tried."""
 
-    delays: int = 1
+    delays: int = 0
     """Messages that may be late, each by as much as one likes."""
-    crashes: int = 1
+    crashes: int = 2
     appends: int = 2
     """Of each leader: it adds a segment and finishes it."""
     changes: int = 1

@@ -6,7 +6,7 @@ from typer.testing import CliRunner, Result
 
 from tierledger.cli.main import app
 
-FEW = ("--delays", "0", "--appends", "1", "--changes", "1", "--jobs", "1")
+FEW = ("--crashes", "1", "--appends", "1", "--changes", "1", "--jobs", "1")
 
 
 def exhaust(*words: str) -> Result:

@@ -28,10 +28,10 @@ def register(app: typer.Typer) -> None:
 def exhaust(
     delays: Annotated[
         int, typer.Option(min=0, max=BOUND_MAX, help="Messages that may be late.")
-    ] = 1,
+    ] = 0,
     crashes: Annotated[
         int, typer.Option(min=0, max=BOUND_MAX, help="Processes that may crash.")
-    ] = 1,
+    ] = 2,
     appends: Annotated[
         int, typer.Option(min=0, max=BOUND_MAX, help="Writes that are made.")
     ] = 2,
