@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
@@ -15,15 +14,13 @@ from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
 from tests.kafka.test_one_broker import TOPIC, consumed, produced, until
 from tests.models.local_world import free_ports
 from tests.models.tiered_broker import STOCK, TIERED, TieredBroker
-from tests.moving.test_stock_cluster import Ledger, eventually
+from tests.moving.test_stock_cluster import Ledger
 from tests.ray.test_serve import served
 from tierledger.cli.exit_status import ExitStatus
-from tierledger.simulation.live.kafka_broker import CLUSTER_ID, PLUGIN_JAR
+from tierledger.simulation.live.kafka_broker import CLUSTER_ID
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-MANAGER = "org.tierledger.kafka.TierledgerRemoteLogMetadataManager"
 
 pytestmark = pytest.mark.ray
 
@@ -31,11 +28,10 @@ pytestmark = pytest.mark.ray
 class Cluster:
     """One broker, what was produced to it, and the service."""
 
-    def __init__(self, broker: TieredBroker, ledger: Ledger, door: str) -> None:
+    def __init__(self, broker: TieredBroker, ledger: Ledger) -> None:
         self.broker = broker
         self.ledger = ledger
         self.sent: list[bytes] = []
-        self._door = door
 
     async def grow(self, count: int) -> None:
         """Produce, and let all but the end leave the broker's disk."""
@@ -47,40 +43,13 @@ class Cluster:
         """A consumer gets every record, byte for byte."""
         assert await consumed(self.broker) == self.sent
 
-    async def restart(self, mode: str | None) -> None:
-        """As a stock broker, or with the plugin in that mode."""
-        plugin = {
-            "remote.log.metadata.manager.class.name": MANAGER,
-            "remote.log.metadata.manager.class.path": PLUGIN_JAR,
-            "rlmm.config.tierledger.bootstrap": self._door,
-            "rlmm.config.tierledger.mode": mode,
-        }
-        settings = self.broker.settings
-        settings.update(STOCK if mode is None else {**STOCK, **plugin})
-        self.broker.configure()
-        await asyncio.to_thread(self.broker.restart, signal.SIGTERM)
+    async def become(self, mode: str | None) -> None:
+        """Restart the broker with the plugin in that mode; none: without the plugin."""
+        await asyncio.to_thread(self.broker.become, mode)
 
     async def attends(self, mode: str, number: int) -> None:
         """The broker's plugin has heard that word."""
-
-        async def is_so() -> bool:
-            said = (await self.ledger.status())["coordinator"]["attending"]
-            found = [(one["mode"], one["number"], one["trouble"]) for one in said]
-            return found == [(mode, number, None)]
-
-        await eventually(is_so)
-
-    async def hand_over(self, to: str) -> Any:  # noqa: ANN401 - A finished process.
-        """Once `serve --kafka` has found back to a broker that was restarted."""
-
-        async def is_followed() -> bool:
-            said = (await self.ledger.status())["coordinator"]["kafka"]
-            return said is not None and said["trouble"] is None
-
-        await eventually(is_followed)
-        done = await self.ledger.hand_over("--to", to)
-        assert done.returncode == ExitStatus.WELL, done.stderr
-        return done
+        await self.ledger.attended({1: mode}, number)
 
 
 async def test_a_broker_moves_to_tierledger_and_back(tmp_path: Path) -> None:
@@ -89,30 +58,30 @@ async def test_a_broker_moves_to_tierledger_and_back(tmp_path: Path) -> None:
     with TieredBroker(door, tmp_path / "tier", STOCK) as broker:
         options = ["--cluster", CLUSTER_ID, "--listen", door, "--kafka", broker.address]
         with served(store, *options):
-            one = Cluster(broker, Ledger(store, door, broker), door)
+            one = Cluster(broker, Ledger(store, door, broker.address))
             admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
             await admin.start()
             await admin.create_topics([NewTopic(TOPIC, 1, 1, topic_configs=TIERED)])
             await admin.close()
             await one.grow(80)
-            await one.hand_over("kafka")
+            await one.ledger.moved("kafka")
 
-            await one.restart("shadow")
+            await one.become("shadow")
             await one.attends("shadow", 1)
             await one.grow(40)
             await one.is_whole()
 
-            await one.restart("handover")
+            await one.become("handover")
             await one.attends("handover", 1)
             await one.grow(40)
             await one.is_whole()
 
-            await one.hand_over("tierledger")
+            await one.ledger.moved("tierledger")
             await one.attends("handover", 4)
             await one.grow(40)
             await one.is_whole()
 
-            await one.restart("tierledger")
+            await one.become("tierledger")
             await one.attends("tierledger", 4)
             await one.grow(40)
             await one.is_whole()
@@ -120,13 +89,13 @@ async def test_a_broker_moves_to_tierledger_and_back(tmp_path: Path) -> None:
             assert refused.returncode == ExitStatus.USAGE
             assert "broker 1 runs in tierledger" in refused.stderr
 
-            await one.restart("handover")
+            await one.become("handover")
             await one.attends("handover", 4)
-            await one.hand_over("kafka")
+            await one.ledger.moved("kafka")
             await one.attends("handover", 7)
             await one.grow(40)
             await one.is_whole()
 
-            await one.restart(None)
+            await one.become(None)
             await one.grow(40)
             await one.is_whole()

@@ -39,10 +39,7 @@ async def cluster(ledger: Path) -> AsyncIterator[TieredCluster]:
         )
         assert done.exit_code == 0, done.output
         yield cluster
-        # A leader that is one no more was told so in the middle of its copying; and Kafka
-        # copies from a log that a topic's deletion has taken away.
-        known = ": FENCED: ", "offsetIndex can not be null"
-        assert [one for one in cluster.errors() if not any(why in one for why in known)] == []
+        assert cluster.errors() == []
 
 
 def leader_epochs(ledger: Path, topic: str) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from typing import TYPE_CHECKING
 
 from tierledger.simulation.live.kafka_broker import JARS, PLUGIN_JAR, KafkaBroker
@@ -19,6 +20,21 @@ TIERED = {
     "file.delete.delay.ms": "200",
 }
 """A topic's settings: small segments, which leave the broker's disk as soon as they can."""
+
+_TOPIC_BASED = {
+    "remote.log.metadata.manager.class.name": "org.apache.kafka.server.log.remote.metadata."
+    "storage.TopicBasedRemoteLogMetadataManager",
+    "remote.log.metadata.manager.class.path": None,
+    "rlmm.config.tierledger.bootstrap": None,
+    "rlmm.config.tierledger.mode": None,
+}
+
+STOCK = {
+    **_TOPIC_BASED,
+    "rlmm.config.remote.log.metadata.topic.replication.factor": 1,
+    "rlmm.config.remote.log.metadata.topic.num.partitions": 3,
+}
+"""Settings with which it keeps its remote log metadata by Kafka's own manager."""
 
 
 class TieredBroker(KafkaBroker):
@@ -37,17 +53,20 @@ class TieredBroker(KafkaBroker):
         """
         if not PLUGIN_JAR.exists():
             raise RuntimeError(f"{PLUGIN_JAR} is not there: `make plugin` builds it")
-        manager = "org.tierledger.kafka.TierledgerRemoteLogMetadataManager"
+        self._plugin: dict[str, object] = {
+            "remote.log.metadata.manager.class.name": "org.tierledger.kafka."
+            "TierledgerRemoteLogMetadataManager",
+            "remote.log.metadata.manager.class.path": PLUGIN_JAR,
+            "rlmm.config.tierledger.bootstrap": service,
+        }
         storage = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
         super().__init__(
             {
                 "remote.log.storage.system.enable": "true",
                 "remote.log.storage.manager.class.name": storage,
                 "rsm.config.dir": tier,
-                "remote.log.metadata.manager.class.name": manager,
-                "remote.log.metadata.manager.class.path": PLUGIN_JAR,
                 "remote.log.metadata.manager.listener.name": "PLAINTEXT",
-                "rlmm.config.tierledger.bootstrap": service,
+                **self._plugin,
                 "remote.log.manager.task.interval.ms": 300,
                 "log.retention.check.interval.ms": 300,
                 "log.initial.task.delay.ms": 300,
@@ -57,6 +76,13 @@ class TieredBroker(KafkaBroker):
             jars,
         )
         self._tier = tier
+
+    def become(self, mode: str | None) -> None:
+        """Restart it with the plugin in that mode; none: without the plugin."""
+        plugin = self._plugin | {"rlmm.config.tierledger.mode": mode}
+        self.settings |= _TOPIC_BASED if mode is None else plugin
+        self.configure()
+        self.restart(signal.SIGTERM)
 
     def tiered_logs(self) -> list[Path]:
         """The segments' logs in the tier."""
@@ -75,14 +101,3 @@ class TieredBroker(KafkaBroker):
         return re.findall(
             r"^ERROR (?!logger ).*(?:\n(?!ERROR|WARN|INFO).*)*", self.log(), re.MULTILINE
         )
-
-
-STOCK = {
-    "remote.log.metadata.manager.class.name": "org.apache.kafka.server.log.remote.metadata."
-    "storage.TopicBasedRemoteLogMetadataManager",
-    "remote.log.metadata.manager.class.path": None,
-    "rlmm.config.tierledger.bootstrap": None,
-    "rlmm.config.remote.log.metadata.topic.replication.factor": 1,
-    "rlmm.config.remote.log.metadata.topic.num.partitions": 3,
-}
-"""Settings with which it keeps its remote log metadata by Kafka's own manager."""

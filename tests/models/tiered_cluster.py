@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from aiokafka import (  # type: ignore[import-untyped] # It has no types.
@@ -30,7 +30,7 @@ from tests.models.tiered_broker import TIERED, TieredBroker
 from tierledger.simulation.live.kafka_broker import KafkaBroker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -42,6 +42,9 @@ WAIT_S = 90.0
 
 REQUEST_MS = 5000
 """After which another broker is asked than the one that is frozen."""
+
+PACE_S = 0.1
+"""Between two records of who produces on and on: a segment or two each second."""
 
 QUICK = {
     "broker.session.timeout.ms": 3000,
@@ -56,8 +59,13 @@ QUICK = {
 class TieredCluster:
     """A context manager that starts all of it, and removes all of it."""
 
-    def __init__(self, service: str, tier: Path) -> None:
-        """`service`: where it will listen by the time that this is entered."""
+    def __init__(
+        self, service: str, tier: Path, settings: Mapping[str, object] | None = None
+    ) -> None:
+        """`service`: where it will listen by the time that this is entered.
+
+        `settings`: of the brokers, beyond those of `TieredBroker`.
+        """
         self._tier = tier
         self._controller = KafkaBroker()
         voters = f"{CONTROLLER}@127.0.0.1:{self._controller.controller_port}"
@@ -69,7 +77,7 @@ class TieredCluster:
             "advertised.listeners": None,
             "remote.log.storage.system.enable": "true",  # Else it refuses tiered topics.
         }
-        self.brokers = {one: TieredBroker(service, tier) for one in BROKERS}
+        self.brokers = {one: TieredBroker(service, tier, settings) for one in BROKERS}
         for number, broker in self.brokers.items():
             broker.settings |= {
                 **QUICK,
@@ -152,9 +160,8 @@ class TieredCluster:
 
         async def is_so() -> bool:
             found = await self._partitions(topic)
-            return [{*replicas}, {*replicas}] == [
-                {*one[kind]} for one in found for kind in ("replicas", "isr")
-            ]
+            kinds = [{*one[kind]} for one in found for kind in ("replicas", "isr")]
+            return bool(found) and all(kind == {*replicas} for kind in kinds)
 
         await self.until(is_so)
 
@@ -194,16 +201,39 @@ class TieredCluster:
         self, topic: str, first: int, end: int, producer: Mapping[str, object] | None = None
     ) -> list[bytes]:
         """Records in order, each acknowledged by all replicas in sync."""
-        values = [b"%06d" % number + bytes(200) for number in range(first, end)]
-        async with AIOKafkaProducer(
-            bootstrap_servers=self.bootstrap,
-            acks="all",
-            request_timeout_ms=REQUEST_MS,
-            **(producer or {}),
-        ) as sending:
+        values = [_value(number) for number in range(first, end)]
+        async with self._producer(**(producer or {})) as sending:
             for value in values:
                 await sending.send_and_wait(topic, value, partition=0)
         return values
+
+    @asynccontextmanager
+    async def producing(self, topic: str, sent: list[bytes]) -> AsyncIterator[None]:
+        """Records are produced meanwhile, each once; behind it `sent` has got all of them."""
+        ends = asyncio.Event()
+
+        async def produce() -> None:
+            async with self._producer(enable_idempotence=True) as sending:
+                while not ends.is_set():
+                    value = _value(len(sent))
+                    await sending.send_and_wait(topic, value, partition=0)
+                    sent.append(value)
+                    await asyncio.sleep(PACE_S)
+
+        task = asyncio.create_task(produce())
+        try:
+            yield
+        finally:
+            ends.set()
+            await task
+
+    def _producer(self, **settings: object) -> AIOKafkaProducer:
+        return AIOKafkaProducer(
+            bootstrap_servers=self.bootstrap,
+            acks="all",
+            request_timeout_ms=REQUEST_MS,
+            **settings,
+        )
 
     async def transaction(self, topic: str, turn: int, *, commits: bool) -> list[bytes]:
         """The records of a transaction that is committed, or aborted."""
@@ -258,12 +288,21 @@ class TieredCluster:
                 await asyncio.sleep(0.2)
 
     def errors(self) -> list[str]:
-        """What brokers wrote of errors, and which of them."""
+        """What brokers wrote of errors, and which of them.
+
+        Not that a leader is one no more, which it was told in the middle of its copying; nor
+        that Kafka copies from a log which a topic's deletion has taken away.
+        """
         return [
             f"broker {number}: {line}"
             for number, broker in self.brokers.items()
             for line in broker.errors()
+            if ": FENCED: " not in line and "offsetIndex can not be null" not in line
         ]
+
+
+def _value(number: int) -> bytes:
+    return b"%06d" % number + bytes(200)
 
 
 class _Admin:

@@ -8,7 +8,7 @@ import asyncio
 import json
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -59,20 +59,56 @@ class Ledger:
         self,
         store: str,
         door: str,
-        broker: TieredBroker,
+        kafka: str,
         restart: Callable[[], None] = lambda: None,
     ) -> None:
-        """`restart`: ends the service, and starts another on the store."""
+        """`kafka`: the brokers.
+
+        `restart`: ends the service, and starts another on the store.
+        """
         self.store = store
         self.restart = restart
         self.settings = ServiceSettings(
             CLUSTER_ID, {"metadata.storage.url": f"tierledger://{door}"}
         )
-        self._broker = broker
+        self._kafka = kafka
 
     async def hand_over(self, *options: str) -> Any:  # noqa: ANN401 - A finished process.
-        given = ["handover", *options, "--kafka", self._broker.address, "--store", self.store]
-        return await asyncio.to_thread(run, *given)
+        return await asyncio.to_thread(run, *self._handover(options))
+
+    def handing_over(self, *options: str) -> subprocess.Popen[str]:
+        """The same while it runs."""
+        command = [*COMMAND, *self._handover(options)]
+        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+    def _handover(self, options: Sequence[str]) -> list[str]:
+        return ["handover", *options, "--kafka", self._kafka, "--store", self.store]
+
+    async def moved(self, to: str) -> None:
+        """Hand over, once `serve --kafka` has found back to brokers that were restarted."""
+
+        async def is_followed() -> bool:
+            said = (await self.status())["coordinator"]["kafka"]
+            return said is not None and said["trouble"] is None
+
+        await eventually(is_followed)
+        done = await self.hand_over("--to", to)
+        assert done.returncode == ExitStatus.WELL, done.stderr
+
+    async def attended(self, modes: Mapping[int, str], number: int) -> None:
+        """Return once these brokers' plugins, and no others, go by that word, and all is well.
+
+        `modes`: by broker.
+        """
+
+        async def is_so() -> bool:
+            said = (await self.status())["coordinator"]["attending"]
+            found = {
+                one["broker_id"]: (one["mode"], one["number"], one["trouble"]) for one in said
+            }
+            return found == {broker: (mode, number, None) for broker, mode in modes.items()}
+
+        await eventually(is_so)
 
     async def status(self) -> dict[str, Any]:
         done = await asyncio.to_thread(run, "status", "--store", self.store, "--json")
@@ -117,7 +153,7 @@ def ledger(tmp_path: Path, broker: TieredBroker) -> Iterator[Ledger]:
             running[:] = [services.enter_context(served(store, *options))]
 
         restart()
-        yield Ledger(store, door, broker, restart)
+        yield Ledger(store, door, broker.address, restart)
 
 
 async def tiered(broker: TieredBroker) -> list[bytes]:
@@ -215,7 +251,7 @@ async def test_a_difference_and_a_broker_that_writes_on_stop_a_move(
         assert [word.owner for word in one.words] == ["kafka"], "nothing was begun"
 
         one.is_busy = True
-        await interrupted_while_moving(ledger, broker, one)
+        await interrupted_while_moving(ledger, one)
         await eventually(lambda: hears(one, "kafka"))
         one.words.clear()
 
@@ -231,15 +267,9 @@ async def test_a_difference_and_a_broker_that_writes_on_stop_a_move(
         assert str(planted) in moved.stderr
 
 
-async def interrupted_while_moving(
-    ledger: Ledger, broker: TieredBroker, plugin: AttendingPlugin
-) -> None:
+async def interrupted_while_moving(ledger: Ledger, plugin: AttendingPlugin) -> None:
     """Ctrl-C gives back what has begun."""
-    given = ["handover", "--to", "tierledger", "--accept-losses"]
-    given += ["--kafka", broker.address, "--store", ledger.store]
-    process = subprocess.Popen(  # noqa: ASYNC220 - It takes no time.
-        [*COMMAND, *given], stderr=subprocess.PIPE, text=True
-    )
+    process = ledger.handing_over("--to", "tierledger", "--accept-losses")
     try:
         await eventually(lambda: hears(plugin, "moving"))
         process.send_signal(signal.SIGINT)
