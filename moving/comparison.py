@@ -81,33 +81,30 @@ class Comparison:
         return changed
 
     async def differences(self, partitions: Iterable[TopicIdPartition]) -> list[Difference]:
-        """The first difference of each of those partitions.
+        """All that differs of those partitions: segments, or only if none does, what follows.
 
         Raises:
             RemoteStorageError: Their leaders do not answer.
         """
         gate = asyncio.Semaphore(AT_ONCE)
 
-        async def one(tip: TopicIdPartition) -> Difference | None:
+        async def one(tip: TopicIdPartition) -> list[Difference]:
             async with gate:
-                return await self._difference(tip)
+                return await self._differences(tip)
 
-        found = await asyncio.gather(*map(one, partitions))
-        return [one for one in found if one is not None]
+        return [each for found in await asyncio.gather(*map(one, partitions)) for each in found]
 
-    async def _difference(self, tip: TopicIdPartition) -> Difference | None:
+    async def _differences(self, tip: TopicIdPartition) -> list[Difference]:
         kafka = self._topic.partition(tip.topic_id, tip.partition)
         by_kafka = answers_of(kafka)
         by_us = await self._answers(tip, kafka)
+        found = [
+            Difference(tip, question, by_kafka.get(question), by_us.get(question))
+            for question in sorted(by_kafka.keys() | by_us.keys())
+            if by_kafka.get(question) != by_us.get(question)
+        ]
         # A segment says more than a list or a sum in which it is missing.
-        for question in sorted(
-            by_kafka.keys() | by_us.keys(),
-            key=lambda one: (not one.startswith("segment "), one),
-        ):
-            theirs, ours = by_kafka.get(question), by_us.get(question)
-            if theirs != ours:
-                return Difference(tip, question, theirs, ours)
-        return None
+        return [one for one in found if one.question.startswith("segment ")] or found
 
     async def _answers(self, tip: TopicIdPartition, kafka: RecordedPartition) -> dict[str, Any]:
         ask = self._manager.ask

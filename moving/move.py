@@ -28,9 +28,8 @@ LOOK_S = 0.1
 OBSERVER = 2**31 - 3
 """The broker id under which the ledger is asked; Kafka gives none so high."""
 
-COMPARE_ATTEMPTS, SETTLE_ATTEMPTS = 20, 3
 COMPARE_PAUSE_S = 0.5
-"""What differs is compared again, while brokers write more often: who follows is behind."""
+"""Before what differs is compared again."""
 
 DEADLINE_S = 10.0
 
@@ -58,7 +57,7 @@ class Move:
         self._procedure = Procedure(to, accepts_losses=accepts_losses)
         self._owned: Owned | None = None
         self._pending: set[TopicIdPartition] = set()
-        """What the topic has said something new of since it was compared, or differed then."""
+        """What differed when it was compared, or has changed since."""
         self._positions_known: dict[TopicIdPartition, int] = {}
         """The position of each log before it was compared."""
 
@@ -127,7 +126,8 @@ class Move:
             case steps.Look():
                 await asyncio.sleep(LOOK_S)
                 return await self._look()
-            case steps.Compare(is_all=is_all):
+            case steps.Compare(is_all=is_all, is_again=is_again):
+                await asyncio.sleep(COMPARE_PAUSE_S if is_again else 0)
                 found = await self._differences(comparison, is_all=is_all)
                 return steps.Compared(tuple(map(str, found)))
             case steps.Say(wish=wish):
@@ -149,27 +149,17 @@ class Move:
         )
 
     async def _differences(self, comparison: Comparison, *, is_all: bool) -> list[Difference]:
-        """What differs, also when it was looked at again and again."""
+        """What differs of all, or of what has changed or differed since it was compared."""
         positions = await self._positions()
         self._pending |= await comparison.read()
-        moved = {tip for tip, at in positions.items() if self._positions_known.get(tip) != at}
-        self._pending |= moved
-        if is_all:
-            self._pending |= positions.keys()
-        found: list[Difference] = []
-        attempts = COMPARE_ATTEMPTS if is_all else SETTLE_ATTEMPTS
-        for attempt in range(attempts):
-            asked, self._pending = self._pending, set()
-            found = await comparison.differences(asked)
-            self._positions_known |= positions
-            differing = {one.partition for one in found}
-            positions = await self._positions()
-            changed = await comparison.read()
-            self._pending = {*differing, *changed}
-            if not found:
-                return []
-            if attempt + 1 < attempts:
-                await asyncio.sleep(COMPARE_PAUSE_S)
+        known = self._positions_known
+        self._pending |= {
+            tip for tip, at in positions.items() if is_all or known.get(tip) != at
+        }
+        asked, self._pending = self._pending, set()
+        found = await comparison.differences(asked)
+        self._positions_known |= positions
+        self._pending |= {one.partition for one in found}
         return found
 
     async def _positions(self) -> dict[TopicIdPartition, int]:

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 SILENT_MS = 3000
 """A broker or a follower that was not heard for longer does not attend."""
 
+COMPARISONS = 20
+"""So often what differs while brokers write has to be found, unchanged, before it counts."""
+
+SETTLED_COMPARISONS = 3
+
 AS_BEFORE = "it is as before"
 
 TASKS = {Owner.TIERLEDGER: "import", Owner.KAFKA: "mirror"}
@@ -106,9 +111,11 @@ class Look(NamedTuple):
 
 
 class Compare(NamedTuple):
-    """Answer with `Compared`: everything, or what has changed since that was done."""
+    """Answer with `Compared`: everything, or what has changed or differed since it was done."""
 
     is_all: bool
+    is_again: bool = False
+    """After a pause: who follows may be behind."""
 
 
 class Say(NamedTuple):
@@ -174,6 +181,10 @@ class Procedure:
         self._busy: set[int] = set()
         self._word_of_follower: int | None = None
         """Of who imports or mirrors: the number of its last word before all were idle."""
+        self._differences: tuple[str, ...] | None = None
+        """What counts of what differed in this phase so far; none: nothing was compared."""
+        self._comparisons = 0
+        """In this phase."""
         self._round: int | None = None
         """The rounds that it had done by a word that it began to say after that."""
         self._records: int | None = None
@@ -251,14 +262,27 @@ class Procedure:
         # The round that was under way then had begun before.
         return self._round is not None and said["round"] >= self._round + 2
 
-    def _compared(self, differences: tuple[str, ...]) -> list[Effect]:
+    def _compared(self, found: tuple[str, ...]) -> list[Effect]:
+        is_written = self.phase is Phase.COMPARING
+        before = self._differences
+        # While brokers write, one manager is always behind the other: only what stays as it is
+        # counts. All that differed is compared once more when they hold their writes.
+        differences = found
+        if is_written and before is not None:
+            differences = tuple(one for one in before if one in set(found))
+        self._differences, self._comparisons = differences, self._comparisons + 1
+        if differences and self._comparisons < (
+            COMPARISONS if is_written else SETTLED_COMPARISONS
+        ):
+            return [Compare(is_all=False, is_again=True)]
+        self._differences, self._comparisons = None, 0
         told: list[Effect] = [Tell(one) for one in differences]
         if differences and not self._accepts_losses:
-            trouble = f"{len(differences)} partitions differ, the first is {differences[0]}"
-            if self.phase is Phase.COMPARING:
+            trouble = f"{len(differences)} differences, the first is {differences[0]}"
+            if is_written:
                 return [*told, *self._end(f"{trouble}; {AS_BEFORE}")]
             return [*told, *self._give_back(trouble)]
-        if self.phase is Phase.COMPARING:
+        if is_written:
             self.phase = Phase.BEGINNING
             wish = Handover(
                 Owner.MOVING, self._from, self._to, give_up_after_ms=self._give_up_after_ms

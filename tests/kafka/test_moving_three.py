@@ -271,9 +271,10 @@ async def to_tierledger(one: Moved) -> None:
 
 async def to_stock(one: Moved) -> None:
     """And Kafka's own manager has all that tierledger had."""
-    await one.ledger.moved("kafka")
+    async with one.growing():
+        await one.ledger.moved("kafka")
+        await one.has_tiered_more()
     await one.attends("handover")
-    await one.grow(80)
     await one.is_whole()
 
     await one.roll(None)

@@ -7,7 +7,9 @@ import pytest
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover, Owned
 from tierledger.moving.procedure import (
+    COMPARISONS,
     HEARS,
+    SETTLED_COMPARISONS,
     Begun,
     Compare,
     Compared,
@@ -86,6 +88,7 @@ TAKEN = (
     moving(idle(), following=follower(10, 8)),
 )
 SAYS_AGAIN = Say(Handover(Owner.MOVING, Owner.MOVING, Owner.TIERLEDGER, WORD))
+AGAIN_COMPARED = Compare(is_all=False, is_again=True)
 REPEATED = (*TAKEN, Compared(()), Said(Owned("moving", AGAIN)))
 GIVEN_BACK = Say(Handover(Owner.KAFKA, Owner.MOVING, number=WORD))
 GIVEN_BACK_LATE = Say(Handover(Owner.KAFKA, Owner.MOVING, number=AGAIN))
@@ -175,21 +178,39 @@ def test_a_round_has_to_begin_and_end_after_all_were_idle(words: tuple[Any, ...]
     assert one.hear(*HELD, *(moving(idle(), following=said) for said in words)) == Look()
 
 
+DIFFERS = (Compared(("orders-0",)),)
+WHY = "1 differences, the first is orders-0; it is as before"
+
+
 def test_a_difference_ends_it_before_it_begins_or_gives_it_back() -> None:
     one = Driven()
-    assert one.hear(*HELD[:2], Compared(("orders-0",))) == End(
-        "1 partitions differ, the first is orders-0; it is as before"
-    )
+    assert one.hear(*HELD[:2], *DIFFERS * (COMPARISONS - 1)) == AGAIN_COMPARED
+    assert one.hear(*DIFFERS) == End(WHY)
     one = Driven()
-    assert one.hear(*TAKEN, Compared(("orders-0",))) == GIVEN_BACK
-    assert one.hear(Said(Owned("kafka", 3))) == End(
-        "1 partitions differ, the first is orders-0; it is as before"
-    )
+    assert one.hear(*TAKEN, *DIFFERS * (SETTLED_COMPARISONS - 1)) == AGAIN_COMPARED
+    assert one.hear(*DIFFERS) == GIVEN_BACK
+    assert one.hear(Said(Owned("kafka", 3))) == End(WHY)
     one = Driven(accepts_losses=True)
-    assert isinstance(one.hear(*HELD[:2], Compared(("orders-0",))), Say)
-    assert (
-        one.hear(Said(Owned("moving", WORD)), *TAKEN[4:], Compared(("orders-0",))) == SAYS_AGAIN
-    )
+    assert isinstance(one.hear(*HELD[:2], *DIFFERS * COMPARISONS), Say)
+    begun = (Said(Owned("moving", WORD)), *TAKEN[4:])
+    assert one.hear(*begun, *DIFFERS * SETTLED_COMPARISONS) == SAYS_AGAIN
+
+
+def test_while_brokers_write_only_what_stays_as_it_is_differs() -> None:
+    written = Compared(("orders-0: 7 segments, 6 segments",)), Compared(("orders-0: 8, 7",))
+    one = Driven()
+    assert isinstance(one.hear(*HELD[:2], *written), Say)
+    one = Driven()
+    lost = Compared(("orders-0, segment 5: none", "orders-0: 9, 8"))
+    assert one.hear(
+        *HELD[:2], lost, *[Compared((lost.differences[0],))] * (COMPARISONS - 1)
+    ) == End("1 differences, the first is orders-0, segment 5: none; it is as before")
+
+
+def test_once_they_hold_their_writes_all_that_differs_counts() -> None:
+    changing = [Compared((f"orders-0: {count}",)) for count in range(SETTLED_COMPARISONS)]
+    assert Driven().hear(*TAKEN, *changing) == GIVEN_BACK
+    assert Driven().hear(*TAKEN, *changing[:-1], Compared(())) == SAYS_AGAIN
 
 
 LATE = [
