@@ -1,4 +1,4 @@
-"""What Kafka's metadata topic says, by Kafka's rules, held against what tierledger answers.
+"""Kafka's metadata topic, folded by Kafka's rules, compared with tierledger's answers.
 
 The topic is folded here from its records alone, by brute force (`conformance`): neither Kafka's
 manager nor ours had a hand in it.
@@ -34,7 +34,7 @@ DELETED = "its deletion is finished"
 
 
 class Difference(NamedTuple):
-    """A question that the two answer in two ways."""
+    """A question to which both managers have an answer, and not the same."""
 
     partition: TopicIdPartition
     question: str
@@ -62,7 +62,7 @@ class Comparison:
         self._names: dict[PartitionKey, TopicIdPartition] = {}
 
     async def read(self) -> set[TopicIdPartition]:
-        """The partitions of which the topic says something new, up to its present end.
+        """The partitions of which the topic has new records, up to its present end.
 
         Raises:
             RemoteStorageError: The brokers do not answer.
@@ -81,7 +81,7 @@ class Comparison:
         return changed
 
     async def differences(self, partitions: Iterable[TopicIdPartition]) -> list[Difference]:
-        """All that differs of those partitions: segments, or only if none does, what follows.
+        """All differences of those partitions; lists and sums only if no segment differs.
 
         Raises:
             RemoteStorageError: Their leaders do not answer.
@@ -109,13 +109,13 @@ class Comparison:
     async def _answers(self, tip: TopicIdPartition, kafka: RecordedPartition) -> dict[str, Any]:
         ask = self._manager.ask
         try:
-            said: Any = (await ask(tip, LEADER, Query("summary"))).value
+            summary: Any = (await ask(tip, LEADER, Query("summary"))).value
             rows = await self._manager.rows(tip, Query("list"), LEADER)
         except PartitionDeleted:
             return {"deletion": DELETED}
         except RemoteResourceNotFound:
             return {"deletion": None}
-        answers: dict[str, Any] = {"deletion": said[3]}
+        answers: dict[str, Any] = {"deletion": summary[3]}
         answers |= {f"segment {one['id']}": one for one in map(recorded_segment, rows)}
         for epoch in epochs_of(kafka):
             listed = await self._manager.rows(tip, Query("list_epoch", epoch), LEADER)
@@ -130,7 +130,7 @@ class Comparison:
 
 
 def epochs_of(kafka: RecordedPartition) -> list[int]:
-    """The leader epochs of which anything is known."""
+    """The leader epochs that the partition has segments or offsets of."""
     listed = {
         epoch
         for segment in kafka.segments.values()
@@ -140,7 +140,7 @@ def epochs_of(kafka: RecordedPartition) -> list[int]:
 
 
 def answers_of(kafka: RecordedPartition) -> Mapping[str, Any]:
-    """What the records of a partition say, by the question that they answer."""
+    """The answers that the records of a partition give, by question."""
     if kafka.deleted:
         return {"deletion": DELETED}
     answers: dict[str, Any] = {
@@ -156,7 +156,7 @@ def answers_of(kafka: RecordedPartition) -> Mapping[str, Any]:
 
 
 def _plain(segment: RecordedSegment) -> dict[str, Any]:
-    """A segment as it stands in an answer of ours."""
+    """A segment in the form of tierledger's own answers."""
     added, last = segment.added, segment.last
     custom = last.custom_metadata
     return {

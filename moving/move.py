@@ -1,4 +1,4 @@
-"""A move as a command makes it: carries out what its procedure calls for, and no rule."""
+"""The command's move: carries out the effects of its procedure, and decides nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COMPARE_PAUSE_S = 0.5
 DEADLINE_S = 10.0
 
 HOLD_S = GIVE_UP_AFTER_MS / 1000 - 2
-"""How long brokers may hold their writes; the coordinator gives up if this command does not."""
+"""How long brokers may hold their writes; 2 s later the coordinator itself gives up."""
 
 
 class Move:
@@ -62,10 +62,10 @@ class Move:
         """The position of each log before it was compared."""
 
     async def made(self, tell: Callable[[str], None]) -> Owned:
-        """Who owns the metadata, once it has moved; `tell` hears of each step.
+        """The new owner, once the metadata has moved; `tell` gets a line for each step.
 
         Raises:
-            RejectedError: It was refused, or given back: it is as before.
+            RejectedError: It was refused, or given back: the owner is the one before.
             RemoteStorageError: The service or the brokers do not answer.
         """
         manager = AsyncRemoteLogMetadataManager(deadline_s=DEADLINE_S)
@@ -94,7 +94,7 @@ class Move:
                     case steps.End(trouble=trouble):
                         if trouble is not None:
                             raise RejectedError(trouble)
-                        assert self._owned is not None, "it was said"
+                        assert self._owned is not None, "the coordinator answered"
                         return self._owned
                     case _:
                         called_for = effect
@@ -137,15 +137,15 @@ class Move:
                 raise AssertionError(f"not to be answered: {effect}")
 
     async def _look(self) -> steps.Looked:
-        said, alive = await asyncio.gather(
+        status, alive = await asyncio.gather(
             self._coordinator.status(), live_brokers(self._brokers)
         )
         return steps.Looked(
-            said["word"],
-            said["owner"],
+            status["word"],
+            status["owner"],
             frozenset(alive),
-            tuple(said["attending"]),
-            said["kafka"],
+            tuple(status["attending"]),
+            status["kafka"],
         )
 
     async def _differences(self, comparison: Comparison, *, is_all: bool) -> list[Difference]:
@@ -163,13 +163,13 @@ class Move:
         return found
 
     async def _positions(self) -> dict[TopicIdPartition, int]:
-        """What the service serves, and the last position of each log that it knows."""
+        """The partitions that the service serves, with the last position of each log."""
         hosts = await self._coordinator.hosts()
         found: dict[TopicIdPartition, int] = {}
-        for said in await asyncio.gather(
+        for served in await asyncio.gather(
             *(self._connection.host(address).partitions() for address in hosts.values())
         ):
-            for one in said:
+            for one in served:
                 topic_id = Uuid.parse(one["topic_id"])
                 tip = TopicIdPartition(topic_id, one["partition"], one["topic"])
                 found[tip] = max(one["position"], found.get(tip, -1))

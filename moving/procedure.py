@@ -1,12 +1,14 @@
-"""The steps of a move, as a pure machine: what is looked at, said and waited for, and when.
+"""The steps of a move of a cluster's metadata, as a pure machine.
 
-Rule 1: nothing begins unless every live broker attends in handover, and who imports or mirrors
-is well.
-Rule 2: the move ends only after all live brokers said, by the word that began it, that they are
-idle; after that, whatever they had written was taken over, and compares equal.
-Rule 3: after that, it is said again that it moves, and the same brokers, and no others, say by
-that word that they are idle: to Kafka's own manager, that in each of them it has read all.
-Rule 4: whatever goes wrong after the move began, it is given back, of the newest word of it.
+Rule 1: a move begins only if every live broker attends in handover, and the follower (the
+`serve --kafka` that imports or mirrors) has no trouble.
+Rule 2: it goes on only after every live broker has reported itself idle under the word that
+began it; then the follower takes over what they had written, and both managers compare equal.
+Rule 3: then the coordinator appends a second word of the same move, and the same brokers, and
+no others, report themselves idle under it. On the way to Kafka's own manager a broker is idle
+only once that manager has read everything.
+Rule 4: if anything fails after the first word, the owner before it is restored by a word that
+names the move's newest.
 
 No I/O and no clock: the command carries effects out, and so does the simulator.
 """
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from tierledger.actors.coordinator.ownership import Owned
 
 SILENT_MS = 3000
-"""A broker or a follower that was not heard for longer does not attend."""
+"""A broker or follower whose last report is older does not attend."""
 
 COMPARISONS = 20
 """So often what differs while brokers write has to be found, unchanged, before it counts."""
@@ -35,30 +37,30 @@ SETTLED_COMPARISONS = 3
 AS_BEFORE = "it is as before"
 
 TASKS = {Owner.TIERLEDGER: "import", Owner.KAFKA: "mirror"}
-"""By where a cluster is moved to: what `serve --kafka` has to do for it."""
+"""The follower's task, by the new owner."""
 
 
 class Phase(Enum):
-    """Where a move is."""
+    """How far a move is."""
 
     NEW = "new"
     CHECKING = "checking"
     COMPARING = "comparing"
-    """All of it, while brokers write."""
+    """Both managers, while brokers write."""
     BEGINNING = "beginning"
     HOLDING = "holding"
-    """Brokers are to say that they are idle."""
+    """Until all brokers are idle."""
     TAKING = "taking"
-    """What they had written by then is taken over."""
+    """Until the follower has what they had written by then."""
     SETTLING = "settling"
-    """That is compared."""
+    """Both managers once more."""
     REPEATING = "repeating"
-    """It is said again."""
+    """The second word is on its way."""
     WITNESSING = "witnessing"
-    """Brokers are to say that they still are idle, and nobody has come or written since."""
+    """Until the same brokers are idle under it, and nobody has written since."""
     ENDING = "ending"
     RETURNING = "returning"
-    """As it was before."""
+    """The owner before the move is being restored."""
     ENDED = "ended"
 
 
@@ -70,31 +72,31 @@ class Begun(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """How the service and the brokers stand."""
+    """The state of service and brokers."""
 
     word: int
     owner: str
     brokers: frozenset[int]
-    """Those that Kafka knows as alive."""
+    """Alive, by Kafka's metadata."""
     attending: tuple[Mapping[str, Any], ...]
     following: Mapping[str, Any] | None
-    """What imports or mirrors, as `status` has it."""
+    """The follower, as `status` shows it."""
 
 
 class Compared(NamedTuple):
-    """What differs, in words; nothing: all is equal."""
+    """The differences as text; none: both managers know the same."""
 
     differences: tuple[str, ...]
 
 
 class Said(NamedTuple):
-    """The coordinator took a wish."""
+    """The coordinator has appended the word."""
 
     owned: Owned
 
 
 class Failed(NamedTuple):
-    """What was called for last could not be done; also: somebody has interrupted it."""
+    """The last effect could not be carried out, or the command was interrupted."""
 
     why: str
 
@@ -111,27 +113,27 @@ class Look(NamedTuple):
 
 
 class Compare(NamedTuple):
-    """Answer with `Compared`: everything, or what has changed or differed since it was done."""
+    """Answer with `Compared`: all partitions, or those that have changed or differed since."""
 
     is_all: bool
     is_again: bool = False
-    """After a pause: who follows may be behind."""
+    """After a pause: the follower may be behind."""
 
 
 class Say(NamedTuple):
-    """Tell the coordinator; answer with `Said`."""
+    """Ask the coordinator for this word; answer with `Said`."""
 
     wish: Handover
 
 
 class Tell(NamedTuple):
-    """A line for who waits."""
+    """A line of progress for the user."""
 
     line: str
 
 
 class End(NamedTuple):
-    """It is over: why it was refused or given back; none: it is done."""
+    """The move is over: why it was refused or given back; none: it succeeded."""
 
     trouble: str | None
 
@@ -166,7 +168,7 @@ class Procedure:
         accepts_losses: bool = False,
         give_up_after_ms: int = GIVE_UP_AFTER_MS,
     ) -> None:
-        """`accepts_losses`: differences are told, and stop nothing."""
+        """`accepts_losses`: differences are printed, and stop nothing."""
         assert to in TASKS, to
         self.phase = Phase.NEW
         self.word: int | None = None
@@ -176,24 +178,24 @@ class Procedure:
         self._accepts_losses = accepts_losses
         self._give_up_after_ms = give_up_after_ms
         self._brokers: frozenset[int] = frozenset()
-        """Those that were alive when it began, one that dies has not said that it is idle; then
-        all that are idle."""
+        """Those alive at the start, since one that has died since is not known to be idle; from
+        `TAKING` on all those that were idle."""
         self._busy: set[int] = set()
-        self._word_of_follower: int | None = None
-        """Of who imports or mirrors: the number of its last word before all were idle."""
+        self._last_report: int | None = None
+        """The number of the follower's last report before all were idle."""
         self._differences: tuple[str, ...] | None = None
         """What counts of what differed in this phase so far; none: nothing was compared."""
         self._comparisons = 0
         """In this phase."""
         self._round: int | None = None
-        """The rounds that it had done by a word that it began to say after that."""
+        """Its rounds, by the first report that it began after all were idle."""
         self._records: int | None = None
-        """What it had written when all was taken over."""
+        """Its count of records when everything was taken over."""
         self._trouble: str | None = None
 
     @property
     def task(self) -> str:
-        """What `serve --kafka` has to do meanwhile."""
+        """What the follower has to do during the move."""
         return TASKS[self._to]
 
     def handle(self, stimulus: Stimulus) -> list[Effect]:
@@ -246,21 +248,21 @@ class Procedure:
             return [Say(Handover(self._to, Owner.MOVING, number=self.word))]
         if not self._has_gone_round(looked):
             return [Look()]
-        assert looked.following is not None, "it is well"
+        assert looked.following is not None, "`_untaken` found no trouble"
         self.phase, self._records = Phase.SETTLING, looked.following.get("records")
         return [Tell("what they had written is taken over"), Compare(is_all=False)]
 
     def _has_gone_round(self, looked: Looked) -> bool:
-        """Whether who imports or mirrors has begun and ended a round since all were idle."""
-        said = looked.following
-        assert said is not None, "it is well"
-        if self._word_of_follower is None:
-            self._word_of_follower = said["said"]
-        # The word after that may have been on its way when the last broker became idle.
-        elif self._round is None and said["said"] >= self._word_of_follower + 2:
-            self._round = said["round"]
+        """Whether the follower has begun and ended a round since all were idle."""
+        report = looked.following
+        assert report is not None, "`_untaken` found no trouble"
+        if self._last_report is None:
+            self._last_report = report["said"]
+        # Its next report may have been under way when the last broker became idle.
+        elif self._round is None and report["said"] >= self._last_report + 2:
+            self._round = report["round"]
         # The round that was under way then had begun before.
-        return self._round is not None and said["round"] >= self._round + 2
+        return self._round is not None and report["round"] >= self._round + 2
 
     def _compared(self, found: tuple[str, ...]) -> list[Effect]:
         is_written = self.phase is Phase.COMPARING
@@ -328,17 +330,17 @@ class Procedure:
             return f"expected the owner to be {self._from}, it is {looked.owner}"
         attending = _attending(looked)
         for broker in sorted(looked.brokers):
-            said = attending.get(broker)
-            if said is None:
+            report = attending.get(broker)
+            if report is None:
                 return (
                     f"broker {broker} does not attend: it runs without the plugin, or is away"
                 )
-            if said["mode"] != PluginMode.HANDOVER:
+            if report["mode"] != PluginMode.HANDOVER:
                 return (
-                    f"broker {broker} runs in {said['mode']}, expected "
+                    f"broker {broker} runs in {report['mode']}, expected "
                     "tierledger.mode=handover of all"
                 )
-            if not said["incarnation"]:
+            if not report["incarnation"]:
                 return f"broker {broker} is not registered yet"
         strangers = attending.keys() - looked.brokers
         if strangers:
@@ -346,20 +348,20 @@ class Procedure:
         return self._untaken(looked)
 
     def _untaken(self, looked: Looked) -> str | None:
-        """What is wrong with who imports or mirrors."""
-        said = looked.following
-        if said is None or said["heard_ms_ago"] > SILENT_MS:
+        """What is wrong with the follower."""
+        report = looked.following
+        if report is None or report["heard_ms_ago"] > SILENT_MS:
             return "no serve --kafka runs, which has to follow Kafka's metadata topic"
-        if said["task"] != self.task:
-            return f"expected serve --kafka to {self.task}, it does {said['task']}" + (
+        if report["task"] != self.task:
+            return f"expected serve --kafka to {self.task}, it does {report['task']}" + (
                 ": start it with --mirror" if self.task == "mirror" else ""
             )
-        if said["trouble"]:
-            return f"serve --kafka, {said['task']}: {said['trouble']}"
+        if report["trouble"]:
+            return f"serve --kafka, {report['task']}: {report['trouble']}"
         return None
 
     def _disturbed(self, looked: Looked) -> str | None:
-        """Who has come, or has written, since all were idle, and has seen nothing of it."""
+        """Which brokers have come, or whether one has written, since all were idle."""
         late = (looked.brokers | _attending(looked).keys()) - self._brokers
         if late:
             return f"brokers {_listed(late)} have come meanwhile"
@@ -381,7 +383,7 @@ class Procedure:
 
 
 def _attending(looked: Looked) -> dict[int, Mapping[str, Any]]:
-    """By broker, what it said within the last seconds."""
+    """The recent reports, by broker."""
     return {
         one["broker_id"]: one for one in looked.attending if one["heard_ms_ago"] <= SILENT_MS
     }

@@ -89,11 +89,11 @@ MISTAKES: dict[str, tuple[Callable[..., object], str, str]] = {
     ),
     "the-round-under-way-will-do": (
         Procedure._has_gone_round,
-        'said["round"] >= self._round + 2',
-        'said["round"] >= self._round',
+        'report["round"] >= self._round + 2',
+        'report["round"] >= self._round',
     ),
     "who-comes-late-may-stay": (Procedure._disturbed, "if late:", "if False:"),
-    "any-word-of-the-follower": (Procedure._has_gone_round, "self._word_of_follower + 2", "0"),
+    "any-word-of-the-follower": (Procedure._has_gone_round, "self._last_report + 2", "0"),
     "differences-do-not-matter": (
         Procedure._compared,
         "if differences and not",
