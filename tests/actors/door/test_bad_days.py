@@ -409,7 +409,6 @@ asyncio.run(main())
 async def test_a_frozen_host_leaves_writes_unknown_in_time_and_goes_on_when_it_thaws(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "OPEN_S", 0.3)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
@@ -432,13 +431,15 @@ async def test_a_frozen_host_leaves_writes_unknown_in_time_and_goes_on_when_it_t
 
         process.send_signal(signal.SIGSTOP)
         manager._deadline_s = 1.0
-        with pytest.raises(OutcomeUnknown, match="no answer within 1 s"):
-            await manager.add_remote_log_segment_metadata(segment(1))
-        with pytest.raises(NotReady):
-            await manager.highest_offset_for_epoch(TIP, 0)
-        # A new connection is accepted by the system alone; nobody greets.
-        with pytest.raises(NotReady, match="no greeting within"):
-            await Stream.opened(door, greeting_of(CLUSTER))
+        with monkeypatch.context() as soon:
+            soon.setattr(streams, "OPEN_S", 0.3)
+            with pytest.raises(OutcomeUnknown, match="no answer within 1 s"):
+                await manager.add_remote_log_segment_metadata(segment(1))
+            with pytest.raises(NotReady):
+                await manager.highest_offset_for_epoch(TIP, 0)
+            # A new connection is accepted by the system alone; nobody greets.
+            with pytest.raises(NotReady, match="no greeting within"):
+                await Stream.opened(door, greeting_of(CLUSTER))
         process.send_signal(signal.SIGCONT)
 
         manager._deadline_s = 20.0

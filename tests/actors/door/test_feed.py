@@ -562,8 +562,10 @@ async def test_who_comes_back_behind_the_ring_is_compared_with_the_log(
     async with cable(await door_of(world)) as line, replicas_at(line.door) as home:
         replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
         await replica.reached(position)
+        line.hold()  # Else it may be back before anything is written.
         line.cut()
         position = await copy(manager, *map(segment, range(20, 40)))
+        line.let()
         await replica.reached(position)
         assert told(replica) == await answers(manager)
         assert (replica.counts.snapshots, replica.trouble) == (2, None)
