@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 HEADER = "tierledger"
 """Of a mirrored record: `TOPIC_ID:PARTITION:POSITION`, in ASCII."""
 
+NO_TOPIC = Uuid(bytes(16))
+"""Whose partition a mirror's fences are about: Kafka gives no topic this id."""
+
 POLL_MS = 500
 
 
@@ -59,6 +62,10 @@ class MirroredFrom(NamedTuple):
     @classmethod
     def of(cls, tip: TopicIdPartition, position: int) -> MirroredFrom:
         return cls(tip.topic_id, tip.partition, position)
+
+    @property
+    def is_fence(self) -> bool:
+        return self.topic_id == NO_TOPIC
 
 
 class TopicRecord(NamedTuple):
@@ -92,7 +99,7 @@ class TopicReader:
         return {one.partition: end for one, end in found.items()}
 
     async def read(self, ends: Mapping[int, int]) -> AsyncIterator[list[TopicRecord]]:
-        """What was not read yet, and stands before `ends`, as it comes.
+        """What was not read yet, and stands before `ends`, as it comes; no fences.
 
         Raises:
             InvalidArgument: The brokers have deleted some of it.
@@ -114,13 +121,13 @@ class TopicReader:
                 within = [one for one in some if one.offset < ends[top.partition]]
                 if len(within) < len(some):
                     self.seek(top.partition, ends[top.partition])
-                records += [
-                    TopicRecord(
-                        TraceRecord(one.partition, one.offset, one.timestamp, one.value),
-                        _mirrored(one.headers),
-                    )
-                    for one in within
-                ]
+                for one in within:
+                    mirrored = _mirrored(one.headers)
+                    if mirrored is None or not mirrored.is_fence:
+                        record = TraceRecord(
+                            one.partition, one.offset, one.timestamp, one.value
+                        )
+                        records.append(TopicRecord(record, mirrored))
             yield records
 
     def seek(self, partition: int, offset: int) -> None:

@@ -437,9 +437,13 @@ async def _following(
     if placement.kafka is None:
         yield
         return
+    from tierledger.actors.ray.cluster import beside, own_node
     from tierledger.moving.following import Following, FollowOptions
+    from tierledger.moving.standby import start_standby
 
     options = FollowOptions(placement.kafka, placement.mirror)
+    if placement.address is not None:  # Else all of it ends with this process.
+        await beside(lambda: start_standby(settings, options, own_node()))
     following = Following(settings, connection.coordinator, options)
     task = asyncio.create_task(following.run())
     try:

@@ -38,7 +38,7 @@ class FakeTopic:
         value: bytes,
         *,
         partition: int,
-        timestamp_ms: int,
+        timestamp_ms: int | None,
         headers: list[tuple[str, bytes]],
     ) -> asyncio.Future[None]:
         """As a producer does it."""
@@ -71,7 +71,11 @@ class FakeReader(TopicReader):
         for number, end in ends.items():
             first, self._next[number] = self._next[number], end
             if first < end:
-                yield self._topic.records[number][first:end]
+                yield [
+                    one
+                    for one in self._topic.records[number][first:end]
+                    if one.mirrored is None or not one.mirrored.is_fence
+                ]
 
     @override
     def seek(self, partition: int, offset: int) -> None:

@@ -6,6 +6,7 @@ from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.attendance import (
     FORGOTTEN_MS,
     SILENT_MS,
+    WORDS_MISSED,
     Attend,
     Attendance,
     Difference,
@@ -109,3 +110,45 @@ def test_what_a_broker_in_shadow_has_compared_is_added_up() -> None:
         "different": 0,
         "differences": [],
     }
+
+
+# Who follows Kafka's metadata topic.
+
+
+def follows(attendance: Attendance, follower: str, **said: object) -> bool:
+    return attendance.followed({"follower": follower, "trouble": None, **said}, 0)
+
+
+def test_the_first_follower_is_chosen_and_another_only_once_that_is_silent() -> None:
+    attendance = Attendance()
+    for _ in range(3):
+        assert follows(attendance, "one", round=7)
+        for _ in range(WORDS_MISSED - 1):
+            assert not follows(attendance, "two", round=0)
+    assert attendance.report(KAFKAS, {}, 0)["kafka"]["round"] == 7
+
+    assert follows(attendance, "two", round=0)
+
+    assert not follows(attendance, "one", round=8), "one that was frozen does not interfere"
+    assert follows(attendance, "two", round=1)
+    assert attendance.report(KAFKAS, {}, 0)["kafka"]["round"] == 1
+
+
+def test_a_follower_that_leaves_makes_room_at_once() -> None:
+    attendance = Attendance()
+    assert follows(attendance, "one")
+    assert not follows(attendance, "two", leaves=True), "it has not been chosen"
+    assert not follows(attendance, "three")
+
+    assert not follows(attendance, "one", leaves=True)
+
+    assert attendance.report(KAFKAS, {}, 0)["kafka"] is None
+    assert follows(attendance, "three")
+
+
+def test_a_follower_that_is_silent_and_that_nobody_replaces_is_told() -> None:
+    attendance = Attendance()
+    assert follows(attendance, "one")
+
+    assert attendance.report(KAFKAS, {}, SILENT_MS)["kafka"]["trouble"] is None
+    assert attendance.report(KAFKAS, {}, SILENT_MS + 1)["kafka"]["trouble"] == "silent"
