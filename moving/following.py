@@ -23,13 +23,13 @@ from tierledger.events.errors import RemoteResourceNotFound, RemoteStorageError
 from tierledger.moving.importing import IMPORTER, TailImport
 from tierledger.moving.mirroring import Mirror, producer_of
 from tierledger.moving.topic import reading
-from tierledger.pipeline.imports.topic import answering
 from tierledger.storage.catalog import Catalog
 
 if TYPE_CHECKING:
     from tierledger.actors.coordinator.attendance import Followed
     from tierledger.actors.coordinator.ownership import OwnerWord
     from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.storage.kafka_brokers import KafkaBrokers
 
 SAY_S = 0.25
 """How often it says how it stands, and hears who owns the metadata."""
@@ -62,7 +62,7 @@ class FollowedCoordinator(Protocol):
 class FollowOptions(NamedTuple):
     """What is followed, and how."""
 
-    brokers: str
+    brokers: KafkaBrokers
     mirror: bool | None = None
     """None: if the cluster came from Kafka's own manager."""
 
@@ -182,10 +182,7 @@ class Following:
             keys = connector.key_factory(settings.cluster_id)
             catalog = Catalog(backend, keys, settings.serde(), settings.cluster_id)
             reader = await stack.enter_async_context(reading(brokers))
-            producer = producer_of(brokers)
-            stack.push_async_callback(producer.stop)
-            async with answering(brokers):
-                await producer.start()
+            producer = await stack.enter_async_context(producer_of(brokers))
             mirror = Mirror(catalog, reader, producer, brokers, self._imported)
             until = asyncio.get_running_loop().time() + MIRROR_S
             while asyncio.get_running_loop().time() < until:

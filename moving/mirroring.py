@@ -12,6 +12,7 @@ those from then on; what they had written until then it reads.
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -28,15 +29,16 @@ from tierledger.events.log_events import SessionOpened
 from tierledger.events.metadata import RemoteLogSegmentMetadataUpdate
 from tierledger.moving.topic import HEADER, NO_TOPIC, MirroredFrom
 from tierledger.pipeline.imports.source import METADATA_TOPIC
-from tierledger.pipeline.imports.topic import answering
+from tierledger.pipeline.imports.topic import answering, reached
 from tierledger.storage.kafka_export import kafka_record
 from tierledger.storage.partition.reader import LogEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from tierledger.moving.topic import TopicReader
     from tierledger.storage.catalog import Catalog
+    from tierledger.storage.kafka_brokers import KafkaBrokers
 
 Producer: TypeAlias = Any
 
@@ -70,14 +72,24 @@ class _FencingProducer(AIOKafkaProducer):  # type: ignore[misc] # It has no type
         self._txn_manager.transactional_id = None
 
 
-def producer_of(brokers: str) -> Producer:
-    """A producer that writes each record once, in order, and once started instead of others."""
-    return _FencingProducer(
-        bootstrap_servers=brokers.split(","),
-        transactional_id=MIRROR,
-        acks="all",
-        max_request_size=RECORD_BYTES_MAX,
+@asynccontextmanager
+async def producer_of(brokers: KafkaBrokers) -> AsyncIterator[Producer]:
+    """A producer that writes each record once, in order, and instead of all before it.
+
+    Raises:
+        StorageUnavailable: The brokers do not answer.
+    """
+    async with answering(brokers):
+        options = await reached(brokers)
+    producer = _FencingProducer(
+        transactional_id=MIRROR, acks="all", max_request_size=RECORD_BYTES_MAX, **options
     )
+    try:
+        async with answering(brokers):
+            await producer.start()
+        yield producer
+    finally:
+        await producer.stop()
 
 
 class Mirror:
@@ -88,7 +100,7 @@ class Mirror:
         catalog: Catalog,
         reader: TopicReader,
         producer: Producer,
-        brokers: str,
+        brokers: KafkaBrokers,
         imported: Mapping[int, int] | None = None,
     ) -> None:
         """`reader`: at the topic's start; `producer`: of `producer_of`, started.

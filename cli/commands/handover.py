@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tierledger.cli.opened_store import StoreOptions
-from tierledger.cli.options import ClusterOption, JsonOption, ServiceOption
+from tierledger.cli.options import (
+    ClusterOption,
+    JsonOption,
+    KafkaConfigOption,
+    ServiceOption,
+)
 from tierledger.cli.output import print_json, print_note
 from tierledger.events.errors import InvalidArgument, RejectedError, RemoteResourceNotFound
+from tierledger.storage.kafka_brokers import KafkaBrokers
 
 if TYPE_CHECKING:
     from tierledger.actors.coordinator.events import Owner
@@ -46,6 +52,7 @@ def handover_command(
     ] = False,
     store: ServiceOption = None,
     cluster: ClusterOption = None,
+    kafka_config: KafkaConfigOption = None,
     json: JsonOption = False,
 ) -> None:
     """Say who owns the remote log metadata of a Kafka cluster, or move it.
@@ -61,11 +68,16 @@ def handover_command(
         )
     if to is not None and to not in DIRECTIONS:
         raise InvalidArgument(f"--to: expected {' or '.join(DIRECTIONS)}, got {to!r:.80}")
-    asyncio.run(_hand_over(StoreOptions(store, cluster), kafka, to, accept_losses, json))
+    brokers = KafkaBrokers(kafka, None if kafka_config is None else str(kafka_config))
+    asyncio.run(_hand_over(StoreOptions(store, cluster), brokers, to, accept_losses, json))
 
 
 async def _hand_over(
-    options: StoreOptions, brokers: str, to: str | None, accepts_losses: bool, json: bool
+    options: StoreOptions,
+    brokers: KafkaBrokers,
+    to: str | None,
+    accepts_losses: bool,
+    json: bool,
 ) -> None:
     """`to`: none for a fresh cluster."""
     from tierledger.actors.coordinator.events import Owner
@@ -91,7 +103,7 @@ async def _hand_over(
 
 
 async def _owned(
-    settings: ServiceSettings, brokers: str, to: Owner | None, accepts_losses: bool
+    settings: ServiceSettings, brokers: KafkaBrokers, to: Owner | None, accepts_losses: bool
 ) -> Owned:
     from tierledger.actors.coordinator.events import Owner
     from tierledger.actors.coordinator.ownership import Handover, Owned
@@ -114,7 +126,7 @@ async def _owned(
         await connection.close()
 
 
-async def _refuse_metadata(brokers: str) -> None:
+async def _refuse_metadata(brokers: KafkaBrokers) -> None:
     """Let pass a cluster whose own manager has never written anything.
 
     Raises:

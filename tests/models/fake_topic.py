@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from tierledger.conformance.trace import TraceRecord
 from tierledger.moving.topic import MirroredFrom, TopicReader, TopicRecord
+from tierledger.storage.kafka_brokers import KafkaBrokers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -58,7 +59,7 @@ class FakeReader(TopicReader):
 
     def __init__(self, topic: FakeTopic) -> None:
         none: Any = None
-        super().__init__("nobody", none, list(range(PARTITIONS)))
+        super().__init__(KafkaBrokers("nobody"), none, list(range(PARTITIONS)))
         self._topic = topic
         self._next = dict.fromkeys(range(PARTITIONS), 0)
 

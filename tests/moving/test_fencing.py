@@ -15,10 +15,11 @@ from tests.models.local_world import CLUSTER, LocalWorld, moved, partition, segm
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import StorageUnavailable
 from tierledger.moving.mirroring import Mirror, producer_of
-from tierledger.moving.topic import TopicReader, reading
+from tierledger.moving.topic import reading
 from tierledger.pipeline.imports.source import METADATA_TOPIC
 from tierledger.simulation.live.kafka_broker import KafkaBroker
 from tierledger.storage.catalog import Catalog
+from tierledger.storage.kafka_brokers import KafkaBrokers
 
 ORDERS = partition(0)
 
@@ -30,26 +31,22 @@ def broker() -> Iterator[KafkaBroker]:
 
 
 @asynccontextmanager
-async def mirror_of(
-    world: LocalWorld, brokers: str
-) -> AsyncIterator[tuple[Mirror, TopicReader]]:
+async def mirror_of(world: LocalWorld, brokers: KafkaBrokers) -> AsyncIterator[Mirror]:
     settings = ServiceSettings(CLUSTER, world.storage)
     connector = settings.connector()
     backend = await connector.backend(read_only=True)
     catalog = Catalog(backend, connector.key_factory(CLUSTER), settings.serde(), CLUSTER)
-    producer = producer_of(brokers)
-    await producer.start()
     try:
-        async with reading(brokers) as reader:
-            yield Mirror(catalog, reader, producer, brokers), reader
+        async with producer_of(brokers) as producer, reading(brokers) as reader:
+            yield Mirror(catalog, reader, producer, brokers)
     finally:
-        await producer.stop()
         await backend.close()
 
 
 async def test_a_mirror_that_was_frozen_behind_its_reading_writes_nothing_twice(
     broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    brokers = KafkaBrokers(broker.address)
     admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
     await admin.start()
     await admin.create_topics([NewTopic(METADATA_TOPIC, 2, 1)])
@@ -59,11 +56,11 @@ async def test_a_mirror_that_was_frozen_behind_its_reading_writes_nothing_twice(
     leader = await world.leader(ORDERS)
     await leader.add_remote_log_segment_metadata(segment(1))
 
-    async with mirror_of(world, broker.address) as (frozen, _):
+    async with mirror_of(world, brokers) as frozen:
         await frozen.round()
         assert frozen.mirrored == 1
         await leader.update_remote_log_segment_metadata(moved(segment(1)))
-        async with mirror_of(world, broker.address) as (mirror, _):
+        async with mirror_of(world, brokers) as mirror:
             await mirror.round()
             assert mirror.mirrored == 1
         with monkeypatch.context() as patch:
@@ -72,7 +69,7 @@ async def test_a_mirror_that_was_frozen_behind_its_reading_writes_nothing_twice(
                 await frozen.round()
     await world.stop()
 
-    async with reading(broker.address) as reader:
+    async with reading(brokers) as reader:
         ends = await reader.ends()
         found = [one async for some in reader.read(ends) for one in some]
     assert [one.mirrored.position for one in found if one.mirrored] == [1, 2]

@@ -37,6 +37,7 @@ from tierledger.moving.importing import IMPORTER, TailImport
 from tierledger.moving.mirroring import MIRROR, Mirror
 from tierledger.moving.topic import MirroredFrom
 from tierledger.storage.catalog import Catalog
+from tierledger.storage.kafka_brokers import KafkaBrokers
 
 ORDERS, OTHERS = partition(0), partition(1)
 
@@ -196,7 +197,7 @@ async def mirror_of(
     keys = connector.key_factory(CLUSTER)
     catalog = Catalog(backend, keys, settings.serde(), CLUSTER)
     try:
-        yield Mirror(catalog, FakeReader(topic), topic, "nobody", imported)
+        yield Mirror(catalog, FakeReader(topic), topic, KafkaBrokers("nobody"), imported)
     finally:
         await backend.close()
 
