@@ -37,7 +37,7 @@ SAY_S = 0.25
 ROUND_S = 0.2
 """Between two rounds."""
 
-BACKOFF_S = (1.0, 2.0, 5.0, 10.0)
+BACKOFF_S = (1.0, 2.0, 5.0)
 """Before what has failed begins again; the last one stays."""
 
 DEADLINE_S = 10.0

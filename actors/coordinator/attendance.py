@@ -192,7 +192,12 @@ def trouble(said: Attend, word: OwnerWord, newest: int, silent_ms: int) -> str |
     """What a person should hear of how a broker stands; none if all is well."""
     owner = word.owner
     if silent_ms > SILENT_MS:
-        return "silent"
+        has_left = owner == Owner.KAFKA and (
+            said.mode is PluginMode.SHADOW
+            or (said.mode is PluginMode.HANDOVER and said.number == word.number)
+        )
+        # Whatever became of it, by the plugin or without it: Kafka's own manager decides there.
+        return None if has_left else "silent"
     if said.mode is PluginMode.SHADOW and owner in {Owner.TIERLEDGER, Owner.MOVING}:
         return f"in shadow, while the owner is {owner}"
     if said.mode is PluginMode.TIERLEDGER and owner != Owner.TIERLEDGER:

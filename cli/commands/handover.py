@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,8 +24,15 @@ if TYPE_CHECKING:
     from tierledger.actors.coordinator.events import Owner
     from tierledger.actors.coordinator.ownership import Owned
     from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.actors.ports import CoordinatorHandle
 
 DIRECTIONS = ("kafka", "tierledger")
+
+SETTLES_S = 15.0
+"""How long who follows Kafka's topic may be in trouble, after a broker's restart for instance;
+it begins anew within 5 s."""
+
+LOOK_S = 0.25
 
 
 def handover_command(
@@ -120,10 +128,23 @@ async def _owned(
             return Owned(to, said["word"])
         if to == Owner.KAFKA and said["owner"] == Owner.NOBODY:
             return await coordinator.hand_over(Handover(Owner.KAFKA, Owner.NOBODY))
+        await settled(coordinator)
         move = Move(settings, connection, brokers, to, accepts_losses=accepts_losses)
         return await move.made(print_note)
     finally:
         await connection.close()
+
+
+async def settled(coordinator: CoordinatorHandle) -> None:
+    """Give who follows Kafka's topic its time to be well; the move looks again."""
+    told = None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SETTLES_S):
+            while trouble := ((await coordinator.status())["kafka"] or {}).get("trouble"):
+                if trouble != told:
+                    print_note(f"waiting, since serve --kafka is in trouble: {trouble}")
+                told = trouble
+                await asyncio.sleep(LOOK_S)
 
 
 async def _refuse_metadata(brokers: KafkaBrokers) -> None:

@@ -49,19 +49,39 @@ def test_a_plugin_that_is_not_registered_is_told(incarnation: int, newest: int) 
 
 def test_a_plugin_is_silent_once_it_was_not_heard_and_is_forgotten_later() -> None:
     attendance = Attendance()
-    attendance.attended(Attend(1, 1, HANDOVER, 1, True), 0)
+    attendance.attended(Attend(1, 1, HANDOVER, 3, True), 0)
     attendance.compared(ShadowReport(1, 5, 1, ()))
 
     def attending(now_ms: int) -> list[str | None]:
         return [one["trouble"] for one in report(now_ms)["attending"]]
 
     def report(now_ms: int) -> dict[str, list[dict[str, str | None]]]:
-        return attendance.report(KAFKAS, {1: 1}, now_ms)
+        return attendance.report(OURS, {1: 1}, now_ms)
 
     assert attending(SILENT_MS) == [None]
     assert attending(SILENT_MS + 1) == ["silent"]
     assert attending(FORGOTTEN_MS + 1) == []
     assert report(FORGOTTEN_MS + 1)["shadows"] == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "number", "word", "expected"),
+    [
+        (SHADOW, 1, KAFKAS, None),
+        (HANDOVER, 1, KAFKAS, None),
+        (HANDOVER, 0, KAFKAS, "silent"),
+        (TIERLEDGER, 1, KAFKAS, "silent"),
+        (SHADOW, 2, MOVING, "silent"),
+        (HANDOVER, 2, MOVING, "silent"),
+        (HANDOVER, 3, OURS, "silent"),
+    ],
+)
+def test_who_is_silent_is_told_unless_kafkas_own_manager_decides_there_anyhow(
+    mode: PluginMode, number: int, word: OwnerWord, expected: str | None
+) -> None:
+    said = Attend(1, 2, mode, number, False)
+
+    assert trouble(said, word, newest=2, silent_ms=SILENT_MS + 1) == expected
 
 
 NONE = Difference(
