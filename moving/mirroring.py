@@ -29,7 +29,7 @@ from tierledger.events.log_events import SessionOpened
 from tierledger.events.metadata import RemoteLogSegmentMetadataUpdate
 from tierledger.moving.topic import HEADER, NO_TOPIC, MirroredFrom
 from tierledger.pipeline.imports.source import METADATA_TOPIC
-from tierledger.pipeline.imports.topic import answering, reached
+from tierledger.pipeline.imports.topic import REQUEST_MS, answering, reached
 from tierledger.storage.kafka_export import kafka_record
 from tierledger.storage.partition.reader import LogEntry
 
@@ -71,6 +71,13 @@ class _FencingProducer(AIOKafkaProducer):  # type: ignore[misc] # It has no type
         await super().start()
         self._txn_manager.transactional_id = None
 
+    @override
+    async def stop(self) -> None:
+        """Without what brokers that are away have not taken: the next mirror begins with it."""
+        if self._sender.sender_task is not None:
+            self._sender.sender_task.cancel()
+        await super().stop()
+
 
 @asynccontextmanager
 async def producer_of(brokers: KafkaBrokers) -> AsyncIterator[Producer]:
@@ -82,7 +89,11 @@ async def producer_of(brokers: KafkaBrokers) -> AsyncIterator[Producer]:
     async with answering(brokers):
         options = await reached(brokers)
     producer = _FencingProducer(
-        transactional_id=MIRROR, acks="all", max_request_size=RECORD_BYTES_MAX, **options
+        transactional_id=MIRROR,
+        acks="all",
+        max_request_size=RECORD_BYTES_MAX,
+        request_timeout_ms=REQUEST_MS,
+        **options,
     )
     try:
         async with answering(brokers):

@@ -1,6 +1,7 @@
 """Of two mirrors into one topic, on a real broker, the earlier one writes nothing any more."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -47,10 +48,7 @@ async def test_a_mirror_that_was_frozen_behind_its_reading_writes_nothing_twice(
     broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brokers = KafkaBrokers(broker.address)
-    admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
-    await admin.start()
-    await admin.create_topics([NewTopic(METADATA_TOPIC, 2, 1)])
-    await admin.close()
+    await made(brokers)
     world = LocalWorld({"metadata.storage.url": f"sqlite:{tmp_path / 'store.sqlite'}"})
     await world.start()
     leader = await world.leader(ORDERS)
@@ -74,3 +72,26 @@ async def test_a_mirror_that_was_frozen_behind_its_reading_writes_nothing_twice(
         found = [one async for some in reader.read(ends) for one in some]
     assert [one.mirrored.position for one in found if one.mirrored] == [1, 2]
     assert sum(ends.values()) == 4, "two fences, and no markers of transactions"
+
+
+async def test_a_mirror_ends_while_the_broker_is_away_with_what_it_had_to_write(
+    tmp_path: Path,
+) -> None:
+    with KafkaBroker() as broker:
+        brokers = KafkaBrokers(broker.address)
+        await made(brokers)
+        async with asyncio.timeout(60):
+            async with producer_of(brokers) as producer:
+                await producer.send_and_wait(METADATA_TOPIC, b"one", partition=0)
+                broker.stop(signal.SIGKILL)
+                written = await producer.send(METADATA_TOPIC, b"two", partition=0)
+                await asyncio.wait([written], timeout=1)
+        assert not written.done() or written.exception() is not None
+
+
+async def made(brokers: KafkaBrokers) -> None:
+    """The topic."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=brokers.addresses)
+    await admin.start()
+    await admin.create_topics([NewTopic(METADATA_TOPIC, 2, 1)])
+    await admin.close()
