@@ -22,6 +22,7 @@ from tierledger.storage.locate import parse_store_url
 
 if TYPE_CHECKING:
     from tierledger.storage.connector import MetadataStorageConnector
+    from tierledger.storage.kafka_brokers import KafkaBrokers
     from tierledger.storage.serde import MetadataSerDe
 
 PREFIX = "rlmm.config."
@@ -51,8 +52,8 @@ class ServiceSettings:
             free port.
         advertise: What clients are told instead, `HOST` or `HOST:PORT`.
         security: Where the files are with which hosts and clients prove who they are.
-        kafka: Brokers that say who leads a partition (`HOST:PORT,HOST:PORT`); none: nobody
-            does, and the later claim leads.
+        kafka: Brokers that say who leads a partition; none: nobody does, and the later claim
+            leads.
     """
 
     cluster_id: str
@@ -63,7 +64,7 @@ class ServiceSettings:
     listen: str = LISTEN
     advertise: str | None = None
     security: DoorSecurity = field(default_factory=DoorSecurity)
-    kafka: str | None = None
+    kafka: KafkaBrokers | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.hosts <= HOSTS_MAX:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
@@ -39,6 +40,16 @@ ClusterOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, one object to a line.")]
+KafkaConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--kafka-config",
+        metavar="FILE",
+        resolve_path=True,
+        help="How Kafka's brokers are asked, as its own tools are told: security.protocol, "
+        "sasl.mechanism, sasl.jaas.config, ssl.truststore.location, …",
+    ),
+]
 AsOfOption = Annotated[
     str | None,
     typer.Option(

@@ -1,7 +1,8 @@
 """What `serve --kafka` does beside serving: import Kafka's metadata topic, or mirror into it.
 
-The owner's word says which. One process does it, and says again and again how far it is; it
-goes on while the metadata is moving, so that the command has only to wait for it.
+The owner's word says which. One process does it, which the coordinator chooses, and says again
+and again how far it is; others stand by. It goes on while the metadata is moving, so that the
+command has only to wait for it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from contextlib import AsyncExitStack
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import structlog
@@ -21,12 +23,13 @@ from tierledger.events.errors import RemoteResourceNotFound, RemoteStorageError
 from tierledger.moving.importing import IMPORTER, TailImport
 from tierledger.moving.mirroring import Mirror, producer_of
 from tierledger.moving.topic import reading
-from tierledger.pipeline.imports.topic import answering
 from tierledger.storage.catalog import Catalog
 
 if TYPE_CHECKING:
+    from tierledger.actors.coordinator.attendance import Followed
     from tierledger.actors.coordinator.ownership import OwnerWord
     from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.storage.kafka_brokers import KafkaBrokers
 
 SAY_S = 0.25
 """How often it says how it stands, and hears who owns the metadata."""
@@ -34,11 +37,15 @@ SAY_S = 0.25
 ROUND_S = 0.2
 """Between two rounds."""
 
-BACKOFF_S = (1.0, 2.0, 5.0, 10.0)
+BACKOFF_S = (1.0, 2.0, 5.0)
 """Before what has failed begins again; the last one stays."""
 
 DEADLINE_S = 10.0
 """Of a write, and of a wait for a partition that is being placed."""
+
+MIRROR_S = 6 * 3600.0
+"""Then a mirror begins anew: Kafka forgets who was a producer's newest after some days of rest,
+and could then refuse an old one no more."""
 
 IMPORT, MIRROR, NOTHING = "import", "mirror", "nothing"
 
@@ -49,13 +56,13 @@ logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # Brokers that are awa
 class FollowedCoordinator(Protocol):
     """What is asked of the coordinator; see `CoordinatorService.follow_kafka`."""
 
-    async def follow_kafka(self, said: dict[str, Any]) -> OwnerWord: ...
+    async def follow_kafka(self, said: dict[str, Any]) -> Followed: ...
 
 
 class FollowOptions(NamedTuple):
     """What is followed, and how."""
 
-    brokers: str
+    brokers: KafkaBrokers
     mirror: bool | None = None
     """None: if the cluster came from Kafka's own manager."""
 
@@ -73,10 +80,10 @@ class Following:
         self._settings = settings
         self._coordinator = coordinator
         self._options = options
-        self._task = NOTHING
-        self._said = 0
-        """Words to the coordinator, this one among them."""
-        self._round = 0
+        self._name = token_hex(8)
+        self._task = self._asked = NOTHING
+        self._said = self._round = 0
+        """Words to the coordinator, and rounds, since it was chosen."""
         self._counts: dict[str, Any] = {}
         self._trouble: str | None = None
         self._imported: dict[int, int] | None = None
@@ -87,19 +94,25 @@ class Following:
         doing: asyncio.Task[None] | None = None
         try:
             while True:
-                word = await self._say()
-                task = self._task if word is None else self._asked_by(word)
-                if doing is None or task != self._task:
+                await self._say()
+                if doing is None or self._asked != self._task:
                     await _ended(doing)
-                    self._task, self._trouble, self._counts = task, None, {}
-                    doing = asyncio.create_task(self._again(task))
+                    if self._task == NOTHING:
+                        # Numbers of another's time would tell the command of rounds in this.
+                        self._said = self._round = 0
+                    self._task, self._trouble, self._counts = self._asked, None, {}
+                    doing = asyncio.create_task(self._again(self._task))
                 await asyncio.sleep(SAY_S)
         finally:
             await _ended(doing)
+            with contextlib.suppress(RemoteStorageError):
+                leaves = {"follower": self._name, "leaves": True}
+                await self._coordinator.follow_kafka(leaves)
 
-    async def _say(self) -> OwnerWord | None:
+    async def _say(self) -> None:
         self._said += 1
         said = {
+            "follower": self._name,
             "said": self._said,
             "task": self._task,
             "round": self._round,
@@ -107,9 +120,10 @@ class Following:
             **self._counts,
         }
         try:
-            return await self._coordinator.follow_kafka(said)
+            word, is_chosen = await self._coordinator.follow_kafka(said)
         except RemoteStorageError:
-            return None  # It is being replaced; the last word stands.
+            return  # It is being replaced; the last word stands.
+        self._asked = self._asked_by(word) if is_chosen else NOTHING
 
     def _asked_by(self, word: OwnerWord) -> str:
         if word.decider == Owner.KAFKA:
@@ -168,12 +182,10 @@ class Following:
             keys = connector.key_factory(settings.cluster_id)
             catalog = Catalog(backend, keys, settings.serde(), settings.cluster_id)
             reader = await stack.enter_async_context(reading(brokers))
-            producer = producer_of(brokers)
-            stack.push_async_callback(producer.stop)
-            async with answering(brokers):
-                await producer.start()
+            producer = await stack.enter_async_context(producer_of(brokers))
             mirror = Mirror(catalog, reader, producer, brokers, self._imported)
-            while True:
+            until = asyncio.get_running_loop().time() + MIRROR_S
+            while asyncio.get_running_loop().time() < until:
                 await mirror.round()
                 self._trouble = mirror.trouble
                 self._counts = {"records": mirror.mirrored, "foreign": mirror.foreign}

@@ -3,45 +3,104 @@
 Each event of a log in effect that was not imported becomes the record that Kafka's own manager
 would have written, in order, once. How far that has come is read from the topic itself: no
 second place could be wrong about it.
+
+A record that comes a second time, behind later ones, ends the consumer of Kafka's own manager.
+So a mirror has a producer whose start takes the place of all earlier ones, and before it first
+writes to a metadata partition it puts a record there, a fence, by which the broker refuses
+those from then on; what they had written until then it reads.
 """
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped] # It has no types.
+from typing_extensions import override
 
 from tierledger.conformance.loaded_trace import RECORD_BYTES_MAX
 from tierledger.events.errors import DataError
-from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition
+from tierledger.events.kafka.codec import encode
 from tierledger.events.kafka.metadata_partition import metadata_partition
+from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.log_events import SessionOpened
-from tierledger.moving.topic import HEADER, MirroredFrom
+from tierledger.events.metadata import RemoteLogSegmentMetadataUpdate
+from tierledger.moving.topic import HEADER, NO_TOPIC, MirroredFrom
 from tierledger.pipeline.imports.source import METADATA_TOPIC
-from tierledger.pipeline.imports.topic import answering
+from tierledger.pipeline.imports.topic import REQUEST_MS, answering, reached
 from tierledger.storage.kafka_export import kafka_record
 from tierledger.storage.partition.reader import LogEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from tierledger.moving.topic import TopicReader
     from tierledger.storage.catalog import Catalog
+    from tierledger.storage.kafka_brokers import KafkaBrokers
 
 Producer: TypeAlias = Any
 
 Key: TypeAlias = tuple[bytes, int]
 
 
-def producer_of(brokers: str) -> Producer:
-    """A producer that writes each record once, and in order."""
-    return AIOKafkaProducer(
-        bootstrap_servers=brokers.split(","),
-        enable_idempotence=True,
+MIRROR = "tierledger-mirror"
+"""The `transactional.id` of all mirrors into a cluster."""
+
+_BARRED = TopicIdPartition(NO_TOPIC, 0, MIRROR)
+FENCE = encode(
+    RemoteLogSegmentMetadataUpdate(
+        RemoteLogSegmentId(_BARRED, NO_TOPIC),
+        0,
+        RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,
+        broker_id=0,
+    )
+)
+"""About a partition that no broker hosts, so Kafka's own manager passes it over."""
+
+
+class _FencingProducer(AIOKafkaProducer):  # type: ignore[misc] # It has no types.
+    """Its start gets it the newest epoch of `MIRROR`; then it writes without transactions.
+
+    Their markers would hold up Kafka's own manager, which waits for the topic's last record.
+    """
+
+    @override
+    async def start(self) -> None:
+        await super().start()
+        self._txn_manager.transactional_id = None
+
+    @override
+    async def stop(self) -> None:
+        """Without what brokers that are away have not taken: the next mirror begins with it."""
+        if self._sender.sender_task is not None:
+            self._sender.sender_task.cancel()
+        await super().stop()
+
+
+@asynccontextmanager
+async def producer_of(brokers: KafkaBrokers) -> AsyncIterator[Producer]:
+    """A producer that writes each record once, in order, and instead of all before it.
+
+    Raises:
+        StorageUnavailable: The brokers do not answer.
+    """
+    async with answering(brokers):
+        options = await reached(brokers)
+    producer = _FencingProducer(
+        transactional_id=MIRROR,
         acks="all",
         max_request_size=RECORD_BYTES_MAX,
+        request_timeout_ms=REQUEST_MS,
+        **options,
     )
+    try:
+        async with answering(brokers):
+            await producer.start()
+        yield producer
+    finally:
+        await producer.stop()
 
 
 class Mirror:
@@ -52,7 +111,7 @@ class Mirror:
         catalog: Catalog,
         reader: TopicReader,
         producer: Producer,
-        brokers: str,
+        brokers: KafkaBrokers,
         imported: Mapping[int, int] | None = None,
     ) -> None:
         """`reader`: at the topic's start; `producer`: of `producer_of`, started.
@@ -72,6 +131,8 @@ class Mirror:
         """The last event of each log that stands in the topic."""
         self._topics: dict[Key, str] = {}
         self._damaged: dict[Key, str] = {}
+        self._fenced: set[int] = set()
+        """Metadata partitions that no earlier mirror writes any more."""
         self._imported = imported
 
     @property
@@ -119,7 +180,7 @@ class Mirror:
             state, next_batch = await log.start()
             entry = LogEntry(state.next_position, next_batch, state.chain_hash)
         async for batch in log.decoded_batches(entry):
-            sent = []
+            sent: list[tuple[int, int, bytes]] = []
             for event in batch.events:
                 if isinstance(event.body, SessionOpened):
                     self._topics[key] = event.body.topic
@@ -141,6 +202,10 @@ class Mirror:
         where = metadata_partition(
             tip.topic_id, tip.partition, partition_count=self._reader.partition_count
         )
+        if records and where not in self._fenced:
+            await self._fence(where)
+            known = self._positions.get((bytes(tip.topic_id), tip.partition), -1)
+            records = [one for one in records if one[0] > known]
         async with answering(self._brokers):
             written = [
                 await self._producer.send(
@@ -157,3 +222,17 @@ class Mirror:
         if records:
             self._positions[bytes(tip.topic_id), tip.partition] = records[-1][0]
             self.mirrored += len(records)
+
+    async def _fence(self, where: int) -> None:
+        """Bar earlier mirrors from a metadata partition, and read what they had written."""
+        async with answering(self._brokers):
+            written = await self._producer.send(
+                METADATA_TOPIC,
+                FENCE,
+                partition=where,
+                timestamp_ms=None,
+                headers=[(HEADER, MirroredFrom.of(_BARRED, 0).header())],
+            )
+            await written
+        self._fenced.add(where)
+        await self._read()

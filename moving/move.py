@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.actors.ports import ServiceConnection
     from tierledger.moving.comparison import Difference
+    from tierledger.storage.kafka_brokers import KafkaBrokers
 
 LOOK_S = 0.1
 """Between two looks."""
@@ -44,7 +45,7 @@ class Move:
         self,
         settings: ServiceSettings,
         connection: ServiceConnection,
-        brokers: str,
+        brokers: KafkaBrokers,
         to: Owner,
         *,
         accepts_losses: bool = False,

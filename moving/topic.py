@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka import TopicPartition  # type: ignore[import-untyped] # It has no types.
-from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped] # As above.
 
 from tierledger.conformance.trace import TraceRecord
 from tierledger.events.errors import InvalidArgument
@@ -17,6 +16,7 @@ from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline.imports.source import METADATA_TOPIC
 from tierledger.pipeline.imports.topic import (
     Consumer,
+    admin_of,
     answering,
     consumer_of,
     partitions_of,
@@ -25,8 +25,13 @@ from tierledger.pipeline.imports.topic import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from tierledger.storage.kafka_brokers import KafkaBrokers
+
 HEADER = "tierledger"
 """Of a mirrored record: `TOPIC_ID:PARTITION:POSITION`, in ASCII."""
+
+NO_TOPIC = Uuid(bytes(16))
+"""Whose partition a mirror's fences are about: Kafka gives no topic this id."""
 
 POLL_MS = 500
 
@@ -60,6 +65,10 @@ class MirroredFrom(NamedTuple):
     def of(cls, tip: TopicIdPartition, position: int) -> MirroredFrom:
         return cls(tip.topic_id, tip.partition, position)
 
+    @property
+    def is_fence(self) -> bool:
+        return self.topic_id == NO_TOPIC
+
 
 class TopicRecord(NamedTuple):
     """A record of the metadata topic."""
@@ -72,7 +81,9 @@ class TopicRecord(NamedTuple):
 class TopicReader:
     """Reads the metadata topic from its start; see `reading`."""
 
-    def __init__(self, brokers: str, consumer: Consumer, partitions: list[int]) -> None:
+    def __init__(
+        self, brokers: KafkaBrokers, consumer: Consumer, partitions: list[int]
+    ) -> None:
         self._brokers = brokers
         self._consumer = consumer
         self._tops = [TopicPartition(METADATA_TOPIC, one) for one in partitions]
@@ -92,7 +103,7 @@ class TopicReader:
         return {one.partition: end for one, end in found.items()}
 
     async def read(self, ends: Mapping[int, int]) -> AsyncIterator[list[TopicRecord]]:
-        """What was not read yet, and stands before `ends`, as it comes.
+        """What was not read yet, and stands before `ends`, as it comes; no fences.
 
         Raises:
             InvalidArgument: The brokers have deleted some of it.
@@ -114,13 +125,13 @@ class TopicReader:
                 within = [one for one in some if one.offset < ends[top.partition]]
                 if len(within) < len(some):
                     self.seek(top.partition, ends[top.partition])
-                records += [
-                    TopicRecord(
-                        TraceRecord(one.partition, one.offset, one.timestamp, one.value),
-                        _mirrored(one.headers),
-                    )
-                    for one in within
-                ]
+                for one in within:
+                    mirrored = _mirrored(one.headers)
+                    if mirrored is None or not mirrored.is_fence:
+                        record = TraceRecord(
+                            one.partition, one.offset, one.timestamp, one.value
+                        )
+                        records.append(TopicRecord(record, mirrored))
             yield records
 
     def seek(self, partition: int, offset: int) -> None:
@@ -139,7 +150,7 @@ def _mirrored(headers: tuple[tuple[str, bytes], ...]) -> MirroredFrom | None:
 
 
 @asynccontextmanager
-async def reading(brokers: str) -> AsyncIterator[TopicReader]:
+async def reading(brokers: KafkaBrokers) -> AsyncIterator[TopicReader]:
     """A reader of the metadata topic, at its start.
 
     Raises:
@@ -157,17 +168,12 @@ async def reading(brokers: str) -> AsyncIterator[TopicReader]:
         yield TopicReader(brokers, consumer, numbers)
 
 
-async def live_brokers(brokers: str) -> set[int]:
+async def live_brokers(brokers: KafkaBrokers) -> set[int]:
     """The ids of the brokers that Kafka knows as alive.
 
     Raises:
         StorageUnavailable: None answers.
     """
-    admin = AIOKafkaAdminClient(bootstrap_servers=brokers.split(","))
-    try:
-        async with answering(brokers):
-            await admin.start()
-            found = await admin.describe_cluster()
-    finally:
-        await admin.close()
+    async with answering(brokers), admin_of(brokers) as admin:
+        found = await admin.describe_cluster()
     return {one["node_id"] for one in found["brokers"]}

@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.events import BrokerId, Owner
-from tierledger.actors.coordinator.ownership import PluginMode
+from tierledger.actors.coordinator.ownership import OwnerWord, PluginMode
 from tierledger.events.typed_fields import Count, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from tierledger.actors.coordinator.ownership import OwnerWord
 
 SILENT_MS = 3000
 """Six times what a broker that lives stays silent."""
 
 FORGOTTEN_MS = 3_600_000
 """A broker that is silent for so long has left the cluster."""
+
+WORDS_MISSED = 20
+"""A follower that stands by takes the place of the chosen one that said nothing among so many
+words of it. Not in so many seconds: a coordinator that was held up hears both afterwards."""
 
 DIFFERENCES_KEPT = 100
 """The newest, of each broker."""
@@ -38,6 +40,14 @@ class Attend(NamedTuple):
     """Of the owner's word that it goes by; 0: it has heard none."""
     is_idle: bool
     """No write of this broker is under way, and none begins under that word."""
+
+
+class Followed(NamedTuple):
+    """What a process hears that would import Kafka's metadata topic, or mirror into it."""
+
+    word: OwnerWord
+    is_chosen: bool
+    """Whether it is the one to do so; else it stands by."""
 
 
 class Difference(NamedTuple):
@@ -95,6 +105,9 @@ class Attendance:
         self._heard: dict[int, tuple[Attend, int]] = {}
         self._shadows: dict[int, _Shadow] = {}
         self._following: tuple[dict[str, Any], int] | None = None
+        self._chosen: str | None = None
+        self._waiting: dict[str, int] = {}
+        """By follower that stands by: its words since the chosen one's last."""
 
     def attended(self, said: Attend, now_ms: int) -> None:
         """Note how a broker stands at `now_ms`, of a clock that never goes back."""
@@ -110,9 +123,23 @@ class Attendance:
         shadow.recovered += len(report.differences) - len(different)
         shadow.newest = [*shadow.newest, *different][-DIFFERENCES_KEPT:]
 
-    def following(self, said: dict[str, Any], now_ms: int) -> None:
-        """Note how it stands who imports Kafka's metadata topic, or mirrors into it."""
+    def followed(self, said: dict[str, Any], now_ms: int) -> bool:
+        """Whether who says so is the one to import Kafka's metadata topic, or mirror into it.
+
+        The first one is, until it leaves or is silent; only how it stands is noted.
+        """
+        follower = said["follower"]
+        if said.get("leaves"):
+            if follower == self._chosen:
+                self._chosen = self._following = None
+            return False
+        if self._chosen not in {None, follower}:
+            self._waiting[follower] = self._waiting.get(follower, 0) + 1
+            if self._waiting[follower] < WORDS_MISSED:
+                return False
+        self._chosen, self._waiting = follower, {}
         self._following = (said, now_ms)
+        return True
 
     def report(
         self, word: OwnerWord, incarnations: Mapping[int, int], now_ms: int
@@ -125,7 +152,12 @@ class Attendance:
         following = None
         if self._following is not None:
             said, heard_ms = self._following
-            following = {**said, "heard_ms_ago": now_ms - heard_ms}
+            silent = "silent" if now_ms - heard_ms > SILENT_MS else None
+            following = {
+                **said,
+                "heard_ms_ago": now_ms - heard_ms,
+                "trouble": silent or said["trouble"],
+            }
         return {
             "kafka": following,
             "attending": [
@@ -160,7 +192,12 @@ def trouble(said: Attend, word: OwnerWord, newest: int, silent_ms: int) -> str |
     """What a person should hear of how a broker stands; none if all is well."""
     owner = word.owner
     if silent_ms > SILENT_MS:
-        return "silent"
+        has_left = owner == Owner.KAFKA and (
+            said.mode is PluginMode.SHADOW
+            or (said.mode is PluginMode.HANDOVER and said.number == word.number)
+        )
+        # Whatever became of it, by the plugin or without it: Kafka's own manager decides there.
+        return None if has_left else "silent"
     if said.mode is PluginMode.SHADOW and owner in {Owner.TIERLEDGER, Owner.MOVING}:
         return f"in shadow, while the owner is {owner}"
     if said.mode is PluginMode.TIERLEDGER and owner != Owner.TIERLEDGER:

@@ -13,7 +13,12 @@ import structlog
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator import messages as msg
-from tierledger.actors.coordinator.attendance import Attend, Attendance, ShadowReport
+from tierledger.actors.coordinator.attendance import (
+    Attend,
+    Attendance,
+    Followed,
+    ShadowReport,
+)
 from tierledger.actors.coordinator.door import (
     checked_announcement,
     checked_broker,
@@ -213,10 +218,10 @@ class CoordinatorService:
         """Note what a broker in shadow has compared."""
         self._attendance.compared(checked(ShadowReport, report, "shadow_report"))
 
-    async def follow_kafka(self, said: dict[str, Any]) -> OwnerWord:
-        """Who owns the metadata, for the one process that imports or mirrors Kafka's topic."""
-        self._attendance.following(said, self._now_ms())
-        return self._machine.state.word
+    async def follow_kafka(self, said: dict[str, Any]) -> Followed:
+        """Who owns the metadata, and whether who asks imports or mirrors Kafka's topic."""
+        is_chosen = self._attendance.followed(said, self._now_ms())
+        return Followed(self._machine.state.word, is_chosen)
 
     def _now_ms(self) -> int:
         """By a clock that never goes back."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.slices import Slices
-from tierledger.events.errors import NotLeader, Quarantined, RemoteStorageError
+from tierledger.events.errors import DataError, NotLeader, Quarantined, RemoteStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,6 +31,9 @@ TURN_S = 10.0
 
 PROOFS_AT_ONCE = 8
 """Replicas for which a host looks into logs at a time; each takes some twenty reads."""
+
+DAMAGED = "damaged"
+"""The alarm when a replica is not fed, since its past in the log does not verify."""
 
 LINGER_S = 60.0
 """How long a feed stays open when nobody is fed: who comes back soon finds it in the ring."""
@@ -95,6 +98,8 @@ class Fed:
                 is_held = await feed.shell.has_history(position, chain_hash)
         except RemoteStorageError as error:
             self._trouble = error
+            if isinstance(error, DataError):
+                feed.shell.host.alarm(feed.shell.topic_id_partition, DAMAGED, str(error))
         else:
             if not feed.is_gone:
                 feed.source.proven(self._number, (position, chain_hash), is_held=is_held)

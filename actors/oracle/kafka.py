@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-import structlog
-from aiokafka.conn import create_conn  # type: ignore[import-untyped]  # It has no types.
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 from tierledger.actors.oracle.metadata_request import MetadataRequest
 from tierledger.actors.oracle.no_oracle import ORACLE_DEADLINE_S
@@ -16,20 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierledger.events.identifiers import TopicIdPartition
-
-OTHERS_S = 0.5
-"""How long the other brokers have once one has answered: one that hangs holds nothing up."""
+    from tierledger.storage.kafka_brokers import Connection, KafkaBrokers
 
 _Partition: TypeAlias = tuple[bytes, int]
-
-_log = structlog.get_logger("tierledger.oracle")
 
 
 class KafkaOracle:
     """Asks brokers; each question has connections of its own, since there are few of them."""
 
-    def __init__(self, brokers: Sequence[tuple[str, int]]) -> None:
-        """`brokers`: host and port of each."""
+    def __init__(self, brokers: KafkaBrokers) -> None:
         self._brokers = brokers
 
     async def leaders_of(
@@ -42,17 +34,13 @@ class KafkaOracle:
 
         Raises:
             ConnectionError: None of them answered within `ORACLE_DEADLINE_S`.
+            InvalidArgument: What is said of how to ask them is wrong.
         """
         topic_ids = sorted({bytes(one.topic_id) for one in partitions})
-        asked = [asyncio.create_task(_leaders(one, topic_ids)) for one in self._brokers]
-        try:
-            answers = await _first_answers(asked)
-        finally:
-            for task in asked:
-                task.cancel()
-            await asyncio.gather(*asked, return_exceptions=True)
+        ask = partial(_leaders, topic_ids=topic_ids)
+        answers = await self._brokers.answers(ask, ORACLE_DEADLINE_S)
         newest: dict[_Partition, LeaderVerdict] = {}
-        for answer in answers:
+        for answer in answers.values():
             for partition, verdict in answer.items():
                 known = newest.get(partition)
                 if known is None or _epoch(verdict) > _epoch(known):
@@ -64,46 +52,11 @@ def _epoch(verdict: LeaderVerdict) -> int:
     return -1 if verdict.leader_epoch is None else verdict.leader_epoch
 
 
-async def _first_answers(
-    asked: Sequence[asyncio.Task[dict[_Partition, LeaderVerdict]]],
-) -> list[dict[_Partition, LeaderVerdict]]:
-    """What the brokers answer until a little after the first answer.
-
-    Raises:
-        ConnectionError: There was none in time.
-    """
-    loop = asyncio.get_running_loop()
-    until, answers, why = loop.time() + ORACLE_DEADLINE_S, list[Any](), "no answer in time"
-    waiting = set(asked)
-    while waiting and (left := until - loop.time()) > 0:
-        done, waiting = await asyncio.wait(
-            waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED
-        )
-        for task in done:
-            error = task.exception()
-            if error is None:
-                answers.append(task.result())
-                until = min(until, loop.time() + OTHERS_S)
-            else:
-                why = str(error) or repr(error)
-    if not answers:
-        raise ConnectionError(f"no broker says who leads: {why}")
-    return answers
-
-
 async def _leaders(
-    broker: tuple[str, int], topic_ids: Sequence[bytes]
+    connection: Connection, topic_ids: Sequence[bytes]
 ) -> dict[_Partition, LeaderVerdict]:
     """Who leads the partitions of these topics, as one broker knows it."""
-    connection = await create_conn(
-        *broker,
-        client_id="tierledger",
-        request_timeout_ms=int(ORACLE_DEADLINE_S * 1000),
-    )
-    try:
-        answer = (await connection.send(MetadataRequest(topic_ids))).to_object()
-    finally:
-        connection.close()
+    answer = (await connection.send(MetadataRequest(topic_ids))).to_object()
     # A topic that this broker does not know has no partitions.
     return {
         (topic["topic_id"], partition["partition"]): LeaderVerdict(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierledger.actors.calls import PartitionKey
-    from tierledger.actors.coordinator.attendance import Attend, ShadowReport
+    from tierledger.actors.coordinator.attendance import Attend, Followed, ShadowReport
     from tierledger.actors.coordinator.events import Announcement, Registered, Route
     from tierledger.actors.coordinator.ownership import Handover, Owned, OwnerWord, PluginMode
     from tierledger.actors.host_settings import ServiceSettings
@@ -107,7 +107,7 @@ class CoordinatorShell:
     async def shadow_report(self, report: ShadowReport) -> None:
         await self._started().shadow_report(report)
 
-    async def follow_kafka(self, said: dict[str, Any]) -> OwnerWord:
+    async def follow_kafka(self, said: dict[str, Any]) -> Followed:
         return await self._started().follow_kafka(said)
 
     async def announce(self, announcement: Announcement) -> list[Claim]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
-    from tierledger.actors.coordinator.attendance import Attend, ShadowReport
+    from tierledger.actors.coordinator.attendance import Attend, Followed, ShadowReport
     from tierledger.actors.coordinator.events import Announcement, Registered, Route
     from tierledger.actors.coordinator.ownership import (
         Handover,
@@ -200,10 +200,10 @@ class RayCoordinator:
     async def shadow_report(self, report: ShadowReport) -> None:
         await self._call("shadow_report", report)
 
-    async def follow_kafka(self, said: dict[str, Any]) -> OwnerWord:
+    async def follow_kafka(self, said: dict[str, Any]) -> Followed:
         """Who owns the metadata; for `serve` alone, which no client may pass for."""
-        word: OwnerWord = await self._call("follow_kafka", said)
-        return word
+        followed: Followed = await self._call("follow_kafka", said)
+        return followed
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
         claims: list[Claim] = await self._call("announce", announcement)

@@ -22,7 +22,8 @@ def oracle_of(settings: ServiceSettings) -> LeaderOracle:
     """
     if settings.kafka is None:
         return NoOracle()
-    brokers = [DoorAddress.parse(one.strip()) for one in settings.kafka.split(",")]
+    addresses = settings.kafka.addresses
+    brokers = [DoorAddress.parse(one.strip()) for one in addresses.split(",")]
     if not all(one.port for one in brokers):
-        raise InvalidArgument(f"expected the ports of Kafka's brokers, got {settings.kafka!r}")
-    return KafkaOracle(brokers)
+        raise InvalidArgument(f"expected the ports of Kafka's brokers, got {addresses!r}")
+    return KafkaOracle(settings.kafka)

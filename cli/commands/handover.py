@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tierledger.cli.opened_store import StoreOptions
-from tierledger.cli.options import ClusterOption, JsonOption, ServiceOption
+from tierledger.cli.options import (
+    ClusterOption,
+    JsonOption,
+    KafkaConfigOption,
+    ServiceOption,
+)
 from tierledger.cli.output import print_json, print_note
 from tierledger.events.errors import InvalidArgument, RejectedError, RemoteResourceNotFound
+from tierledger.storage.kafka_brokers import KafkaBrokers
 
 if TYPE_CHECKING:
     from tierledger.actors.coordinator.events import Owner
     from tierledger.actors.coordinator.ownership import Owned
     from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.actors.ports import CoordinatorHandle
 
 DIRECTIONS = ("kafka", "tierledger")
+
+SETTLES_S = 15.0
+"""How long who follows Kafka's topic may be in trouble, after a broker's restart for instance;
+it begins anew within 5 s."""
+
+LOOK_S = 0.25
 
 
 def handover_command(
@@ -46,6 +60,7 @@ def handover_command(
     ] = False,
     store: ServiceOption = None,
     cluster: ClusterOption = None,
+    kafka_config: KafkaConfigOption = None,
     json: JsonOption = False,
 ) -> None:
     """Say who owns the remote log metadata of a Kafka cluster, or move it.
@@ -61,11 +76,16 @@ def handover_command(
         )
     if to is not None and to not in DIRECTIONS:
         raise InvalidArgument(f"--to: expected {' or '.join(DIRECTIONS)}, got {to!r:.80}")
-    asyncio.run(_hand_over(StoreOptions(store, cluster), kafka, to, accept_losses, json))
+    brokers = KafkaBrokers(kafka, None if kafka_config is None else str(kafka_config))
+    asyncio.run(_hand_over(StoreOptions(store, cluster), brokers, to, accept_losses, json))
 
 
 async def _hand_over(
-    options: StoreOptions, brokers: str, to: str | None, accepts_losses: bool, json: bool
+    options: StoreOptions,
+    brokers: KafkaBrokers,
+    to: str | None,
+    accepts_losses: bool,
+    json: bool,
 ) -> None:
     """`to`: none for a fresh cluster."""
     from tierledger.actors.coordinator.events import Owner
@@ -91,7 +111,7 @@ async def _hand_over(
 
 
 async def _owned(
-    settings: ServiceSettings, brokers: str, to: Owner | None, accepts_losses: bool
+    settings: ServiceSettings, brokers: KafkaBrokers, to: Owner | None, accepts_losses: bool
 ) -> Owned:
     from tierledger.actors.coordinator.events import Owner
     from tierledger.actors.coordinator.ownership import Handover, Owned
@@ -108,13 +128,26 @@ async def _owned(
             return Owned(to, said["word"])
         if to == Owner.KAFKA and said["owner"] == Owner.NOBODY:
             return await coordinator.hand_over(Handover(Owner.KAFKA, Owner.NOBODY))
+        await settled(coordinator)
         move = Move(settings, connection, brokers, to, accepts_losses=accepts_losses)
         return await move.made(print_note)
     finally:
         await connection.close()
 
 
-async def _refuse_metadata(brokers: str) -> None:
+async def settled(coordinator: CoordinatorHandle) -> None:
+    """Give who follows Kafka's topic its time to be well; the move looks again."""
+    told = None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SETTLES_S):
+            while trouble := ((await coordinator.status())["kafka"] or {}).get("trouble"):
+                if trouble != told:
+                    print_note(f"waiting, since serve --kafka is in trouble: {trouble}")
+                told = trouble
+                await asyncio.sleep(LOOK_S)
+
+
+async def _refuse_metadata(brokers: KafkaBrokers) -> None:
     """Let pass a cluster whose own manager has never written anything.
 
     Raises:

@@ -18,9 +18,9 @@ from typing_extensions import override
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions
-from tierledger.cli.options import ClusterOption, StoreOption
+from tierledger.cli.options import ClusterOption, KafkaConfigOption, StoreOption
 from tierledger.cli.output import print_error, print_note
-from tierledger.events.errors import StorageUnavailable
+from tierledger.events.errors import InvalidArgument, StorageUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.actors.ray.service import RayConnection
     from tierledger.health.server import MetricsOptions
+    from tierledger.storage.kafka_brokers import KafkaBrokers
 
 STOPS = {signal.SIGINT, signal.SIGTERM}
 
@@ -215,7 +216,7 @@ class PlacementOptions(NamedTuple):
     listen: str
     advertise: str | None
     security: DoorSecurity
-    kafka: str | None
+    kafka: KafkaBrokers | None
     mirror: bool | None
 
 
@@ -229,6 +230,7 @@ def serve_command(
     listen: ListenOption = "127.0.0.1:0",
     advertise: AdvertiseOption = None,
     kafka: KafkaOption = None,
+    kafka_config: KafkaConfigOption = None,
     mirror: MirrorOption = None,
     tls_cert: CertificateOption = None,
     tls_key: KeyOption = None,
@@ -249,6 +251,7 @@ def serve_command(
     """
     from tierledger.actors.door.security.settings import DoorSecurity
     from tierledger.health.server import MetricsOptions
+    from tierledger.storage.kafka_brokers import KafkaBrokers
 
     log_to_stderr()
     metrics = None
@@ -264,8 +267,11 @@ def serve_command(
         allow_plaintext=allow_plaintext,
         allow_anonymous=allow_anonymous,
     )
+    if kafka is None and kafka_config is not None:
+        raise InvalidArgument("--kafka-config: expected --kafka, too")
+    brokers = None if kafka is None else KafkaBrokers(kafka, _text(kafka_config))
     placement = PlacementOptions(
-        hosts, partitions_per_host, address, listen, advertise, security, kafka, mirror
+        hosts, partitions_per_host, address, listen, advertise, security, brokers, mirror
     )
     options = StoreOptions(store, cluster)
     _until_stopped(_Serving(lambda until: _serve(options, limit, placement, metrics, until)))
@@ -404,6 +410,8 @@ async def _serve(
         kafka=placement.kafka,
     )
     oracle_of(settings)  # Refuses what is no list of addresses.
+    if placement.kafka is not None:
+        placement.kafka.client_options()  # Refuses what is no such file.
     doors = DoorSettings(placement.listen, placement.advertise, own_ip)
     placement.security.check(doors.listen(0), WallClock().now_ms)
     if placement.address is None:  # Else hosts run on other machines, too.
@@ -437,9 +445,13 @@ async def _following(
     if placement.kafka is None:
         yield
         return
+    from tierledger.actors.ray.cluster import beside, own_node
     from tierledger.moving.following import Following, FollowOptions
+    from tierledger.moving.standby import start_standby
 
     options = FollowOptions(placement.kafka, placement.mirror)
+    if placement.address is not None:  # Else all of it ends with this process.
+        await beside(lambda: start_standby(settings, options, own_node()))
     following = Following(settings, connection.coordinator, options)
     task = asyncio.create_task(following.run())
     try:

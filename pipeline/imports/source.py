@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.pipeline.imports.units import JsonSplit, SegmentFile, TopicRange
+from tierledger.storage.kafka_brokers import KafkaBrokers
 
 if TYPE_CHECKING:
     from tierledger.pipeline.imports.units import Unit
@@ -54,15 +55,17 @@ class Source:
     """What the recorded cluster is called if nobody says."""
 
 
-def planned_source(text: str, topic: str = METADATA_TOPIC) -> Source:
-    """What `text` names: a file, a folder, or `kafka:HOST:PORT`.
+def planned_source(
+    text: str, topic: str = METADATA_TOPIC, kafka_config: str | None = None
+) -> Source:
+    """What `text` names: a file, a folder, or `kafka:HOST:PORT`, with that file of its clients.
 
     Raises:
         InvalidArgument: There is nothing of the kind there.
         StorageUnavailable: The brokers do not answer.
     """
     if text.startswith(KAFKA_SCHEME):
-        return _live(text.removeprefix(KAFKA_SCHEME), topic)
+        return _live(KafkaBrokers(text.removeprefix(KAFKA_SCHEME), kafka_config), topic)
     path = Path(text)
     try:
         if not path.exists():
@@ -116,8 +119,8 @@ def _segments(folder: Path, topic: str) -> Source:
     return Source(tuple(units), size, folder.resolve().name)
 
 
-def _live(brokers: str, topic: str) -> Source:
-    if not re.fullmatch(r"[^\s,]+:\d+(,[^\s,]+:\d+)*", brokers):
+def _live(brokers: KafkaBrokers, topic: str) -> Source:
+    if not re.fullmatch(r"[^\s,]+:\d+(,[^\s,]+:\d+)*", brokers.addresses):
         raise InvalidArgument(f"expected kafka:HOST:PORT,HOST:PORT,…; got kafka:{brokers}")
     # Imported here: who reads files does without.
     from tierledger.pipeline.imports.topic import offsets_of  # noqa: PLC0415

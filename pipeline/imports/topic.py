@@ -24,35 +24,35 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tierledger.pipeline.imports.units import TopicRange
+    from tierledger.storage.kafka_brokers import Connection, KafkaBrokers
 
 # The consumer is not annotated; `Any` stops at this line.
 Consumer: TypeAlias = Any
 ConsumerRecord: TypeAlias = Any
+Admin: TypeAlias = Any
 
 TIMEOUT_S = 30.0
 """How long brokers may take for one answer."""
+
+REQUEST_MS = 10_000
+"""How long one broker may take, after which another is asked where any may answer."""
 
 FETCH_BYTES = 4 * 1024 * 1024
 """What a broker gives at once; more, if a single batch is longer."""
 
 
-async def cluster_id_of(brokers: str) -> str:
+async def cluster_id_of(brokers: KafkaBrokers) -> str:
     """The id of the Kafka cluster.
 
     Raises:
         StorageUnavailable: The brokers do not answer.
     """
-    admin = AIOKafkaAdminClient(bootstrap_servers=brokers.split(","))
-    try:
-        async with answering(brokers):
-            await admin.start()
-            found = await admin.describe_cluster()
-    finally:
-        await admin.close()
+    async with answering(brokers), admin_of(brokers) as admin:
+        found = await admin.describe_cluster()
     return str(found["cluster_id"])
 
 
-async def offsets_of(brokers: str, topic: str) -> dict[int, tuple[int, int]]:
+async def offsets_of(brokers: KafkaBrokers, topic: str) -> dict[int, tuple[int, int]]:
     """Each partition's oldest offset, and the one that comes next.
 
     Raises:
@@ -67,14 +67,10 @@ async def offsets_of(brokers: str, topic: str) -> dict[int, tuple[int, int]]:
     return {one.partition: (first[one], end[one]) for one in partitions}
 
 
-async def partitions_of(brokers: str, topic: str) -> list[int]:
+async def partitions_of(brokers: KafkaBrokers, topic: str) -> list[int]:
     """The partitions of `topic`. A consumer would not say whether there is such a topic."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=brokers.split(","))
-    try:
-        await admin.start()
+    async with admin_of(brokers) as admin:
         (found,) = await admin.describe_topics([topic])
-    finally:
-        await admin.close()
     if found["error_code"] == UnknownTopicOrPartitionError.errno or not found["partitions"]:
         raise RemoteResourceNotFound(f"the cluster at {brokers} has no topic {topic!r}")
     return sorted(one["partition"] for one in found["partitions"])
@@ -101,12 +97,15 @@ async def records_of(part: TopicRange) -> AsyncIterator[list[ConsumerRecord]]:
 
 
 @asynccontextmanager
-async def consumer_of(brokers: str) -> AsyncIterator[Consumer]:
+async def consumer_of(brokers: KafkaBrokers) -> AsyncIterator[Consumer]:
+    async with answering(brokers):
+        options = await reached(brokers)
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=brokers.split(","),
         enable_auto_commit=False,
         auto_offset_reset="none",
         max_partition_fetch_bytes=FETCH_BYTES,
+        request_timeout_ms=REQUEST_MS,
+        **options,
     )
     try:
         async with answering(brokers):
@@ -117,7 +116,31 @@ async def consumer_of(brokers: str) -> AsyncIterator[Consumer]:
 
 
 @asynccontextmanager
-async def answering(brokers: str) -> AsyncIterator[None]:
+async def admin_of(brokers: KafkaBrokers) -> AsyncIterator[Admin]:
+    admin = AIOKafkaAdminClient(request_timeout_ms=REQUEST_MS, **await reached(brokers))
+    try:
+        await admin.start()
+        yield admin
+    finally:
+        await admin.close()
+
+
+async def reached(brokers: KafkaBrokers) -> dict[str, Any]:
+    """What a client is told: the brokers that answer now, and how to ask them.
+
+    It would ask one after another for as long as this waits for all, so one that is frozen
+    would hide the others.
+    """
+
+    async def nothing(_: Connection) -> None:
+        pass
+
+    answered = await brokers.answers(nothing, REQUEST_MS / 1000)
+    return {"bootstrap_servers": list(answered), **brokers.client_options()}
+
+
+@asynccontextmanager
+async def answering(brokers: KafkaBrokers) -> AsyncIterator[None]:
     """What goes wrong with the brokers, as our errors."""
     try:
         async with asyncio.timeout(TIMEOUT_S):

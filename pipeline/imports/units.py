@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from tierledger.storage.kafka_brokers import KafkaBrokers
 
 
 class JsonSplit(NamedTuple):
@@ -26,7 +29,7 @@ class SegmentFile(NamedTuple):
 class TopicRange(NamedTuple):
     """Offsets of one partition of a live topic, from `start` on and before `end`."""
 
-    brokers: str
+    brokers: KafkaBrokers
     topic: str
     partition: int
     start: int

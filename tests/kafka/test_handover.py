@@ -1,6 +1,8 @@
 """A cluster that has tiered nothing yet is handed over to tierledger; another one is not."""
 
+import asyncio
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +15,9 @@ from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
 
 from tests.ray.test_serve import run, served
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.pipeline.imports.topic import REQUEST_MS, cluster_id_of
 from tierledger.simulation.live.kafka_broker import CLUSTER_ID, KafkaBroker
+from tierledger.storage.kafka_brokers import KafkaBrokers
 
 METADATA = "__remote_log_metadata"
 
@@ -56,6 +60,13 @@ async def test_a_fresh_cluster_is_handed_over_once_and_one_that_has_tiered_is_no
                 f"tierledger owns the remote log metadata of the cluster {CLUSTER_ID}\n"
             )
             assert owner(store) == "tierledger"
+
+
+async def test_a_broker_that_is_frozen_hides_no_other(broker: KafkaBroker) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        brokers = f"127.0.0.1:{frozen.getsockname()[1]},{broker.address}"
+        async with asyncio.timeout(REQUEST_MS / 1000):
+            assert await cluster_id_of(KafkaBrokers(brokers)) == CLUSTER_ID
 
 
 def test_a_service_of_another_cluster_is_not_handed_this_one(

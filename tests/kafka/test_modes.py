@@ -27,6 +27,7 @@ from tierledger.events.kafka.codec import decode
 from tierledger.events.metadata import RemoteLogSegmentMetadataSnapshot
 from tierledger.moving.following import Following, FollowOptions
 from tierledger.simulation.live.kafka_broker import JARS, OLDEST, KafkaBroker
+from tierledger.storage.kafka_brokers import KafkaBrokers
 
 METADATA = "__remote_log_metadata"
 METADATA_PARTITIONS = 2
@@ -141,7 +142,7 @@ class Cluster:
     @asynccontextmanager
     async def mirrored(self) -> AsyncIterator[None]:
         """The logs are mirrored into Kafka's topic meanwhile."""
-        options = FollowOptions(self._broker.address, mirror=True)
+        options = FollowOptions(KafkaBrokers(self._broker.address), mirror=True)
         task = asyncio.create_task(Following(self._settings, self.coordinator, options).run())
         try:
             yield

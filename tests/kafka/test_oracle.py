@@ -15,6 +15,7 @@ from tierledger.actors.oracle.kafka import KafkaOracle
 from tierledger.events.commands import LeaderVerdict
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.simulation.live.kafka_broker import KafkaBroker
+from tierledger.storage.kafka_brokers import KafkaBrokers
 
 UNKNOWN = TopicIdPartition(Uuid.parse("AAECAwQFBgcICQoLDA0ODw"), 0, "payments")
 
@@ -46,7 +47,7 @@ async def orders(broker: KafkaBroker) -> AsyncIterator[TopicIdPartition]:
 async def test_the_leader_and_its_epoch_are_known(
     broker: KafkaBroker, orders: TopicIdPartition
 ) -> None:
-    oracle = KafkaOracle([("127.0.0.1", broker.port)])
+    oracle = KafkaOracle(KafkaBrokers(broker.address))
 
     assert await oracle.leaders_of([UNKNOWN, orders]) == [None, LeaderVerdict(1, 0)]
 
@@ -62,7 +63,7 @@ async def test_one_broker_that_answers_is_enough(
     broker: KafkaBroker, orders: TopicIdPartition
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        oracle = KafkaOracle([silent.getsockname(), ("127.0.0.1", broker.port)])
+        oracle = KafkaOracle(KafkaBrokers(f"{address_of(silent)},{broker.address}"))
 
         (verdict,) = await oracle.leaders_of([orders])
 
@@ -72,7 +73,12 @@ async def test_one_broker_that_answers_is_enough(
 
 async def test_without_a_broker_that_answers_nobody_knows() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
-        oracle = KafkaOracle([closed.getsockname()])
+        oracle = KafkaOracle(KafkaBrokers(address_of(closed)))
 
-    with pytest.raises(ConnectionError, match="no broker says who leads"):
+    with pytest.raises(ConnectionError, match="Connect call failed"):
         await oracle.leaders_of([UNKNOWN])
+
+
+def address_of(server: socket.socket) -> str:
+    host, port = server.getsockname()
+    return f"{host}:{port}"

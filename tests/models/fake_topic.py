@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from tierledger.conformance.trace import TraceRecord
 from tierledger.moving.topic import MirroredFrom, TopicReader, TopicRecord
+from tierledger.storage.kafka_brokers import KafkaBrokers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -38,7 +39,7 @@ class FakeTopic:
         value: bytes,
         *,
         partition: int,
-        timestamp_ms: int,
+        timestamp_ms: int | None,
         headers: list[tuple[str, bytes]],
     ) -> asyncio.Future[None]:
         """As a producer does it."""
@@ -58,7 +59,7 @@ class FakeReader(TopicReader):
 
     def __init__(self, topic: FakeTopic) -> None:
         none: Any = None
-        super().__init__("nobody", none, list(range(PARTITIONS)))
+        super().__init__(KafkaBrokers("nobody"), none, list(range(PARTITIONS)))
         self._topic = topic
         self._next = dict.fromkeys(range(PARTITIONS), 0)
 
@@ -71,7 +72,11 @@ class FakeReader(TopicReader):
         for number, end in ends.items():
             first, self._next[number] = self._next[number], end
             if first < end:
-                yield self._topic.records[number][first:end]
+                yield [
+                    one
+                    for one in self._topic.records[number][first:end]
+                    if one.mirrored is None or not one.mirrored.is_fence
+                ]
 
     @override
     def seek(self, partition: int, offset: int) -> None:

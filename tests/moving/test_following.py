@@ -1,5 +1,6 @@
 """What Kafka's metadata topic says is taken over, and what our logs say is mirrored into it."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from typing_extensions import override
 
 from tests.models.fake_topic import FakeReader, FakeTopic
 from tests.models.local_world import (
@@ -32,9 +34,10 @@ from tierledger.events.metadata import (
 )
 from tierledger.moving.comparison import Comparison
 from tierledger.moving.importing import IMPORTER, TailImport
-from tierledger.moving.mirroring import Mirror
+from tierledger.moving.mirroring import MIRROR, Mirror
 from tierledger.moving.topic import MirroredFrom
 from tierledger.storage.catalog import Catalog
+from tierledger.storage.kafka_brokers import KafkaBrokers
 
 ORDERS, OTHERS = partition(0), partition(1)
 
@@ -194,7 +197,7 @@ async def mirror_of(
     keys = connector.key_factory(CLUSTER)
     catalog = Catalog(backend, keys, settings.serde(), CLUSTER)
     try:
-        yield Mirror(catalog, FakeReader(topic), topic, "nobody", imported)
+        yield Mirror(catalog, FakeReader(topic), topic, KafkaBrokers("nobody"), imported)
     finally:
         await backend.close()
 
@@ -223,7 +226,40 @@ async def test_own_events_are_mirrored_in_order_once_and_imported_ones_never(
         assert (mirror.mirrored, mirror.trouble) == (1, None), "the topic says how far it is"
 
     assert await differences(world, topic) == []
-    assert {decode(one).value.topic_id_partition.topic for one in topic.values()} == {"orders"}  # type: ignore[union-attr] # No snapshots.
+    named = {decode(one).value.topic_id_partition.topic for one in topic.values()}  # type: ignore[union-attr] # No snapshots.
+    assert named == {"orders", MIRROR}, "and the fences"
+
+
+class LateTopic(FakeTopic):
+    """An earlier mirror has written `late` just before it is fenced."""
+
+    late: tuple[bytes, MirroredFrom] | None = None
+
+    @override
+    async def send(self, *given: Any, **named: Any) -> asyncio.Future[None]:
+        fence = MirroredFrom.parse(named["headers"][0][1]).is_fence
+        assert fence or self.records[named["partition"]], "the first is a fence"
+        if fence and self.late is not None:
+            self.add(self.late[0], named["partition"], self.late[1])
+        return await super().send(*given, **named)
+
+
+async def test_what_an_earlier_mirror_writes_before_it_is_fenced_is_not_written_again(
+    world: LocalWorld,
+) -> None:
+    broker = await world.leader(ORDERS)
+    await broker.add_remote_log_segment_metadata(segment(1))
+    await broker.update_remote_log_segment_metadata(moved(segment(1)))
+    topic = LateTopic()
+    topic.late = (encode(segment(1)), MirroredFrom.of(ORDERS, 1))
+
+    async with mirror_of(world, topic) as mirror:
+        await mirror.round()
+        await mirror.round()
+        assert mirror.mirrored == 1
+
+    found = [one.mirrored for some in topic.records.values() for one in some]
+    assert [one.position for one in found if one and not one.is_fence] == [1, 2]
 
 
 async def test_who_writes_the_topic_beside_the_mirror_is_noticed(

@@ -15,6 +15,7 @@ from tierledger.cli.commands.spark.job import (
     write_table,
 )
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.options import KafkaConfigOption
 from tierledger.cli.output import print_json, print_note, print_pairs
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def import_metadata(
             metavar="NAME", help="What the recorded cluster is called; else as the source is."
         ),
     ] = None,
+    kafka_config: KafkaConfigOption = None,
 ) -> None:
     """Take recorded metadata of Kafka's over into the logs of a store, with Spark.
 
@@ -55,17 +57,20 @@ def import_metadata(
     cannot be decoded; they are named.
     """
     job.check()
-    _report(job, _imported(job, source, topic, recorded_cluster))
+    config = None if kafka_config is None else str(kafka_config)
+    _report(job, _imported(job, source, topic, recorded_cluster, config))
 
 
-def _imported(job: Job, text: str, topic: str, recorded_cluster: str | None) -> list[Outcome]:
+def _imported(
+    job: Job, text: str, topic: str, recorded_cluster: str | None, kafka_config: str | None
+) -> list[Outcome]:
     """Import, and what came of it; the outcomes without a partition come last."""
     from tierledger.pipeline.imports.job import import_into, outcomes
     from tierledger.pipeline.imports.source import planned_source
     from tierledger.pipeline.imports.task import Outcome
 
     store = job.job_store()
-    source = planned_source(text, topic)
+    source = planned_source(text, topic, kafka_config)
     name = recorded_cluster or source.name
     with (
         import_into(store) as socket,

@@ -6,6 +6,7 @@ from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.attendance import (
     FORGOTTEN_MS,
     SILENT_MS,
+    WORDS_MISSED,
     Attend,
     Attendance,
     Difference,
@@ -48,19 +49,39 @@ def test_a_plugin_that_is_not_registered_is_told(incarnation: int, newest: int) 
 
 def test_a_plugin_is_silent_once_it_was_not_heard_and_is_forgotten_later() -> None:
     attendance = Attendance()
-    attendance.attended(Attend(1, 1, HANDOVER, 1, True), 0)
+    attendance.attended(Attend(1, 1, HANDOVER, 3, True), 0)
     attendance.compared(ShadowReport(1, 5, 1, ()))
 
     def attending(now_ms: int) -> list[str | None]:
         return [one["trouble"] for one in report(now_ms)["attending"]]
 
     def report(now_ms: int) -> dict[str, list[dict[str, str | None]]]:
-        return attendance.report(KAFKAS, {1: 1}, now_ms)
+        return attendance.report(OURS, {1: 1}, now_ms)
 
     assert attending(SILENT_MS) == [None]
     assert attending(SILENT_MS + 1) == ["silent"]
     assert attending(FORGOTTEN_MS + 1) == []
     assert report(FORGOTTEN_MS + 1)["shadows"] == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "number", "word", "expected"),
+    [
+        (SHADOW, 1, KAFKAS, None),
+        (HANDOVER, 1, KAFKAS, None),
+        (HANDOVER, 0, KAFKAS, "silent"),
+        (TIERLEDGER, 1, KAFKAS, "silent"),
+        (SHADOW, 2, MOVING, "silent"),
+        (HANDOVER, 2, MOVING, "silent"),
+        (HANDOVER, 3, OURS, "silent"),
+    ],
+)
+def test_who_is_silent_is_told_unless_kafkas_own_manager_decides_there_anyhow(
+    mode: PluginMode, number: int, word: OwnerWord, expected: str | None
+) -> None:
+    said = Attend(1, 2, mode, number, False)
+
+    assert trouble(said, word, newest=2, silent_ms=SILENT_MS + 1) == expected
 
 
 NONE = Difference(
@@ -109,3 +130,45 @@ def test_what_a_broker_in_shadow_has_compared_is_added_up() -> None:
         "different": 0,
         "differences": [],
     }
+
+
+# Who follows Kafka's metadata topic.
+
+
+def follows(attendance: Attendance, follower: str, **said: object) -> bool:
+    return attendance.followed({"follower": follower, "trouble": None, **said}, 0)
+
+
+def test_the_first_follower_is_chosen_and_another_only_once_that_is_silent() -> None:
+    attendance = Attendance()
+    for _ in range(3):
+        assert follows(attendance, "one", round=7)
+        for _ in range(WORDS_MISSED - 1):
+            assert not follows(attendance, "two", round=0)
+    assert attendance.report(KAFKAS, {}, 0)["kafka"]["round"] == 7
+
+    assert follows(attendance, "two", round=0)
+
+    assert not follows(attendance, "one", round=8), "one that was frozen does not interfere"
+    assert follows(attendance, "two", round=1)
+    assert attendance.report(KAFKAS, {}, 0)["kafka"]["round"] == 1
+
+
+def test_a_follower_that_leaves_makes_room_at_once() -> None:
+    attendance = Attendance()
+    assert follows(attendance, "one")
+    assert not follows(attendance, "two", leaves=True), "it has not been chosen"
+    assert not follows(attendance, "three")
+
+    assert not follows(attendance, "one", leaves=True)
+
+    assert attendance.report(KAFKAS, {}, 0)["kafka"] is None
+    assert follows(attendance, "three")
+
+
+def test_a_follower_that_is_silent_and_that_nobody_replaces_is_told() -> None:
+    attendance = Attendance()
+    assert follows(attendance, "one")
+
+    assert attendance.report(KAFKAS, {}, SILENT_MS)["kafka"]["trouble"] is None
+    assert attendance.report(KAFKAS, {}, SILENT_MS + 1)["kafka"]["trouble"] == "silent"

@@ -16,6 +16,7 @@ from tests.models.local_world import (
     CLUSTER,
     DELETED,
     DELETING,
+    KEYS,
     TOPIC_ID,
     LocalWorld,
     copy,
@@ -551,6 +552,39 @@ async def test_a_restored_ledger_is_another_however_long_it_is(
                 assert frame is not None
                 assert [one.WhichOneof("what") for one in frame.fed] == ["other_history"]
                 assert frame.fed[0].other_history.position == position
+
+
+async def test_a_replica_whose_past_is_damaged_is_not_fed_and_that_is_an_alarm(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path) as world:
+        manager = await world.leader(TIP)
+        position = await copy(manager, segment(0))
+        async with replicas_at(await door_of(world)) as home:
+            known = home.of(TIP)
+            await known.reached(position)
+            held = known._replica.subscription()
+        await copy(manager, segment(1))
+        await world.stop()
+        seen: list[str] = []
+
+        def damaged(key: str, value: bytes) -> bytes | None:
+            if not key.startswith(KEYS.log(TIP)):
+                return None
+            seen.append(key)
+            return value[:-1] + bytes([value[-1] ^ 1]) if len(seen) <= position + 1 else None
+
+        assert await world.change_store(damaged)
+        await world.start()
+        await world.leader(TIP)
+        async with raw(await door_of(world), FEED_METHOD) as client:
+            await client.greet()
+            asked = held._replace(role=LEADER)
+            await client.send(pb.ClientFrame(subscribed=[subscribe_message(1, asked)]))
+            frame = await client.next()
+        assert frame is not None
+        assert frame.fed[0].ended.failure.kind == pb.CORRUPT_LOG
+        assert await world.alarms() == {"damaged": 1}
 
 
 async def test_who_comes_back_behind_the_ring_is_compared_with_the_log(

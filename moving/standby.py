@@ -1,0 +1,62 @@
+"""A follower on a Ray cluster of others, which stands by: `serve --kafka` may die there.
+
+Ray starts it anew, somewhere else if need be. The coordinator chooses between it and `serve`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+from tierledger.actors.processes import this_process
+from tierledger.actors.ray.cluster import actor_names, on_node, ray
+from tierledger.actors.ray.handles import namespace_of
+from tierledger.actors.ray.service import RayConnection, kill_actor
+from tierledger.moving.following import Following
+
+if TYPE_CHECKING:
+    from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.moving.following import FollowOptions
+
+NAME = "follower"
+
+
+class Standby:
+    """The actor: follows from its start on, in a thread and loop of its own."""
+
+    def __init__(self, settings: ServiceSettings, options: FollowOptions, home: str) -> None:
+        """`home`: the Ray node whose machine has the store's file, if it is one."""
+        coordinator = RayConnection(settings, home).coordinator
+        self._following = Following(settings, coordinator, options)
+        self._loop = asyncio.new_event_loop()
+        self._task = self._loop.create_task(self._following.run())
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def _follow(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(asyncio.gather(self._task, return_exceptions=True))
+
+    def close(self) -> None:
+        """Follow no more."""
+        self._loop.call_soon_threadsafe(self._task.cancel)
+        self._thread.join()
+
+
+_StandbyActor: Any = ray.remote(max_restarts=-1, max_task_retries=0, num_cpus=0)(Standby)
+
+
+def start_standby(settings: ServiceSettings, options: FollowOptions, home: str) -> None:
+    """Start one that outlives this process, and end those that earlier ones have started."""
+    namespace = namespace_of(settings)
+    for name in actor_names(namespace):
+        if name.startswith(NAME):
+            kill_actor(name, namespace)
+    one_writer = settings.connector().has_one_writer
+    _StandbyActor.options(
+        name=f"{NAME} of {this_process()}",  # The name of one that was killed is not free yet.
+        namespace=namespace,
+        lifetime="detached",
+        scheduling_strategy=on_node(home) if one_writer else "SPREAD",
+    ).remote(settings, options, home)

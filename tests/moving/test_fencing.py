@@ -1,0 +1,97 @@
+"""Of two mirrors into one topic, on a real broker, the earlier one writes nothing any more."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
+    AIOKafkaAdminClient,
+    NewTopic,
+)
+
+from tests.models.local_world import CLUSTER, LocalWorld, moved, partition, segment
+from tierledger.actors.host_settings import ServiceSettings
+from tierledger.events.errors import StorageUnavailable
+from tierledger.moving.mirroring import Mirror, producer_of
+from tierledger.moving.topic import reading
+from tierledger.pipeline.imports.source import METADATA_TOPIC
+from tierledger.simulation.live.kafka_broker import KafkaBroker
+from tierledger.storage.catalog import Catalog
+from tierledger.storage.kafka_brokers import KafkaBrokers
+
+ORDERS = partition(0)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaBroker]:
+    with KafkaBroker() as broker:
+        yield broker
+
+
+@asynccontextmanager
+async def mirror_of(world: LocalWorld, brokers: KafkaBrokers) -> AsyncIterator[Mirror]:
+    settings = ServiceSettings(CLUSTER, world.storage)
+    connector = settings.connector()
+    backend = await connector.backend(read_only=True)
+    catalog = Catalog(backend, connector.key_factory(CLUSTER), settings.serde(), CLUSTER)
+    try:
+        async with producer_of(brokers) as producer, reading(brokers) as reader:
+            yield Mirror(catalog, reader, producer, brokers)
+    finally:
+        await backend.close()
+
+
+async def test_a_mirror_that_was_frozen_behind_its_reading_writes_nothing_twice(
+    broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers = KafkaBrokers(broker.address)
+    await made(brokers)
+    world = LocalWorld({"metadata.storage.url": f"sqlite:{tmp_path / 'store.sqlite'}"})
+    await world.start()
+    leader = await world.leader(ORDERS)
+    await leader.add_remote_log_segment_metadata(segment(1))
+
+    async with mirror_of(world, brokers) as frozen:
+        await frozen.round()
+        assert frozen.mirrored == 1
+        await leader.update_remote_log_segment_metadata(moved(segment(1)))
+        async with mirror_of(world, brokers) as mirror:
+            await mirror.round()
+            assert mirror.mirrored == 1
+        with monkeypatch.context() as patch:
+            patch.setattr(frozen, "_read", lambda: asyncio.sleep(0))
+            with pytest.raises(StorageUnavailable, match="newer producer"):
+                await frozen.round()
+    await world.stop()
+
+    async with reading(brokers) as reader:
+        ends = await reader.ends()
+        found = [one async for some in reader.read(ends) for one in some]
+    assert [one.mirrored.position for one in found if one.mirrored] == [1, 2]
+    assert sum(ends.values()) == 4, "two fences, and no markers of transactions"
+
+
+async def test_a_mirror_ends_while_the_broker_is_away_with_what_it_had_to_write(
+    tmp_path: Path,
+) -> None:
+    with KafkaBroker() as broker:
+        brokers = KafkaBrokers(broker.address)
+        await made(brokers)
+        async with asyncio.timeout(60):
+            async with producer_of(brokers) as producer:
+                await producer.send_and_wait(METADATA_TOPIC, b"one", partition=0)
+                broker.stop(signal.SIGKILL)
+                written = await producer.send(METADATA_TOPIC, b"two", partition=0)
+                await asyncio.wait([written], timeout=1)
+        assert not written.done() or written.exception() is not None
+
+
+async def made(brokers: KafkaBrokers) -> None:
+    """The topic."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=brokers.addresses)
+    await admin.start()
+    await admin.create_topics([NewTopic(METADATA_TOPIC, 2, 1)])
+    await admin.close()

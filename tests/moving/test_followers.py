@@ -1,0 +1,91 @@
+"""Of several processes that would follow Kafka's metadata topic the chosen one does."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from tests.models.local_world import CLUSTER
+from tierledger.actors.coordinator.attendance import Attendance, Followed
+from tierledger.actors.coordinator.ownership import OwnerWord
+from tierledger.actors.host_settings import ServiceSettings
+from tierledger.moving import following
+from tierledger.moving.following import Following, FollowOptions
+from tierledger.storage.kafka_brokers import KafkaBrokers
+
+KAFKAS = OwnerWord(1, "kafka")
+
+
+class Choosing:
+    """A coordinator of a cluster that Kafka's own manager owns."""
+
+    def __init__(self) -> None:
+        self.attendance = Attendance()
+
+    async def follow_kafka(self, said: dict[str, Any]) -> Followed:
+        return Followed(KAFKAS, self.attendance.followed(said, 0))
+
+    def said(self) -> dict[str, Any]:
+        return self.attendance.report(KAFKAS, {}, 0)["kafka"] or {"round": 0}
+
+
+class Follower(Following):
+    """One whose rounds take no topic."""
+
+    importing = 0
+
+    @override
+    async def _import(self) -> None:
+        Follower.importing += 1
+        try:
+            while True:
+                self._round += 1
+                await asyncio.sleep(0)
+        finally:
+            Follower.importing -= 1
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+async def test_one_follows_and_another_in_its_place_with_rounds_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, is_frozen: bool
+) -> None:
+    monkeypatch.setattr(following, "SAY_S", 0.001)
+    coordinator = Choosing()
+    settings = ServiceSettings(CLUSTER, {"metadata.storage.url": "memory:"})
+    options = FollowOptions(KafkaBrokers("nobody"))
+    one, two = (Follower(settings, coordinator, options) for _ in range(2))
+    tasks = [asyncio.create_task(each.run()) for each in (one, two)]
+    await until(lambda: coordinator.said()["round"] > 100)
+    first = coordinator.said()
+    assert Follower.importing == 1
+
+    with monkeypatch.context() as patch:
+        if is_frozen:
+            patch.setattr(one, "_coordinator", Silent())
+        else:
+            tasks[0].cancel()
+        await until(lambda: coordinator.said().get("follower") not in {None, first["follower"]})
+        assert coordinator.said()["round"] < first["round"]
+        await until(lambda: coordinator.said()["round"] > 0)
+    # One that was frozen, and has thawed, hears of it.
+    await until(lambda: Follower.importing == 1)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert coordinator.said() == {"round": 0}, "the last has left, too"
+
+
+class Silent:
+    """The coordinator as one that is frozen hears it."""
+
+    async def follow_kafka(self, _: dict[str, Any]) -> Followed:
+        await asyncio.sleep(0.01)
+        return Followed(KAFKAS, is_chosen=True)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not is_so():  # noqa: ASYNC110 - Tasks beside it do it.
+            await asyncio.sleep(0)

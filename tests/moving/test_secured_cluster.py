@@ -1,0 +1,111 @@
+"""A broker that wants TLS and a login is asked who leads, imported from and mirrored into."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
+    AIOKafkaAdminClient,
+    NewTopic,
+)
+
+from tests.models.door_secrets import Authority
+from tests.models.local_world import free_ports, partition, segment
+from tests.ray.test_serve import run, served
+from tierledger.actors.oracle.kafka import KafkaOracle
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.events.errors import StorageUnavailable
+from tierledger.events.kafka.codec import encode
+from tierledger.moving.mirroring import producer_of
+from tierledger.pipeline.imports.source import METADATA_TOPIC
+from tierledger.pipeline.imports.topic import cluster_id_of
+from tierledger.simulation.live.kafka_broker import CLUSTER_ID, KafkaBroker
+from tierledger.storage.kafka_brokers import KafkaBrokers
+
+PASSWORD, WRONG = "the-password-of-ledger", "another-password"
+JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+
+pytestmark = pytest.mark.ray
+
+
+class Secured:
+    """The broker, and files with which it is asked."""
+
+    def __init__(self, folder: Path, broker: KafkaBroker, address: str, ca: Path) -> None:
+        self.broker = broker
+        self.address = address
+        self._folder = folder
+        self._ca = ca
+
+    def brokers(self, password: str = PASSWORD) -> KafkaBrokers:
+        file = self._folder / f"{password}.properties"
+        file.write_text(
+            "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
+            f'sasl.jaas.config={JAAS} username="ledger" password="{password}";\n'
+            f"ssl.truststore.location={self._ca}\nssl.truststore.type=PEM\n"
+        )
+        return KafkaBrokers(self.address, str(file))
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """Its clients have no other way in; its own controller has."""
+    folder = tmp_path_factory.mktemp("secured")
+    authority = Authority(folder)
+    certificate, key = authority.issue("broker", "broker")
+    keystore = folder / "keystore.pem"
+    keystore.write_text(key.read_text() + certificate.read_text())
+    broker = KafkaBroker()
+    address = f"127.0.0.1:{free_ports(1)}"
+    listener = "listener.name.sasl_ssl"
+    broker.settings = {
+        "listeners": f"SASL_SSL://{address},CONTROLLER://127.0.0.1:{broker.controller_port}",
+        "advertised.listeners": f"SASL_SSL://{address}",
+        "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "SASL_SSL",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        f"{listener}.plain.sasl.jaas.config": f'{JAAS} username="ledger" '
+        f'password="{PASSWORD}" user_ledger="{PASSWORD}";',
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": keystore,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": authority.certificate,
+    }
+    with broker:
+        yield Secured(folder, broker, address, authority.certificate)
+
+
+async def test_who_proves_who_it_is_is_answered_and_nobody_else(secured: Secured) -> None:
+    brokers = secured.brokers()
+    assert await cluster_id_of(brokers) == CLUSTER_ID
+    assert await KafkaOracle(brokers).leaders_of([partition(0)]) == [None]
+
+    with pytest.raises(StorageUnavailable, match="uthentication") as raised:
+        await cluster_id_of(secured.brokers(WRONG))
+    assert WRONG not in str(raised.value)
+
+
+async def test_a_service_follows_it(secured: Secured, tmp_path: Path) -> None:
+    brokers = secured.brokers()
+    admin = AIOKafkaAdminClient(bootstrap_servers=brokers.addresses, **brokers.client_options())
+    await admin.start()
+    await admin.create_topics([NewTopic(METADATA_TOPIC, 1, 1)])
+    await admin.close()
+    async with producer_of(brokers) as producer:
+        await producer.send_and_wait(METADATA_TOPIC, encode(segment(1, partition(0))))
+    store = f"sqlite:{tmp_path / 'ledger.sqlite'}"
+    asked = ["--kafka", brokers.addresses, "--kafka-config", str(brokers.config)]
+    with ExitStack() as stack:
+        stack.enter_context(served(store, "--cluster", CLUSTER_ID, *asked))
+        done = run("handover", "--to", "kafka", "--store", store, *asked)
+        assert done.returncode == ExitStatus.WELL, done.stderr
+        said, status = dict[str, object](), ""
+        while not said.get("records"):
+            status = run("status", "--store", store, "--json").stdout
+            said = json.loads(status)["coordinator"]["kafka"] or {}
+        assert said["trouble"] is None
+        assert PASSWORD not in status
+    assert run("segments", "orders", 0, "--store", store).stdout

@@ -1,0 +1,80 @@
+"""Kafka's metadata topic is followed on when `serve`, on a Ray cluster of others, has died."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped] # It has no types.
+from aiokafka.admin import (  # type: ignore[import-untyped] # As above.
+    AIOKafkaAdminClient,
+    NewTopic,
+)
+from ray.cluster_utils import Cluster
+
+from tests.models.local_world import partition, segment
+from tests.ray.test_serve import run, served
+from tierledger.actors.ray import cluster as ray_cluster
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.events.kafka.codec import encode
+from tierledger.pipeline.imports.source import METADATA_TOPIC
+from tierledger.simulation.live.kafka_broker import CLUSTER_ID, KafkaBroker
+
+WAIT_S = 120.0
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    memory = 100 * 1024 * 1024
+    head = {"num_cpus": 1, "object_store_memory": memory, "include_dashboard": False}
+    ray_cluster.ensure_token()
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    yield cluster
+    cluster.shutdown()  # type: ignore[no-untyped-call]
+
+
+async def test_what_comes_after_serve_has_died_is_imported(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    store = f"sqlite:{tmp_path / 'ledger.sqlite'}"
+    with KafkaBroker() as broker:
+        admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
+        await admin.start()
+        await admin.create_topics([NewTopic(METADATA_TOPIC, 1, 1)])
+        await admin.close()
+        options = ["--address", cluster.address, "--cluster", CLUSTER_ID]
+        with served(store, *options, "--kafka", broker.address) as serve:
+            done = run("handover", "--to", "kafka", "--kafka", broker.address, "--store", store)
+            assert done.returncode == ExitStatus.WELL, done.stderr
+            await eventually(lambda: following(store)["round"] > 0)
+            first = following(store)["follower"]
+            serve.kill()
+            serve.wait()
+            async with AIOKafkaProducer(bootstrap_servers=broker.address) as producer:
+                await producer.send_and_wait(METADATA_TOPIC, encode(segment(1, partition(0))))
+
+            await eventually(lambda: following(store)["records"] == 1)
+            assert following(store)["follower"] != first
+
+        # The next one takes over, and ends all of it.
+        with served(store, *options, "--kafka", broker.address) as serve:
+            serve.terminate()
+            assert serve.wait(WAIT_S) == ExitStatus.WELL
+    assert run("segments", "orders", 0, "--store", store).stdout
+
+
+def following(store: str) -> dict[str, Any]:
+    """Who follows the topic, and how far it is."""
+    status = json.loads(run("status", "--store", store, "--json").stdout)
+    said = status["coordinator"] and status["coordinator"]["kafka"]
+    return {"round": 0, "records": 0, "follower": None, **(said or {})}
+
+
+async def eventually(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not await asyncio.to_thread(is_so):  # noqa: ASYNC110 - Other processes do it.
+            await asyncio.sleep(0.2)
