@@ -181,6 +181,8 @@ class Procedure:
         """Those alive at the start, since one that has died since is not known to be idle; from
         `TAKING` on all those that were idle."""
         self._busy: set[int] = set()
+        self._follower: str | None = None
+        """The follower once all were idle: another one counts its reports and rounds anew."""
         self._last_report: int | None = None
         """The number of the follower's last report before all were idle."""
         self._differences: tuple[str, ...] | None = None
@@ -236,6 +238,7 @@ class Procedure:
                 return [Look()]
             self.phase = Phase.TAKING
             self._brokers |= looked.brokers | _attending(looked).keys()
+            self._follower = _follower(looked)
             return [Tell("all brokers hold their writes"), Look()]
         trouble = self._untaken(looked) or self._disturbed(looked)
         if trouble is not None:
@@ -361,10 +364,12 @@ class Procedure:
         return None
 
     def _disturbed(self, looked: Looked) -> str | None:
-        """Which brokers have come, or whether one has written, since all were idle."""
+        """Who has come, or whether a broker has written, since all were idle."""
         late = (looked.brokers | _attending(looked).keys()) - self._brokers
         if late:
             return f"brokers {_listed(late)} have come meanwhile"
+        if _follower(looked) != self._follower:
+            return "another serve --kafka follows Kafka's metadata topic meanwhile"
         settled = self.phase is Phase.WITNESSING
         if settled and (looked.following or {}).get("records") != self._records:
             return f"somebody writes by the manager of {self._from} meanwhile"
@@ -387,6 +392,10 @@ def _attending(looked: Looked) -> dict[int, Mapping[str, Any]]:
     return {
         one["broker_id"]: one for one in looked.attending if one["heard_ms_ago"] <= SILENT_MS
     }
+
+
+def _follower(looked: Looked) -> str | None:
+    return None if looked.following is None else looked.following["follower"]
 
 
 def _listed(brokers: frozenset[int] | set[int]) -> str:

@@ -237,6 +237,7 @@ class MovingWorld:
             self._said += 1
             task = "import" if source == Owner.KAFKA else "mirror"
             said = {
+                "follower": "a serve",
                 "task": task,
                 "said": self._said,
                 "round": self._rounds,

@@ -48,8 +48,8 @@ def idle(broker_id: int = 1, number: int = WORD) -> dict[str, Any]:
 
 
 def follower(said: int = 1, round_: int = 5, **changed: object) -> dict[str, Any]:
-    found = {"task": "import", "said": said, "round": round_, "heard_ms_ago": 100}
-    return {**found, "records": 40, "trouble": None, **changed}
+    found = {"follower": "a serve", "task": "import", "said": said, "round": round_}
+    return {**found, "heard_ms_ago": 100, "records": 40, "trouble": None, **changed}
 
 
 def looked(*attending: dict[str, Any], **changed: Any) -> Looked:  # noqa: ANN401
@@ -221,6 +221,7 @@ LATE = [
         "somebody writes by the manager of kafka meanwhile",
     ),
     (witnessed(idle(1, AGAIN), following=follower(12, 9, trouble="foreign")), "foreign"),
+    (witnessed(idle(1, AGAIN), following=follower(12, 9, follower="another")), "another serve"),
 ]
 
 
@@ -238,8 +239,10 @@ def test_who_comes_or_writes_after_all_were_idle_has_it_given_back(
 
 def test_who_comes_while_records_are_taken_over_has_it_given_back() -> None:
     late = moving(idle(), idle(2), following=follower(7, 5))
+    replaced = moving(idle(), following=follower(7, 5, follower="another"))
 
     assert Driven().hear(*HELD, late) == GIVEN_BACK
+    assert Driven().hear(*HELD, replaced) == GIVEN_BACK
 
 
 @pytest.mark.parametrize(
