@@ -25,6 +25,9 @@ SLOTS_PER_READ = 500
 GATHERED_MIN = 8
 """Commands of one commit whose callers are waited for before the next begins."""
 
+GATHERED_PER_BATCH = 8
+"""Commands for each batch of that commit for which no more are waited for."""
+
 GATHER_S = 0.004
 QUIET_S = 0.001
 """How long at most, and as long as another command comes within so long: who has many calls
@@ -64,7 +67,7 @@ class Committer:
         self._held = 0
         """Commands that were announced since the last commit began."""
         self._enough = 0
-        """As many as can be expected: those that were answered, and those that wait."""
+        """As many as are worth waiting for: with more, batches are large as it is."""
         self._answered_at = 0.0
         self._has_enough = asyncio.Event()
         self.commits = 0
@@ -98,9 +101,16 @@ class Committer:
                 taken, self._held = self._held, 0
                 await self._collect()
                 if self._pending:
-                    await self._commit(self._take())
-                    self._enough = taken + self._held if taken >= GATHERED_MIN else 0
-                    self._answered_at = asyncio.get_running_loop().time()
+                    appends = self._take()
+                    await self._commit(appends)
+                    self._expect_again(taken, len(appends))
+
+    def _expect_again(self, answered: int, batches: int) -> None:
+        """So many were answered just now: that is how many are expected beside those held."""
+        self._enough = min(answered + self._held, GATHERED_PER_BATCH * batches)
+        if answered < GATHERED_MIN:
+            self._enough = 0
+        self._answered_at = asyncio.get_running_loop().time()
 
     async def _gather(self) -> None:
         """Wait for those who were just answered, if they were many."""

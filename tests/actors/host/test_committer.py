@@ -12,6 +12,7 @@ from tierledger.actors import messages as msg
 from tierledger.actors.host.store_queues import (
     GATHER_S,
     GATHERED_MIN,
+    GATHERED_PER_BATCH,
     QUIET_S,
     Committer,
     PendingAppend,
@@ -73,7 +74,9 @@ def loop() -> Iterator[VirtualLoop]:
     made.discard()
 
 
-def second_commit(loop: VirtualLoop, commands: int, *, back_s: float | None) -> Commit:
+def second_commit(
+    loop: VirtualLoop, commands: int, *, back_s: float | None, others: int = 1
+) -> Commit:
     """That of a partition which had to wait for another's, whose callers ask again.
 
     They do so `back_s` after they were answered, or never. It began so long after the first.
@@ -91,7 +94,7 @@ def second_commit(loop: VirtualLoop, commands: int, *, back_s: float | None) -> 
             first.then = partial(later, back_s, partial(first.want, commands))
         first.want(commands)
         await asyncio.sleep(COMMIT_S / 2)
-        other.want(1)
+        other.want(others)
         await running
 
     loop.spawn(Process("host"), run())
@@ -116,6 +119,14 @@ def test_who_does_not_come_again_is_waited_for_only_a_moment(loop: VirtualLoop) 
 
 def test_few_are_not_waited_for(loop: VirtualLoop) -> None:
     second = second_commit(loop, GATHERED_MIN - 1, back_s=QUIET_S / 2)
+
+    assert second.partitions == ["other"]
+    assert second.began == 0
+
+
+def test_nobody_is_waited_for_where_batches_are_large_as_it_is(loop: VirtualLoop) -> None:
+    many = GATHERED_PER_BATCH
+    second = second_commit(loop, many, back_s=QUIET_S / 2, others=many)
 
     assert second.partitions == ["other"]
     assert second.began == 0
