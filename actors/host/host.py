@@ -171,6 +171,11 @@ class Host:
         """Whether the partition runs here in that role."""
         return (key, role) in self._shells
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether anybody waits for an answer."""
+        return bool(self._replies)
+
     def call(self, call: Call) -> asyncio.Future[Any]:
         """The result of a call that was checked: a value, or an error as a value.
 

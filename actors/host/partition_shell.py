@@ -95,8 +95,8 @@ class PartitionShell:
 
     def feed(self, stimulus: msg.Stimulus) -> None:
         """Let the machine handle `stimulus`, and carry out what it calls for; never raises."""
-        if self._held:
-            self.hand_over()  # They came before.
+        if self._held and type(stimulus) is not msg.AppendAnswered:
+            self.hand_over()  # They came before; with the next batch more may come.
         self._carry_out_all(self._guard.handle(stimulus))
         if self.after_step is not None:
             self.after_step()
@@ -108,9 +108,8 @@ class PartitionShell:
             self.feed(command)
             return
         self._held.append(command)
-        if len(self._held) == 1:
-            self.host.committer.expect(self)
-        elif len(self._held) >= HELD_MAX:
+        self.host.committer.expect(self, is_first=len(self._held) == 1)
+        if len(self._held) >= HELD_MAX:
             self.hand_over()
 
     @property

@@ -22,6 +22,18 @@ COMMIT_BYTES_MAX = 8 * 1024 * 1024
 
 SLOTS_PER_READ = 500
 
+GATHERED_MIN = 8
+"""Commands of one commit whose callers are waited for before the next begins."""
+
+GATHERED_PER_BATCH = 8
+"""Commands for each batch of that commit for which no more are waited for."""
+
+GATHER_S = 0.004
+QUIET_S = 0.001
+"""How long at most, and as long as another command comes within so long: who has many calls
+open sends the next ones when these are answered. A batch costs its partition, and a commit the
+store, about as much however many commands it holds."""
+
 
 class Fed(Protocol):
     """A partition that is told what became of its request."""
@@ -52,21 +64,32 @@ class Committer:
         self._pending: list[PendingAppend] = []
         self._holding: list[Holding] = []
         self._wake = asyncio.Event()
+        self._held = 0
+        """Commands that were announced since the last commit began."""
+        self._enough = 0
+        """As many as are worth waiting for: with more, batches are large as it is."""
+        self._answered_at = 0.0
+        self._has_enough = asyncio.Event()
         self.commits = 0
         self.batches = 0
 
     def add(self, append: PendingAppend) -> None:
         self._pending.append(append)
         self._wake.set()
+        self._has_enough.set()
 
-    def expect(self, holding: Holding) -> None:
-        """Ask `holding` for its commands before the next commit begins.
+    def expect(self, holding: Holding, *, is_first: bool) -> None:
+        """`holding` has another command, of which it is asked before the next commit begins.
 
         What comes while a commit is under way would wait for its end anyway, so a partition's
         batch is whatever has come by then, not what came first.
         """
-        self._holding.append(holding)
-        self._wake.set()
+        self._held += 1
+        if is_first:
+            self._holding.append(holding)
+            self._wake.set()
+        if self._held == self._enough:
+            self._has_enough.set()
 
     async def run(self) -> None:
         """Commit until cancelled."""
@@ -74,9 +97,36 @@ class Committer:
             await self._wake.wait()
             self._wake.clear()
             while self._pending or self._holding:
+                await self._gather()
+                taken, self._held = self._held, 0
                 await self._collect()
                 if self._pending:
-                    await self._commit(self._take())
+                    appends = self._take()
+                    await self._commit(appends)
+                    self._expect_again(taken, len(appends))
+
+    def _expect_again(self, answered: int, batches: int) -> None:
+        """So many were answered just now: that is how many are expected beside those held."""
+        self._enough = min(answered + self._held, GATHERED_PER_BATCH * batches)
+        if answered < GATHERED_MIN:
+            self._enough = 0
+        self._answered_at = asyncio.get_running_loop().time()
+
+    async def _gather(self) -> None:
+        """Wait for those who were just answered, if they were many."""
+        until = self._answered_at + GATHER_S
+        self._has_enough.clear()
+        if self._pending:
+            return
+        while self._held < self._enough and asyncio.get_running_loop().time() < until:
+            before = self._held
+            try:
+                async with asyncio.timeout(QUIET_S):
+                    await self._has_enough.wait()
+                return
+            except TimeoutError:
+                if self._held == before:
+                    return
 
     async def _collect(self) -> None:
         holding, self._holding = self._holding, []

@@ -52,6 +52,9 @@ class ServingHost(Protocol):
     feeds: Feeds
     heads: Heads
 
+    @property
+    def is_asked(self) -> bool: ...
+
     def serves(self, key: PartitionKey, role: str) -> bool: ...
 
     def call(self, call: Call) -> asyncio.Future[Any]: ...
@@ -190,6 +193,11 @@ class Desk:
         return self._doors
 
     # Feeds.
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether anybody waits for an answer of this host's."""
+        return self._host.is_asked
 
     @property
     def feeds(self) -> Feeds:

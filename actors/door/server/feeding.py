@@ -43,8 +43,8 @@ ITEM_BYTES = 128
 """What an item without rows counts for."""
 
 SLICES_PAUSE_S = 0.002
-"""After a frame with slices, which takes the loop for about a millisecond: others are to get
-more of it than a snapshot, which still comes with a million rows/s."""
+"""After a frame with slices, which takes the loop for about a millisecond, while anybody waits
+for an answer of this host: they are to get more of it than a snapshot."""
 
 HEADS_PAUSE_S = 0.01
 """After a frame with heads, each of which costs a follower a read: under load of several
@@ -233,7 +233,8 @@ class FeedConversation(Conversation):
                         f"nothing was read for {self._limits.reading_s:g} s"
                     ) from None
                 if pause_s:
-                    await asyncio.sleep(pause_s)
+                    is_free = pause_s == SLICES_PAUSE_S and not self._desk.is_asked
+                    await asyncio.sleep(0 if is_free else pause_s)
 
     def _filled(self) -> tuple[pb.HostFrame, float]:
         """What there is to give, as much as one frame takes; how long to wait behind it."""

@@ -106,6 +106,19 @@ class _Writer:
             raise self._commit_error(error) from error
         return result
 
+    def statement(self, text: str, values: Sequence[str | bytes]) -> int:
+        """How many rows a statement changed that is a step by itself, and durable now.
+
+        SQLite begins and commits within it: Python's lock is let go of once, not three times.
+        """
+        self.settle()
+        try:
+            return self.connection.execute(text, values).rowcount
+        except sqlite3.Error as error:
+            if is_corrupt(error):  # Found by looking for a place, before anything is written.
+                raise _read_error(self._path, error) from error
+            raise self._commit_error(error) from error
+
     def settle(self) -> None:
         """Make sure that a commit whose outcome was unknown has not happened.
 
@@ -229,7 +242,7 @@ class SqliteBackend(MetadataStorageBackend):
     @override
     async def create_each(self, items: Sequence[tuple[str, bytes]]) -> list[CreateOutcome]:
         check_items(items)
-        return await self._write(lambda connection: _create_each(connection, items))
+        return await self._in_writer(lambda writer: _create_each(writer, items))
 
     @override
     async def close(self) -> None:
@@ -261,11 +274,14 @@ class SqliteBackend(MetadataStorageBackend):
             raise _read_error(self._path, error) from error
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._in_writer(lambda writer: writer.step(work))
+
+    async def _in_writer(self, work: Callable[[_Writer], T]) -> T:
         self._refuse_if_closed()
         if self._writer is None:
             raise StoreRefused(f"{self._path} was opened for reading only")
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._writing, self._writer.step, work)
+        return await loop.run_in_executor(self._writing, work, self._writer)
 
     def _refuse_if_closed(self) -> None:
         if self._closing is not None:
@@ -302,21 +318,32 @@ def _select(connection: sqlite3.Connection, key: str) -> bytes | None:
     return rows[0][0] if rows else None
 
 
-def _create_each(
+def _create_each(writer: _Writer, items: Sequence[tuple[str, bytes]]) -> list[CreateOutcome]:
+    if 0 < len(items) <= KEYS_PER_STATEMENT and _are_all_created(writer.statement, items):
+        return [CreateOutcome.CREATED] * len(items)
+    return writer.step(lambda connection: _create_some(connection, items))
+
+
+def _create_some(
     connection: sqlite3.Connection, items: Sequence[tuple[str, bytes]]
 ) -> list[CreateOutcome]:
     # Sorting is stable: of two items with one key, the first is created.
     order = sorted(range(len(items)), key=lambda at: items[at][0])
     outcomes: dict[int, CreateOutcome] = {}
     for some in _some(order):
-        if _create_all(connection, [items[at] for at in some]):
+        if _are_all_created(
+            lambda text, values: connection.execute(text, values).rowcount,
+            [items[at] for at in some],
+        ):
             outcomes.update(dict.fromkeys(some, CreateOutcome.CREATED))
         else:
             outcomes.update((at, _create(connection, *items[at])) for at in some)
     return [outcomes[at] for at in range(len(items))]
 
 
-def _create_all(connection: sqlite3.Connection, items: Sequence[tuple[str, bytes]]) -> bool:
+def _are_all_created(
+    execute: Callable[[str, Sequence[str | bytes]], int], items: Sequence[tuple[str, bytes]]
+) -> bool:
     """Create `items` if all of them can be; whether they were."""
     if len(dict(items)) < len(items):
         return False
@@ -325,8 +352,8 @@ def _create_all(connection: sqlite3.Connection, items: Sequence[tuple[str, bytes
         folder = folder_of(key)
         # In no folder, a key has to do with itself alone; the next text ends with a NUL.
         values += (key, value, key + "\0" if folder is None else _bounds(folder)[1])
-    statement = CREATE_EACH.format(", ".join(["(?, ?, ?)"] * len(items)))
-    return connection.execute(statement, values).rowcount == len(items)
+    text = CREATE_EACH.format(", ".join(["(?, ?, ?)"] * len(items)))
+    return execute(text, values) == len(items)
 
 
 def _create(connection: sqlite3.Connection, key: str, value: bytes) -> CreateOutcome:

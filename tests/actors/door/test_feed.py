@@ -33,7 +33,7 @@ from tierledger.actors.door.limits import FEED_METHOD, DoorLimits
 from tierledger.actors.door.server import feeding
 from tierledger.actors.door.wire.feed import put_frame, subscribe_message
 from tierledger.actors.feed import source
-from tierledger.actors.feed.frames import Change, Frame, SnapshotBegun, Subscription
+from tierledger.actors.feed.frames import Change, Frame, Slice, SnapshotBegun, Subscription
 from tierledger.actors.host import feeds
 from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.events.errors import (
@@ -177,6 +177,27 @@ async def test_a_snapshot_and_what_is_written_meanwhile_arrive_whole(
 
         assert told(replica) == await answers(manager)
         assert (replica.counts.snapshots, replica.counts.dropped) == (1, 0)
+
+
+async def test_a_snapshot_rests_only_while_somebody_waits_for_an_answer(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "FRAME_ROWS", 1)
+    monkeypatch.setattr(feeding, "FRAME_BYTES", 1)
+    monkeypatch.setattr(feeding, "SLICES_PAUSE_S", 3600.0)
+    monkeypatch.setitem(feeding._PAUSES_S, Slice, 3600.0)
+    manager = await world.leader(TIP)
+    position = await copy(manager, *map(segment, range(5)))
+    door = await door_of(world)
+    async with replicas_at(door) as home, replicas_at(door) as other:
+        free = home.of(TIP, LEADER)
+        await free.reached(position)
+
+        world.service.host("host-0").host._replies[0] = lambda _answer: None
+        held = other.of(TIP, LEADER)
+        await until(lambda: held.counts.snapshots)
+        await free.reached(await copy(manager, segment(5)))
+        assert held.position == -1
 
 
 async def test_what_stands_when_a_feed_begins_is_taken_up_in_bounded_parts(
