@@ -1,8 +1,11 @@
 package org.tierledger.kafka;
 
-import java.nio.ByteOrder;
+import com.google.protobuf.ByteString;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.nio.ByteOrder;
+import java.util.Arrays;
+import org.apache.kafka.common.Uuid;
 
 /** Sums of BLAKE2b hashes with 128 bits, unkeyed, modulo 2^128: the checksum of a replica. */
 final class Blake2b {
@@ -30,15 +33,20 @@ final class Blake2b {
     private final long[] h = new long[8];
     private final long[] v = new long[16];
     private final long[] m = new long[16];
-    private final byte[] last = new byte[BLOCK];
 
     /** The sum so far, its upper and its lower half. */
     private long high;
     private long low;
 
-    void add(byte[] data, int from, int length) {
-        hash(data, from, length);
+    void add(byte[] data) {
+        hash(data);
         add(Long.reverseBytes(h[0]), Long.reverseBytes(h[1]));
+    }
+
+    void remove(byte[] data) {
+        hash(data);
+        long less = Long.reverseBytes(h[1]);
+        add(~Long.reverseBytes(h[0]) + (less == 0 ? 1 : 0), -less);
     }
 
     /** Add the sum of another. */
@@ -51,31 +59,19 @@ final class Blake2b {
         high += moreHigh + (Long.compareUnsigned(low, moreLow) < 0 ? 1 : 0);
     }
 
-    void remove(byte[] data, int from, int length) {
-        hash(data, from, length);
-        long less = Long.reverseBytes(h[1]);
-        high -= Long.reverseBytes(h[0]) + (Long.compareUnsigned(low, less) < 0 ? 1 : 0);
-        low -= less;
+    /** The sum, big-endian. */
+    ByteString sum() {
+        return Segments.bytes(new Uuid(high, low));
     }
 
-    /** Whether the sum is those 16 bytes, big-endian. */
-    boolean is(byte[] expected) {
-        return expected.length == 16
-            && Long.reverseBytes((long) WORD.get(expected, 0)) == high
-            && Long.reverseBytes((long) WORD.get(expected, 8)) == low;
-    }
-
-    private void hash(byte[] data, int from, int length) {
+    private void hash(byte[] data) {
         System.arraycopy(IV, 0, h, 0, 8);
         h[0] ^= 0x01010000 ^ 16;
         int done = 0;
-        while (length - done > BLOCK) {
-            done += BLOCK;
-            compress(data, from + done - BLOCK, done, false);
+        for (; data.length - done > BLOCK; done += BLOCK) {
+            compress(data, done, done + BLOCK, false);
         }
-        java.util.Arrays.fill(last, (byte) 0);
-        System.arraycopy(data, from + done, last, 0, length - done);
-        compress(last, 0, length, true);
+        compress(Arrays.copyOfRange(data, done, done + BLOCK), 0, data.length, true);
     }
 
     private void compress(byte[] block, int at, long counted, boolean isLast) {

@@ -1,7 +1,8 @@
 package org.tierledger.kafka;
 
-import java.util.Comparator;
-import java.util.PriorityQueue;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -19,21 +20,6 @@ final class FedReplica implements FeedStream.Taker {
     private static final long PAUSE_MAX_MS = 2_000;
     private static final long OVER_MS = 500;
 
-    /** Somebody who waits until a position is applied. */
-    private static final class Waiter {
-        final long position;
-        final Runnable then;
-
-        Waiter(long position, Runnable then) {
-            this.position = position;
-            this.then = then;
-        }
-
-        long position() {
-            return position;
-        }
-    }
-
     private final Logger log = LoggerFactory.getLogger(FedReplica.class);
     private final Hosted hosted;
     private final Replica replica;
@@ -41,8 +27,8 @@ final class FedReplica implements FeedStream.Taker {
     private final Loop loop;
     private final Roles roles;
     private final Metrics metrics;
-    private final PriorityQueue<Waiter> waiters =
-        new PriorityQueue<>(Comparator.comparingLong(Waiter::position));
+    /** What waits until a position is applied. */
+    private final TreeMap<Long, List<Runnable>> waiters = new TreeMap<>();
     /** Null: nobody feeds it, or is asked to. */
     private FeedStream stream;
     private long id;
@@ -90,7 +76,7 @@ final class FedReplica implements FeedStream.Taker {
         } else if (replica.position() >= position) {
             then.run();
         } else {
-            waiters.add(new Waiter(position, then));
+            waiters.computeIfAbsent(position, any -> new ArrayList<>()).add(then);
         }
     }
 
@@ -183,8 +169,9 @@ final class FedReplica implements FeedStream.Taker {
         }
         drop();
         leave();
-        for (Waiter one = waiters.poll(); one != null; one = waiters.poll()) {
-            reached(one.position, one.then);
+        while (!waiters.isEmpty()) {
+            replica.answered(waiters.firstKey());
+            waiters.pollFirstEntry().getValue().forEach(Runnable::run);
         }
         look(turn);
     }
@@ -219,8 +206,8 @@ final class FedReplica implements FeedStream.Taker {
         if (position > before) {
             inVain = 0;
         }
-        while (!waiters.isEmpty() && waiters.peek().position <= position) {
-            waiters.poll().then.run();
+        while (!waiters.isEmpty() && waiters.firstKey() <= position) {
+            waiters.pollFirstEntry().getValue().forEach(Runnable::run);
         }
         if (item.hasFenced()) {
             roles.fenced(hosted, item.getFenced().getClaim());

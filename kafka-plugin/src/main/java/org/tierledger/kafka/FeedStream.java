@@ -23,7 +23,6 @@ final class FeedStream extends DoorStream {
     private long lastId;
     private final Map<Long, Taker> takers = new HashMap<>();
     private ClientFrame.Builder said = ClientFrame.newBuilder();
-    private boolean hasSaid;
 
     FeedStream(String door, Loop loop, Settings settings) {
         super(door, "Feed", loop, settings);
@@ -34,38 +33,29 @@ final class FeedStream extends DoorStream {
         long id = ++lastId;
         takers.put(id, taker);
         said.addSubscribed(asked.setId(id));
-        say();
+        flush();
         return id;
     }
 
     /** The subscription's broker has announced itself anew. */
     void expect(long id, Claim claim) {
         said.addExpected(Expect.newBuilder().setId(id).setClaim(claim));
-        say();
+        flush();
     }
 
     /** Be given no more of a subscription; one that has ended is ignored. */
     void drop(long id) {
         if (takers.remove(id) != null) {
             said.addUnsubscribed(id);
-            say();
+            flush();
         }
-    }
-
-    private void say() {
-        hasSaid = true;
-        flush();
     }
 
     @Override
     ClientFrame nextFrame() {
-        if (!hasSaid) {
-            return null;
-        }
         ClientFrame frame = said.build();
         said = ClientFrame.newBuilder();
-        hasSaid = false;
-        return frame;
+        return frame.getSerializedSize() == 0 ? null : frame;
     }
 
     @Override

@@ -1,18 +1,18 @@
 package org.tierledger.kafka;
 
 import java.util.Arrays;
+import org.apache.kafka.common.Uuid;
 
 /** Where the row of each segment id is: an open table of references into a slab. */
 final class IdTable {
     static final int NONE = -1;
 
     private final Slab slab;
-    private int[] table = new int[16];
+    private int[] table = empty(16);
     private int count;
 
     IdTable(Slab slab) {
         this.slab = slab;
-        Arrays.fill(table, NONE);
     }
 
     int size() {
@@ -20,36 +20,35 @@ final class IdTable {
     }
 
     /** Where the row of an id is, or {@link #NONE}. */
-    int get(long high, long low) {
-        return table[find(high, low)];
+    int get(Uuid id) {
+        return table[find(id)];
     }
 
     /** Put the reference of a row in place of that of the same id. */
-    void put(long high, long low, int ref) {
-        int at = find(high, low);
+    void put(Uuid id, int ref) {
+        int at = find(id);
         if (table[at] == NONE && 3 * ++count > 2 * table.length) {
-            grow();
-            at = find(high, low);
+            int[] refs = refs();
+            table = empty(2 * table.length);
+            for (int one : refs) {
+                table[find(idOf(one))] = one;
+            }
+            at = find(id);
         }
         table[at] = ref;
     }
 
-    void remove(long high, long low) {
-        int hole = find(high, low);
-        if (table[hole] == NONE) {
-            return;
-        }
+    /** Take an id that is here away. */
+    void remove(Uuid id) {
+        int at = find(id);
         count--;
-        // What was pushed on by the one that goes moves up.
-        int mask = table.length - 1;
-        for (int at = hole + 1 & mask; table[at] != NONE; at = at + 1 & mask) {
-            int home = homeOf(table[at]);
-            if ((at - home & mask) >= (at - hole & mask)) {
-                table[hole] = table[at];
-                hole = at;
-            }
+        table[at] = NONE;
+        // What was pushed on by it moves up.
+        for (at = next(at); table[at] != NONE; at = next(at)) {
+            int ref = table[at];
+            table[at] = NONE;
+            table[find(idOf(ref))] = ref;
         }
-        table[hole] = NONE;
     }
 
     /** All references, in no order. */
@@ -57,42 +56,28 @@ final class IdTable {
         return Arrays.stream(table).filter(ref -> ref != NONE).toArray();
     }
 
-    private int find(long high, long low) {
-        int mask = table.length - 1;
-        int at = hash(high, low) & mask;
-        while (table[at] != NONE) {
-            byte[] bytes = slab.bytes(table[at]);
-            int id = Slab.rowAt(table[at]) + Row.ID_AT;
-            if (Slab.longAt(bytes, id) == high && Slab.longAt(bytes, id + 8) == low) {
-                break;
-            }
-            at = at + 1 & mask;
+    private Uuid idOf(int ref) {
+        return Row.idAt(slab.chunk(ref), Slab.rowAt(ref));
+    }
+
+    /** Where the reference of an id is, or belongs. */
+    private int find(Uuid id) {
+        long mixed = (id.getMostSignificantBits() ^ id.getLeastSignificantBits())
+            * 0x9e3779b97f4a7c15L;
+        int at = (int) (mixed >>> 32) & table.length - 1;
+        while (table[at] != NONE && !idOf(table[at]).equals(id)) {
+            at = next(at);
         }
         return at;
     }
 
-    private int homeOf(int ref) {
-        byte[] bytes = slab.bytes(ref);
-        int id = Slab.rowAt(ref) + Row.ID_AT;
-        return hash(Slab.longAt(bytes, id), Slab.longAt(bytes, id + 8)) & table.length - 1;
+    private int next(int at) {
+        return at + 1 & table.length - 1;
     }
 
-    private void grow() {
-        int[] refs = refs();
-        table = new int[2 * table.length];
+    private static int[] empty(int size) {
+        int[] table = new int[size];
         Arrays.fill(table, NONE);
-        int mask = table.length - 1;
-        for (int ref : refs) {
-            int at = homeOf(ref);
-            while (table[at] != NONE) {
-                at = at + 1 & mask;
-            }
-            table[at] = ref;
-        }
-    }
-
-    private static int hash(long high, long low) {
-        long mixed = (high ^ low) * 0x9e3779b97f4a7c15L;
-        return (int) (mixed >>> 32);
+        return table;
     }
 }

@@ -14,7 +14,7 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.errors.ReplicaNotAvailableException;
 import org.apache.kafka.server.log.remote.storage.RemoteLogMetadata;
@@ -260,10 +260,8 @@ final class Ledger implements Manager {
         return row == null ? Optional.empty() : Optional.of(segments.metadata(tip, row));
     }
 
-    private Iterator<RemoteLogSegmentMetadata> iterator(
-        TopicIdPartition tip, Replica.Listing listing) {
-        return IntStream.range(0, listing.refs.length)
-            .mapToObj(index -> segments.metadata(tip, listing.row(index))).iterator();
+    private Iterator<RemoteLogSegmentMetadata> iterator(TopicIdPartition tip, Stream<Row> rows) {
+        return rows.map(row -> segments.metadata(tip, row)).iterator();
     }
 
     private Hosted hosted(TopicIdPartition tip) throws RemoteResourceNotFoundException {

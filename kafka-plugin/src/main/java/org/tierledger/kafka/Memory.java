@@ -1,16 +1,12 @@
 package org.tierledger.kafka;
 
 import com.google.protobuf.ByteString;
+import java.io.FileOutputStream;
 import java.io.IOException;
-import java.io.Reader;
-import java.io.StringWriter;
-import java.nio.ByteBuffer;
-import java.nio.channels.FileChannel;
-import java.nio.charset.StandardCharsets;
+import java.io.InputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
-import java.nio.file.StandardOpenOption;
 import java.util.Base64;
 import java.util.Properties;
 import org.apache.kafka.common.TopicIdPartition;
@@ -35,8 +31,8 @@ final class Memory {
     Memory(String folder, String clusterId) {
         file = folder == null ? null : Path.of(folder, "tierledger.positions");
         if (file != null && Files.exists(file)) {
-            try (Reader reader = Files.newBufferedReader(file)) {
-                places.load(reader);
+            try (InputStream in = Files.newInputStream(file)) {
+                places.load(in);
                 places.forEach((key, place) -> check((String) key, (String) place, clusterId));
             } catch (IOException | RuntimeException error) {
                 throw new ConfigException(Settings.LOG_FOLDER, folder, "expected to read " + file
@@ -83,17 +79,10 @@ final class Memory {
             return;
         }
         Path made = file.resolveSibling(file.getFileName() + ".tmp");
-        StringWriter text = new StringWriter();
         isChanged = false;
-        try (FileChannel channel = FileChannel.open(
-                made, StandardOpenOption.CREATE, StandardOpenOption.TRUNCATE_EXISTING,
-                StandardOpenOption.WRITE)) {
-            places.store(text, "What the plugin of tierledger was fed up to.");
-            ByteBuffer bytes = StandardCharsets.UTF_8.encode(text.toString());
-            while (bytes.hasRemaining()) {
-                channel.write(bytes);
-            }
-            channel.force(true);
+        try (FileOutputStream out = new FileOutputStream(made.toFile())) {
+            places.store(out, "What the plugin of tierledger was fed up to.");
+            out.getFD().sync();
             Files.move(made, file, StandardCopyOption.ATOMIC_MOVE);
         } catch (IOException error) {
             isChanged = true;

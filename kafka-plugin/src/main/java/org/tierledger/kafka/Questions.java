@@ -81,24 +81,16 @@ final class Questions {
             throw new Replica.NotReady(why.getMessage() + ", and " + OPEN_MAX + " questions wait");
         }
         try {
-            CompletableFuture<Answer> answer = new CompletableFuture<>();
             long leftMs = TimeUnit.NANOSECONDS.toMillis(until - System.nanoTime());
-            loop.run(() -> {
+            return CompletableFuture.completedFuture(null).thenComposeAsync(nothing -> {
                 Conversation home = hosted.feed.compared();
                 if (home == null || leftMs <= 0) {
-                    answer.completeExceptionally(CallFailed.notReady("nobody can be asked"));
-                    return;
+                    return CompletableFuture.<Answer>failedFuture(
+                        CallFailed.notReady("nobody can be asked"));
                 }
                 metrics.questions.increment();
-                home.ask(call.setDeadlineMs((int) leftMs)).whenComplete((given, error) -> {
-                    if (error == null) {
-                        answer.complete(given);
-                    } else {
-                        answer.completeExceptionally(error);
-                    }
-                });
-            });
-            return answer.get(leftMs, TimeUnit.MILLISECONDS).getFound();
+                return home.ask(call.setDeadlineMs((int) leftMs));
+            }, loop::run).get(leftMs, TimeUnit.MILLISECONDS).getFound();
         } catch (ExecutionException error) {
             CallFailed failed = (CallFailed) error.getCause();
             if (failed.kind == Kind.PARTITION_DELETED) {

@@ -3,17 +3,14 @@ package org.tierledger.kafka;
 import com.google.protobuf.ByteString;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Objects;
-import java.util.Set;
+import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.apache.kafka.common.TopicIdPartition;
-import org.apache.kafka.common.Uuid;
 import org.tierledger.door.v1.Change;
 import org.tierledger.door.v1.Claim;
-import org.tierledger.door.v1.Contents;
 import org.tierledger.door.v1.DeletionState;
-import org.tierledger.door.v1.EpochNumbers;
 import org.tierledger.door.v1.Fed;
 import org.tierledger.door.v1.FeedReady;
 import org.tierledger.door.v1.Slice;
@@ -40,22 +37,6 @@ final class Replica {
         }
     }
 
-    /** Rows at one position, for reading without the lock. */
-    static final class Listing {
-        final byte[][] chunks;
-        final int[] refs;
-
-        Listing(byte[][] chunks, int[] refs) {
-            this.chunks = chunks;
-            this.refs = refs;
-        }
-
-        Row row(int index) {
-            int ref = refs[index];
-            return new Row(chunks[Slab.chunkOf(ref)], Slab.rowAt(ref));
-        }
-    }
-
     /** It would not be certain. */
     static final class NotReady extends Exception {
         NotReady(String message) {
@@ -72,7 +53,7 @@ final class Replica {
 
     private static final long NONE = -1;
     /** Of a segment, beside its row. */
-    private static final long INDEX_BYTES = 120;
+    private static final long INDEX_BYTES = 40;
     /** A snapshot of an empty log is one of -1. */
     private static final long NO_SNAPSHOT = Long.MIN_VALUE;
 
@@ -83,16 +64,13 @@ final class Replica {
     /** The highest position that the service answered at in its place. */
     private long asked = NONE;
     private long position;
-    private byte[] chainHash;
-    private boolean isWhole;
+    private ByteString chainHash;
     private boolean isReady;
     private DeletionState deletion;
-    private byte[] checksum;
+    private ByteString checksum;
     /** Where the snapshot is that comes, and its next slice; {@link #NO_SNAPSHOT} if none does. */
     private long snapshotPosition;
     private long nextSlice;
-    private final Set<Uuid> newerIds = new HashSet<>();
-    private final Set<Integer> newerEpochs = new HashSet<>();
     private final List<Change> parts = new ArrayList<>();
     private ReplicaRows rows;
 
@@ -103,15 +81,12 @@ final class Replica {
     /** Forget what it holds; below the highest position that it answered at it stays silent. */
     synchronized void drop() {
         position = NONE;
-        chainHash = new byte[0];
-        isWhole = false;
+        chainHash = ByteString.EMPTY;
         isReady = false;
-        deletion = null;
-        checksum = new byte[0];
+        deletion = DeletionState.DELETION_STATE_UNSPECIFIED;
+        checksum = ByteString.EMPTY;
         snapshotPosition = NO_SNAPSHOT;
         nextSlice = 0;
-        newerIds.clear();
-        newerEpochs.clear();
         parts.clear();
         rows = new ReplicaRows();
     }
@@ -127,12 +102,12 @@ final class Replica {
     }
 
     synchronized boolean isWhole() {
-        return isWhole;
+        return rows.isPlaced();
     }
 
     /** The last batch that it has applied; -1 if it holds nothing whole. */
     synchronized long position() {
-        return isWhole ? position : NONE;
+        return isWhole() ? position : NONE;
     }
 
     /** No answer may be from before. */
@@ -183,7 +158,7 @@ final class Replica {
             wanted.setFloor(floor());
         }
         if (floor != NONE) {
-            wanted.setPosition(floor).setChainHash(floorHash).setWithoutRows(!isWhole);
+            wanted.setPosition(floor).setChainHash(floorHash).setWithoutRows(!isWhole());
         }
         return wanted;
     }
@@ -218,11 +193,11 @@ final class Replica {
         }
         drop();
         position = begun.getPosition();
-        chainHash = begun.getChainHash().toByteArray();
-        deletion = begun.hasDeletion() ? begun.getDeletion() : null;
-        checksum = begun.getChecksum().toByteArray();
+        chainHash = begun.getChainHash();
+        deletion = begun.getDeletion();
+        checksum = begun.getChecksum();
         snapshotPosition = position;
-        remember(position, begun.getChainHash());
+        remember(position, chainHash);
         return null;
     }
 
@@ -236,15 +211,12 @@ final class Replica {
                 + nextSlice + " of " + snapshotPosition + " was next");
         }
         nextSlice++;
-        rows.put(part.getContents(), newerIds, newerEpochs);
+        rows.put(part.getContents(), true);
         return part.getIsLast() ? whole() : null;
     }
 
     private Refusal whole() {
-        isWhole = true;
         snapshotPosition = NO_SNAPSHOT;
-        newerIds.clear();
-        newerEpochs.clear();
         rows.place();
         return verified();
     }
@@ -262,49 +234,33 @@ final class Replica {
         if (!part.getIsLast()) {
             return null;
         }
-        for (Change one : parts) {
-            apply(one.getContents());
-        }
+        parts.forEach(one -> rows.put(one.getContents(), false));
         parts.clear();
         position = part.getPosition();
-        chainHash = part.getChainHash().toByteArray();
-        deletion = part.hasDeletion() ? part.getDeletion() : null;
-        checksum = part.getChecksum().toByteArray();
+        chainHash = part.getChainHash();
+        deletion = part.getDeletion();
+        checksum = part.getChecksum();
         if (deletion == DeletionState.DELETE_PARTITION_FINISHED) {
             rows = new ReplicaRows();
             return whole(); // Whatever slices were to come.
         }
-        return isWhole ? verified() : null;
-    }
-
-    private void apply(Contents contents) {
-        rows.put(contents, Set.of(), Set.of());
-        if (snapshotPosition != NO_SNAPSHOT) {
-            contents.getRowsList().forEach(row -> newerIds.add(
-                ReplicaRows.idOf(row.toByteArray())));
-            contents.getGoneList().forEach(id -> newerIds.add(Segments.uuid(id)));
-            for (EpochNumbers one : contents.getEpochsList()) {
-                newerEpochs.add(one.getEpoch());
-            }
-        }
+        return isWhole() ? verified() : null;
     }
 
     private Refusal verified() {
         Blake2b sum = new Blake2b();
         sum.add(rows.shares());
-        int state = deletion == null ? -1 : deletion.getNumber() - 1;
-        byte[] head = ByteBuffer.allocate(10 + chainHash.length).put((byte) 'P')
-            .putLong(position).put((byte) state).put(chainHash).array();
-        sum.add(head, 0, head.length);
-        if (!sum.is(checksum)) {
+        sum.add(ByteBuffer.allocate(10 + chainHash.size()).put((byte) 'P').putLong(position)
+            .put((byte) (deletion.getNumber() - 1)).put(chainHash.asReadOnlyByteBuffer()).array());
+        if (!sum.sum().equals(checksum)) {
             return refused("the checksum at " + position + " is not that of what is here");
         }
-        remember(position, ByteString.copyFrom(chainHash));
+        remember(position, chainHash);
         return null;
     }
 
     private Refusal ready(FeedReady said) {
-        if (!isWhole) {
+        if (!isWhole()) {
             return refused("ready was said before the last slice came");
         }
         if (position < said.getPosition()) {
@@ -324,26 +280,22 @@ final class Replica {
 
     /** The segment that serves {@code offset}; null: none, for certain. */
     synchronized Row lookup(int epoch, long offset) throws NotReady, Deleted {
-        Row found = known().lookup(epoch, offset);
-        return found != null ? found : none();
+        return hit(known().lookup(epoch, offset));
     }
 
     /** The first segment from there that may have a transaction index; null: none. */
     synchronized Row nextWithTxnIndex(int epoch, long offset) throws NotReady, Deleted {
-        Row found = known().nextWithTxnIndex(epoch, offset);
-        return found != null ? found : none();
+        return hit(known().nextWithTxnIndex(epoch, offset));
     }
 
-    /** All segments, in no order. */
-    synchronized Listing listAll() throws NotReady, Deleted {
-        ReplicaRows certain = certain();
-        return new Listing(certain.view(), certain.listAll());
+    /** All segments at one position, in no order; read without the lock. */
+    synchronized Stream<Row> listAll() throws NotReady, Deleted {
+        return IntStream.of(certain().listAll()).mapToObj(rows.view());
     }
 
-    /** The segments of an epoch, by start offset. */
-    synchronized Listing listEpoch(int epoch) throws NotReady, Deleted {
-        ReplicaRows certain = certain();
-        return new Listing(certain.view(), certain.listEpoch(epoch));
+    /** The segments of an epoch at one position, by start offset; read without the lock. */
+    synchronized Stream<Row> listEpoch(int epoch) throws NotReady, Deleted {
+        return IntStream.of(certain().listEpoch(epoch)).mapToObj(rows.view());
     }
 
     /** The highest offset that ever finished in {@code epoch}; null if none did. */
@@ -357,7 +309,7 @@ final class Replica {
     }
 
     private ReplicaRows known() throws NotReady, Deleted {
-        if (!isWhole || position < asked) {
+        if (!isWhole() || position < asked) {
             throw new NotReady("the replica has no whole snapshot as new as what is known");
         }
         if (deletion == DeletionState.DELETE_PARTITION_FINISHED) {
@@ -374,9 +326,8 @@ final class Replica {
         return known;
     }
 
-    /** Nothing, if that is certain. */
-    private Row none() throws NotReady, Deleted {
-        certain();
-        return null;
+    /** A segment counts anyway, nothing if it is certain. */
+    private Row hit(Row found) throws NotReady, Deleted {
+        return found != null || certain() != null ? found : null;
     }
 }

@@ -3,8 +3,10 @@ package org.tierledger.kafka;
 import com.google.protobuf.ByteString;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Comparator;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -12,6 +14,9 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import java.util.function.IntFunction;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.apache.kafka.common.Uuid;
 import org.tierledger.door.v1.Contents;
 import org.tierledger.door.v1.EpochNumbers;
@@ -25,6 +30,7 @@ final class ReplicaRows {
         0, Math.max(1, Math.min(4, Runtime.getRuntime().availableProcessors() - 1)),
         1, TimeUnit.SECONDS, new SynchronousQueue<>(), Loop.daemons("tierledger-hasher"),
         new ThreadPoolExecutor.CallerRunsPolicy());
+    private static final Epoch NO_EPOCH = new Epoch();
 
     /** The sum over rows, strays and epochs' numbers, but for what is being hashed. */
     private final Blake2b shares = new Blake2b();
@@ -32,10 +38,11 @@ final class ReplicaRows {
     private final Slab slab = new Slab();
     private final IdTable ids = new IdTable(slab);
     private final Map<Uuid, Strays> strays = new HashMap<>();
-    private final Map<Integer, EpochNumbers> numbers = new HashMap<>();
-    private final Map<Integer, Epoch> epochs = new HashMap<>();
+    private Map<Integer, Epoch> epochs = new HashMap<>();
     /** Whether the snapshot is whole. Until then rows are only appended where they belong. */
     private boolean isPlaced;
+    /** Ids and epochs that changes brought until then: newer than what slices bring. */
+    private final Set<Object> newer = new HashSet<>();
     /** Whether some of those are gone, or elsewhere by now. */
     private boolean isOutOfPlace;
 
@@ -43,34 +50,16 @@ final class ReplicaRows {
     private static final class Epoch {
         /** Those that Kafka serves, by where the epoch begins in them. */
         final SortedRows referenced = new SortedRows();
-        /** The others that list it, by start offset. */
+        /** The others that list it, by their own references. */
         final SortedRows others = new SortedRows();
         /** No row that was ever here goes further. */
         long highestEnd = Long.MIN_VALUE;
+        /** Null: none was told. */
+        EpochNumbers numbers;
     }
 
-    /** A row that is to be listed. */
-    private static final class Listed {
-        final int ref;
-        final long start;
-        final Uuid id;
-
-        Listed(int ref, Row row) {
-            this.ref = ref;
-            this.start = row.start;
-            this.id = new Uuid(row.idHigh(), row.idLow());
-        }
-
-        long start() {
-            return start;
-        }
-
-        static int byId(Listed one, Listed other) {
-            int high = Long.compareUnsigned(
-                one.id.getMostSignificantBits(), other.id.getMostSignificantBits());
-            return high != 0 ? high : Long.compareUnsigned(
-                one.id.getLeastSignificantBits(), other.id.getLeastSignificantBits());
-        }
+    boolean isPlaced() {
+        return isPlaced;
     }
 
     int count() {
@@ -82,75 +71,62 @@ final class ReplicaRows {
         return slab.size();
     }
 
-    byte[][] view() {
+    /** How to read what is listed now beside the thread that goes on changing rows. */
+    IntFunction<Row> view() {
         return slab.view();
-    }
-
-    Row row(int ref) {
-        return slab.row(ref);
     }
 
     // Placing.
 
-    /** Replace what {@code contents} hold, but for those ids and epochs. */
-    void put(Contents contents, Set<Uuid> butIds, Set<Integer> butEpochs) {
+    /** Replace what {@code contents} hold; a slice's but for what changes have brought. */
+    void put(Contents contents, boolean isSlice) {
         Map<Uuid, Strays> given = new HashMap<>();
-        for (Strays one : contents.getStraysList()) {
-            given.put(Segments.uuid(one.getSegmentId()), one);
-        }
-        for (ByteString id : contents.getGoneList()) {
-            remove(Segments.uuid(id));
-        }
+        contents.getStraysList().forEach(one -> given.put(Segments.uuid(one.getSegmentId()), one));
+        contents.getGoneList().stream().map(Segments::uuid).filter(id -> isNew(id, isSlice))
+            .forEach(this::remove);
         List<byte[]> taken = new ArrayList<>(contents.getRowsCount());
-        for (ByteString bytes : contents.getRowsList()) {
-            byte[] row = bytes.toByteArray();
-            if (butIds.isEmpty() || !butIds.contains(idOf(row))) {
-                taken.add(row);
+        for (ByteString one : contents.getRowsList()) {
+            byte[] bytes = one.toByteArray();
+            Row row = new Row(bytes, 0);
+            if (isNew(row.id, isSlice)) {
+                remove(row.id);
+                add(row, bytes, given.get(row.id));
+                taken.add(bytes);
             }
         }
         share(taken);
-        for (byte[] row : taken) {
-            Uuid id = idOf(row);
-            remove(id);
-            add(id, row, given.get(id));
-        }
         for (EpochNumbers one : contents.getEpochsList()) {
-            if (!butEpochs.contains(one.getEpoch())) {
-                EpochNumbers before = numbers.put(one.getEpoch(), one);
-                if (before != null) {
-                    byte[] element = element(before);
-                    shares.remove(element, 0, element.length);
+            if (isNew(one.getEpoch(), isSlice)) {
+                Epoch epoch = epoch(one.getEpoch());
+                if (epoch.numbers != null) {
+                    shares.remove(element(epoch.numbers));
                 }
-                byte[] element = element(one);
-                shares.add(element, 0, element.length);
+                epoch.numbers = one;
+                shares.add(element(one));
             }
         }
     }
 
-    static Uuid idOf(byte[] row) {
-        if (row.length < Row.ID_AT + 16) {
-            throw new IllegalArgumentException("expected a row, got " + row.length + " bytes");
+    private boolean isNew(Object idOrEpoch, boolean isSlice) {
+        if (!isSlice && !isPlaced) {
+            newer.add(idOrEpoch);
         }
-        return new Uuid(Slab.longAt(row, Row.ID_AT), Slab.longAt(row, Row.ID_AT + 8));
+        return !isSlice || !newer.contains(idOrEpoch);
     }
 
-    private void share(List<byte[]> rows) {
-        if (rows.size() < MANY) {
-            shares.add(sum(rows));
+    private void share(List<byte[]> added) {
+        if (added.size() < MANY) {
+            added.forEach(shares::add);
         } else {
-            hashing.add(CompletableFuture.supplyAsync(() -> sum(rows), HASHERS));
+            hashing.add(CompletableFuture.supplyAsync(() -> {
+                Blake2b sum = new Blake2b();
+                added.forEach(sum::add);
+                return sum;
+            }, HASHERS));
         }
     }
 
-    private static Blake2b sum(List<byte[]> rows) {
-        Blake2b sum = new Blake2b();
-        for (byte[] row : rows) {
-            sum.add(row, 0, row.length);
-        }
-        return sum;
-    }
-
-    /** The sum over rows, strays and epochs' numbers. */
+    /** What all of it adds to the checksum. */
     Blake2b shares() {
         hashing.forEach(one -> shares.add(one.join()));
         hashing.clear();
@@ -159,153 +135,107 @@ final class ReplicaRows {
 
     /** The snapshot is whole: questions follow. */
     void place() {
+        isPlaced = true;
+        newer.clear();
         if (isOutOfPlace) {
-            isOutOfPlace = false;
-            epochs.clear();
+            Map<Integer, Epoch> before = epochs;
+            epochs = new HashMap<>();
+            before.forEach((number, epoch) -> epoch(number).numbers = epoch.numbers);
             for (int ref : ids.refs()) {
-                place(ref, slab.row(ref));
+                place(slab.row(ref), ref, true);
             }
         }
-        isPlaced = true;
     }
 
-    private void add(Uuid id, byte[] bytes, Strays given) {
-        Row row = new Row(bytes, 0);
-        int ref = slab.put(bytes, 0, bytes.length);
-        ids.put(id.getMostSignificantBits(), id.getLeastSignificantBits(), ref);
+    private Epoch epoch(int number) {
+        return epochs.computeIfAbsent(number, any -> new Epoch());
+    }
+
+    private void add(Row row, byte[] bytes, Strays given) {
         if (given != null) {
-            strays.put(id, given);
-            byte[] element = element(given);
-            shares.add(element, 0, element.length);
+            strays.put(row.id, given);
+            shares.add(element(given));
         }
-        place(ref, row);
+        int ref = slab.put(bytes);
+        ids.put(row.id, ref);
+        place(row, ref, true);
     }
 
-    private void place(int ref, Row row) {
+    /** Put a row into the epochs that list it, or take it away there. */
+    private void place(Row row, int ref, boolean isHere) {
         for (int i = 0; i < row.epochs.length; i += 3) {
-            Epoch epoch = epochs.computeIfAbsent((int) row.epochs[i], number -> new Epoch());
-            boolean isReferenced = row.epochs[i + 2] == Row.REFERENCED;
-            SortedRows rows = isReferenced ? epoch.referenced : epoch.others;
-            long key = isReferenced ? row.epochs[i + 1] : row.start;
+            Epoch epoch = epoch((int) row.epochs[i]);
             epoch.highestEnd = Math.max(epoch.highestEnd, row.endIn(i));
-            put(rows, key, ref);
+            boolean isReferenced = row.epochs[i + 2] == Row.REFERENCED;
+            put(isReferenced ? epoch.referenced : epoch.others,
+                isReferenced ? row.epochs[i + 1] : ref, ref, isHere);
         }
-        for (int number : strayEpochs(row)) {
-            put(epochs.computeIfAbsent(number, any -> new Epoch()).others, row.start, ref);
-        }
+        strays.getOrDefault(row.id, Strays.getDefaultInstance()).getEpochsList()
+            .forEach(number -> put(epoch(number).others, ref, ref, isHere));
     }
 
-    private void put(SortedRows rows, long key, int ref) {
-        if (isPlaced) {
+    private static void put(SortedRows rows, long key, int ref, boolean isHere) {
+        if (isHere) {
             rows.add(key, ref);
         } else {
-            rows.append(key, ref);
+            rows.remove(key, ref);
         }
-    }
-
-    private int[] strayEpochs(Row row) {
-        Strays found = strays.isEmpty() ? null : strays.get(new Uuid(row.idHigh(), row.idLow()));
-        return found == null
-            ? new int[0]
-            : found.getEpochsList().stream().mapToInt(Integer::intValue).toArray();
     }
 
     private void remove(Uuid id) {
-        int ref = ids.get(id.getMostSignificantBits(), id.getLeastSignificantBits());
+        int ref = ids.get(id);
         if (ref == IdTable.NONE) {
             return;
         }
         if (isPlaced) {
-            displace(ref, slab.row(ref));
+            place(slab.row(ref), ref, false);
         } else {
             isOutOfPlace = true;
         }
-        shares.remove(slab.bytes(ref), Slab.rowAt(ref), slab.length(ref));
+        ids.remove(id);
+        shares.remove(slab.bytes(ref));
         Strays former = strays.remove(id);
         if (former != null) {
-            byte[] element = element(former);
-            shares.remove(element, 0, element.length);
+            shares.remove(element(former));
         }
-        ids.remove(id.getMostSignificantBits(), id.getLeastSignificantBits());
         if (slab.drop(ref)) {
             empty(Slab.chunkOf(ref));
         }
     }
 
-    private void displace(int ref, Row row) {
-        for (int i = 0; i < row.epochs.length; i += 3) {
-            Epoch epoch = epochs.get((int) row.epochs[i]);
-            if (row.epochs[i + 2] == Row.REFERENCED) {
-                epoch.referenced.remove(row.epochs[i + 1], ref);
-            } else {
-                epoch.others.remove(row.start, ref);
-            }
-        }
-        for (int number : strayEpochs(row)) {
-            epochs.get(number).others.remove(row.start, ref);
-        }
-    }
-
     /** Move what is left in a chunk, mostly of rows that count no more, to where rows go now. */
     private void empty(int chunk) {
-        for (int before : slab.rowsOf(chunk)) {
-            Row row = slab.row(before);
-            if (ids.get(row.idHigh(), row.idLow()) == before) {
-                int ref = slab.put(slab.bytes(before), Slab.rowAt(before), slab.length(before));
-                ids.put(row.idHigh(), row.idLow(), ref);
+        for (int ref : slab.rowsOf(chunk)) {
+            Row row = slab.row(ref);
+            if (ids.get(row.id) == ref) {
+                int now = slab.put(slab.bytes(ref));
+                ids.put(row.id, now);
                 if (isPlaced) {
-                    move(row, before, ref);
+                    place(row, ref, false);
+                    place(row, now, true);
                 }
             }
         }
         slab.release(chunk);
     }
 
-    private void move(Row row, int before, int ref) {
-        for (int i = 0; i < row.epochs.length; i += 3) {
-            Epoch epoch = epochs.get((int) row.epochs[i]);
-            if (row.epochs[i + 2] == Row.REFERENCED) {
-                epoch.referenced.replace(row.epochs[i + 1], before, ref);
-            } else {
-                epoch.others.replace(row.start, before, ref);
-            }
-        }
-        for (int number : strayEpochs(row)) {
-            epochs.get(number).others.replace(row.start, before, ref);
-        }
-    }
-
     // Answers.
 
     /** The segment that serves {@code offset}; null if none does. */
     Row lookup(int number, long offset) {
-        Epoch epoch = epochs.get(number);
-        if (epoch == null || offset > epoch.highestEnd) {
+        Epoch epoch = epochs.getOrDefault(number, NO_EPOCH);
+        if (offset > epoch.highestEnd) {
             return null;
         }
-        int index = epoch.referenced.above(offset) - 1;
-        if (index >= 0) {
-            Row row = slab.row(epoch.referenced.ref(index));
-            if (offset <= row.endIn(row.indexOf(number))) {
-                return row;
-            }
+        int ref = epoch.referenced.floor(offset);
+        Row row = ref == SortedRows.NONE ? null : slab.row(ref);
+        if (row != null && row.holds(number, offset)) {
+            return row;
         }
-        return lastFinished(epoch.others, number, offset,
-            lastFinished(epoch.referenced, number, offset, null));
-    }
-
-    /** Of those that hold {@code offset}, or {@code best}, the one that finished last. */
-    private Row lastFinished(SortedRows rows, int number, long offset, Row best) {
-        Row found = best;
-        for (int index = 0; index < rows.size(); index++) {
-            Row row = slab.row(rows.ref(index));
-            int at = row.state == Row.FINISHED ? row.indexOf(number) : -1;
-            if (at >= 0 && row.holds(at, offset)
-                && (found == null || row.finishedAt > found.finishedAt)) {
-                found = row;
-            }
-        }
-        return found;
+        return IntStream.concat(epoch.referenced.refs(), epoch.others.refs())
+            .mapToObj(slab::row)
+            .filter(one -> one.state == Row.FINISHED && one.holds(number, offset))
+            .max(Comparator.comparingLong(one -> one.finishedAt)).orElse(null);
     }
 
     /** The first segment from {@code offset} on that may have a transaction index, or null. */
@@ -330,59 +260,52 @@ final class ReplicaRows {
 
     /** Where an epoch's rows are, in Kafka's order; lost ones behind Kafka's at their offset. */
     int[] listEpoch(int number) {
-        Epoch epoch = epochs.get(number);
-        if (epoch == null) {
-            return new int[0];
+        Epoch epoch = epochs.getOrDefault(number, NO_EPOCH);
+        Map<Boolean, List<Integer>> others = epoch.others.refs().boxed().sorted(this::compareIds)
+            .collect(Collectors.partitioningBy(ref -> slab.row(ref).isLostIn(number)));
+        List<Integer> lost = others.get(true);
+        List<Integer> unreferenced = others.get(false);
+        if (lost.isEmpty() && unreferenced.isEmpty()) {
+            return epoch.referenced.refs().toArray();
         }
-        if (epoch.others.size() == 0) {
-            return epoch.referenced.refs();
-        }
-        List<Listed> kafka = new ArrayList<>();
-        List<Listed> unreferenced = new ArrayList<>();
-        List<Listed> lost = new ArrayList<>();
-        for (int ref : epoch.referenced.refs()) {
-            kafka.add(new Listed(ref, slab.row(ref)));
-        }
-        for (int ref : epoch.others.refs()) {
-            Row row = slab.row(ref);
-            int at = row.indexOf(number);
-            boolean isLost = at >= 0 && row.epochs[at + 2] == Row.LOST;
-            (isLost ? lost : unreferenced).add(new Listed(ref, row));
-        }
+        List<Integer> kafka = epoch.referenced.refs().boxed().collect(Collectors.toList());
         if (!unreferenced.isEmpty()) {
-            unreferenced.sort(Listed::byId);
             kafka.addAll(unreferenced);
-            kafka.sort(Comparator.comparingLong(Listed::start));
+            kafka.sort(Comparator.comparingLong(this::startOf));
         }
-        lost.sort(Comparator.comparingLong(Listed::start).thenComparing(Listed::byId));
-        return merged(kafka, lost);
+        lost.sort(Comparator.comparingLong(this::startOf));
+        IntStream.Builder listed = IntStream.builder();
+        int next = 0;
+        for (int one : kafka) {
+            while (next < lost.size() && startOf(lost.get(next)) < startOf(one)) {
+                listed.add(lost.get(next++));
+            }
+            listed.add(one);
+        }
+        lost.subList(next, lost.size()).forEach(listed::add);
+        return listed.build().toArray();
     }
 
-    private static int[] merged(List<Listed> kafka, List<Listed> lost) {
-        int[] refs = new int[kafka.size() + lost.size()];
-        int count = 0;
-        int late = 0;
-        for (Listed one : kafka) {
-            while (late < lost.size() && lost.get(late).start < one.start) {
-                refs[count++] = lost.get(late++).ref;
-            }
-            refs[count++] = one.ref;
-        }
-        while (late < lost.size()) {
-            refs[count++] = lost.get(late++).ref;
-        }
-        return refs;
+    private long startOf(int ref) {
+        return Row.startAt(slab.chunk(ref), Slab.rowAt(ref));
+    }
+
+    private int compareIds(int one, int other) {
+        int here = Slab.rowAt(one) + Row.ID_AT;
+        int there = Slab.rowAt(other) + Row.ID_AT;
+        return Arrays.compareUnsigned(
+            slab.chunk(one), here, here + 16, slab.chunk(other), there, there + 16);
     }
 
     /** The highest offset that ever finished in the epoch; null if none did. */
     Long highest(int epoch) {
-        EpochNumbers found = numbers.get(epoch);
+        EpochNumbers found = epochs.getOrDefault(epoch, NO_EPOCH).numbers;
         return found == null || !found.hasHighest() ? null : (Long) found.getHighest();
     }
 
     /** Bytes over {@link #listEpoch}. */
     long size(int epoch) {
-        EpochNumbers found = numbers.get(epoch);
+        EpochNumbers found = epochs.getOrDefault(epoch, NO_EPOCH).numbers;
         return found == null ? 0 : found.getSize();
     }
 
@@ -396,7 +319,7 @@ final class ReplicaRows {
 
     private static byte[] element(Strays one) {
         ByteBuffer element = ByteBuffer.allocate(17 + 4 * one.getEpochsCount()).put((byte) 'S');
-        element.put(one.getSegmentId().asReadOnlyByteBuffer());
+        one.getSegmentId().copyTo(element);
         one.getEpochsList().forEach(element::putInt);
         return element.array();
     }

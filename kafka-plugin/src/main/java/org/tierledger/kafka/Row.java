@@ -1,16 +1,19 @@
 package org.tierledger.kafka;
 
-import java.util.Arrays;
+import java.nio.ByteBuffer;
+import org.apache.kafka.common.Uuid;
 
 /** The fields of a segment's row: a msgpack array, as the service stores it. */
 final class Row {
     static final int FINISHED = 1;
     static final int REFERENCED = 0;
-    static final int UNREFERENCED = 1;
     static final int LOST = 2;
     /** Where the id stands in a row: behind the array's header and its own. */
     static final int ID_AT = 3;
+    /** Where the start offset does: behind the state, which takes a byte. */
+    private static final int START_AT = ID_AT + 16 + 1;
 
+    final Uuid id;
     final int state;
     final long start;
     final long end;
@@ -25,48 +28,34 @@ final class Row {
     final boolean isTxnIndexEmpty;
     final long finishedAt;
 
-    private final byte[] bytes;
-    private final int from;
-    private int at;
-
-    /** The row that begins at {@code from}; whatever is no row is an IllegalArgumentException. */
+    /** The row that begins at {@code from}; whatever is no row is a RuntimeException. */
     Row(byte[] bytes, int from) {
-        this.bytes = bytes;
-        this.from = from;
-        this.at = from;
-        if (length() != 12) {
-            throw wrong("an array of 12 fields");
+        ByteBuffer in = ByteBuffer.wrap(bytes).position(from);
+        if (length(in) != 12) {
+            throw wrong(in, "an array of 12 fields");
         }
-        if (next() != 0xc4 || next() != 16) {
-            throw wrong("an id of 16 bytes");
+        if (in.getShort() != (short) 0xc410) {
+            throw wrong(in, "an id of 16 bytes");
         }
-        at += 16;
-        state = (int) number();
-        start = number();
-        end = number();
-        epochs = new long[length()];
+        id = new Uuid(in.getLong(), in.getLong());
+        state = (int) number(in);
+        start = number(in);
+        end = number(in);
+        epochs = new long[length(in)];
         for (int i = 0; i < epochs.length; i++) {
-            epochs[i] = number();
+            epochs[i] = number(in);
         }
-        size = (int) number();
-        maxTimestampMs = number();
-        brokerId = (int) number();
-        eventTimestampMs = number();
-        custom = binary();
-        isTxnIndexEmpty = truth();
-        finishedAt = number();
-    }
-
-    long idHigh() {
-        return Slab.longAt(bytes, from + ID_AT);
-    }
-
-    long idLow() {
-        return Slab.longAt(bytes, from + ID_AT + 8);
+        size = (int) number(in);
+        maxTimestampMs = number(in);
+        brokerId = (int) number(in);
+        eventTimestampMs = number(in);
+        custom = binary(in);
+        isTxnIndexEmpty = truth(in);
+        finishedAt = number(in);
     }
 
     /** The index of an epoch's three numbers; -1 if the row does not name it. */
-    int indexOf(int epoch) {
+    private int indexOf(int epoch) {
         for (int i = 0; i < epochs.length; i += 3) {
             if (epochs[i] == epoch) {
                 return i;
@@ -80,78 +69,86 @@ final class Row {
         return index + 3 < epochs.length ? epochs[index + 4] - 1 : end;
     }
 
-    /** Whether {@code offset} of the epoch at {@code index} is in the segment. */
-    boolean holds(int index, long offset) {
-        return epochs[index + 1] <= offset && offset <= endIn(index);
+    /** Whether {@code offset} of {@code epoch} is in the segment. */
+    boolean holds(int epoch, long offset) {
+        int index = indexOf(epoch);
+        return index >= 0 && epochs[index + 1] <= offset && offset <= endIn(index);
     }
 
-    private int next() {
-        return bytes[at++] & 0xff;
+    /** Whether Kafka's tables have the segment no more in {@code epoch}. */
+    boolean isLostIn(int epoch) {
+        int index = indexOf(epoch);
+        return index >= 0 && epochs[index + 2] == LOST;
     }
 
-    private long bigEndian(int size) {
-        long value = 0;
-        for (int i = 0; i < size; i++) {
-            value = value << 8 | next();
-        }
-        return value;
+    /** The id of the row that begins at {@code from}. */
+    static Uuid idAt(byte[] bytes, int from) {
+        ByteBuffer in = ByteBuffer.wrap(bytes);
+        return new Uuid(in.getLong(from + ID_AT), in.getLong(from + ID_AT + 8));
     }
 
-    private long number() {
-        int head = next();
-        if (head <= 0x7f || head >= 0xe0) {
-            return (byte) head;
-        }
-        switch (head) {
-            case 0xcc: return bigEndian(1);
-            case 0xcd: return bigEndian(2);
-            case 0xce: return bigEndian(4);
-            case 0xcf: return bigEndian(8);
-            case 0xd0: return (byte) bigEndian(1);
-            case 0xd1: return (short) bigEndian(2);
-            case 0xd2: return (int) bigEndian(4);
-            case 0xd3: return bigEndian(8);
-            default: throw wrong("a number");
+    /** The start offset of that row. */
+    static long startAt(byte[] bytes, int from) {
+        return number(ByteBuffer.wrap(bytes).position(from + START_AT));
+    }
+
+    private static long number(ByteBuffer in) {
+        byte head = in.get();
+        switch (head & 0xff) {
+            case 0xcc: return in.get() & 0xff;
+            case 0xcd: return in.getShort() & 0xffff;
+            case 0xce: return in.getInt() & 0xffffffffL;
+            case 0xcf: return in.getLong();
+            case 0xd0: return in.get();
+            case 0xd1: return in.getShort();
+            case 0xd2: return in.getInt();
+            case 0xd3: return in.getLong();
+            default:
+                if (head < -32) {
+                    throw wrong(in, "a number");
+                }
+                return head;
         }
     }
 
-    private int length() {
-        int head = next();
-        if (head >= 0x90 && head <= 0x9f) {
-            return head & 0x0f;
-        }
+    private static int length(ByteBuffer in) {
+        int head = in.get() & 0xff;
         if (head == 0xdc) {
-            return (int) bigEndian(2);
+            return in.getShort() & 0xffff;
         }
-        throw wrong("an array");
+        if (head >> 4 != 9) {
+            throw wrong(in, "an array");
+        }
+        return head & 0x0f;
     }
 
-    private byte[] binary() {
-        int head = next();
-        if (head == 0xc0) {
-            return null;
+    private static byte[] binary(ByteBuffer in) {
+        int length;
+        switch (in.get() & 0xff) {
+            case 0xc0: return null;
+            case 0xc4: length = in.get() & 0xff; break;
+            case 0xc5: length = in.getShort() & 0xffff; break;
+            case 0xc6: length = in.getInt(); break;
+            default: throw wrong(in, "bytes");
         }
-        if (head < 0xc4 || head > 0xc6) {
-            throw wrong("bytes");
+        if (length < 0 || length > in.remaining()) {
+            throw wrong(in, "fewer bytes");
         }
-        int length = (int) bigEndian(1 << head - 0xc4);
-        if (length < 0 || length > bytes.length - at) {
-            throw wrong("fewer bytes");
-        }
-        at += length;
-        return Arrays.copyOfRange(bytes, at - length, at);
+        byte[] bytes = new byte[length];
+        in.get(bytes);
+        return bytes;
     }
 
-    private boolean truth() {
-        int head = next();
+    private static boolean truth(ByteBuffer in) {
+        int head = in.get() & 0xff;
         if (head != 0xc2 && head != 0xc3) {
-            throw wrong("true or false");
+            throw wrong(in, "true or false");
         }
         return head == 0xc3;
     }
 
-    private IllegalArgumentException wrong(String expected) {
+    private static IllegalArgumentException wrong(ByteBuffer in, String expected) {
         return new IllegalArgumentException(
-            "expected " + expected + " before byte " + (at - from) + " of a row");
+            "expected " + expected + " before byte " + in.position() + " of a row");
     }
 }

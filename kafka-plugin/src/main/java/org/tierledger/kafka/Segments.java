@@ -54,9 +54,8 @@ final class Segments {
 
     /** The segment of a row. */
     RemoteLogSegmentMetadata metadata(TopicIdPartition tip, Row row) {
-        RemoteLogSegmentId id =
-            new RemoteLogSegmentId(tip, new Uuid(row.idHigh(), row.idLow()));
-        Map<Integer, Long> epochs = new HashMap<>();
+        RemoteLogSegmentId id = new RemoteLogSegmentId(tip, row.id);
+        Map<Integer, Long> epochs = new HashMap<>(row.epochs.length);
         for (int i = 0; i < row.epochs.length; i += 3) {
             epochs.put((int) row.epochs[i], row.epochs[i + 1]);
         }

@@ -9,8 +9,6 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
-import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -112,14 +110,11 @@ class FeedsTest {
                 case "next_txn": return text(replica.nextWithTxnIndex(epoch, offset));
                 case "highest_offset": return none(replica.highest(epoch));
                 case "size": return String.valueOf(replica.size(epoch));
-                case "list_epoch": return rows(replica.listEpoch(epoch)).stream()
-                    .map(row -> hex(row.idHigh()) + hex(row.idLow()))
+                case "list_epoch": return replica.listEpoch(epoch).map(row -> hex(row.id))
                     .collect(Collectors.joining(","));
                 default:
-                    List<String> all = new ArrayList<>();
-                    rows(replica.listAll()).forEach(row -> all.add(text(row)));
-                    Collections.sort(all);
-                    return String.join(";", all);
+                    return replica.listAll().map(this::text).sorted()
+                        .collect(Collectors.joining(";"));
             }
         } catch (Replica.NotReady error) {
             return "NotReady";
@@ -128,27 +123,18 @@ class FeedsTest {
         }
     }
 
-    private static List<Row> rows(Replica.Listing listing) {
-        List<Row> rows = new ArrayList<>();
-        for (int i = 0; i < listing.refs.length; i++) {
-            rows.add(listing.row(i));
-        }
-        return rows;
-    }
-
     /** The segment as Kafka's object, and the one field that its 3.9 does not have. */
     private String text(Row row) {
         if (row == null) {
             return "None";
         }
         RemoteLogSegmentMetadata metadata = segments.metadata(TIP, row);
-        Uuid id = metadata.remoteLogSegmentId().id();
         String epochs = metadata.segmentLeaderEpochs().entrySet().stream()
             .map(one -> one.getKey() + ":" + one.getValue()).collect(Collectors.joining("+"));
         Optional<String> custom = metadata.customMetadata().map(
             one -> one.value().length == 0 ? "empty" : hex(one.value()));
         return Stream.of(
-                hex(id.getMostSignificantBits()) + hex(id.getLeastSignificantBits()),
+                hex(metadata.remoteLogSegmentId().id()),
                 metadata.state().id(), metadata.startOffset(), metadata.endOffset(), epochs,
                 metadata.segmentSizeInBytes(), metadata.maxTimestampMs(), metadata.brokerId(),
                 metadata.eventTimestampMs(), custom.orElse("None"),
@@ -160,8 +146,9 @@ class FeedsTest {
         return number == null ? "None" : number.toString();
     }
 
-    private static String hex(long number) {
-        return String.format("%016x", number);
+    private static String hex(Uuid id) {
+        return String.format(
+            "%016x%016x", id.getMostSignificantBits(), id.getLeastSignificantBits());
     }
 
     private static String hex(byte[] bytes) {
