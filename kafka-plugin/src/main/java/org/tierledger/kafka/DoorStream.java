@@ -42,11 +42,13 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
     private final String method;
     private ManagedChannel channel;
     private ClientCall<ClientFrame, HostFrame> call;
-    private HostGreeting greeting;
-    private boolean isFlushing;
-    private CallFailed ended;
+    /** Null before it has come. */
+    HostGreeting greeting;
+    /** Why it is open no more; null while it is. */
+    CallFailed ended;
     /** Frames that came. */
-    private long heard;
+    long heard;
+    private boolean isFlushing;
 
     DoorStream(String door, String method, Loop loop, Settings settings) {
         this.door = door;
@@ -142,19 +144,6 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
 
     final boolean isOpen() {
         return greeting != null && ended == null;
-    }
-
-    /** Why it is open no more; null while it is. */
-    final CallFailed ended() {
-        return ended;
-    }
-
-    final HostGreeting greeting() {
-        return greeting;
-    }
-
-    final long heard() {
-        return heard;
     }
 
     /** Send what waits, once what is being done now is done. */
