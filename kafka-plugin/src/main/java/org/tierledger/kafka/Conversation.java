@@ -23,6 +23,7 @@ final class Conversation extends DoorStream {
 
     Conversation(String door, Loop loop, Settings settings) {
         super(door, "Converse", loop, settings);
+        opened.thenRun(() -> watch(heard));
     }
 
     /**
@@ -48,11 +49,6 @@ final class Conversation extends DoorStream {
         waiting.add(made);
         flush();
         return answer;
-    }
-
-    @Override
-    void onOpen() {
-        watch(heard);
     }
 
     /** End the stream when its host owes answers and says nothing, asked for a word. */

@@ -25,7 +25,7 @@ import org.tierledger.door.v1.HostGreeting;
 
 /** One stream to a host, with its own connection. All of it happens on the loop. */
 abstract class DoorStream extends ClientCall.Listener<HostFrame> {
-    private static final String SERVICE = "tierledger.door.v1.Door";
+    private static final String SERVICE = "tierledger.door.v1.Door/";
     private static final int VERSION = 1;
     private static final long OPEN_MS = 3_000;
     private static final int WINDOW_BYTES = 1024 * 1024;
@@ -80,11 +80,9 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
         call = channel.newCall(
             MethodDescriptor.<ClientFrame, HostFrame>newBuilder()
                 .setType(MethodDescriptor.MethodType.BIDI_STREAMING)
-                .setFullMethodName(MethodDescriptor.generateFullMethodName(SERVICE, method))
-                .setRequestMarshaller(
-                    ProtoLiteUtils.marshaller(ClientFrame.getDefaultInstance()))
-                .setResponseMarshaller(
-                    ProtoLiteUtils.marshaller(HostFrame.getDefaultInstance()))
+                .setFullMethodName(SERVICE + method)
+                .setRequestMarshaller(ProtoLiteUtils.marshaller(ClientFrame.getDefaultInstance()))
+                .setResponseMarshaller(ProtoLiteUtils.marshaller(HostFrame.getDefaultInstance()))
                 .build(),
             CallOptions.DEFAULT);
         call.start(this, headers);
@@ -173,8 +171,6 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
     /** It is open no more. */
     abstract void onEnd(CallFailed why);
 
-    void onOpen() {}
-
     @Override
     public final void onReady() {
         flush();
@@ -188,7 +184,6 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
         heard++;
         if (greeting == null && frame.hasGreeting()) {
             greeting = frame.getGreeting();
-            onOpen();
             opened.complete(this);
             flush();
         } else if (greeting == null && !frame.hasFarewell()) {

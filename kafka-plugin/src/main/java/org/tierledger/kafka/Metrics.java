@@ -1,28 +1,18 @@
 package org.tierledger.kafka;
 
-import java.lang.management.ManagementFactory;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Supplier;
 import java.util.function.ToLongFunction;
-import java.util.stream.Collectors;
-import java.util.stream.Stream;
-import javax.management.Attribute;
-import javax.management.AttributeList;
-import javax.management.AttributeNotFoundException;
-import javax.management.DynamicMBean;
-import javax.management.JMException;
-import javax.management.MBeanAttributeInfo;
-import javax.management.MBeanInfo;
-import javax.management.ObjectName;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
+import org.apache.kafka.common.metrics.Gauge;
+import org.apache.kafka.common.metrics.JmxReporter;
+import org.apache.kafka.common.metrics.KafkaMetricsContext;
 
-/** What the plugin counts, as an MBean while it is registered. */
-final class Metrics implements DynamicMBean {
+/** What the plugin counts, as an MBean of Kafka's own kind while it is registered. */
+final class Metrics {
     /** By name: what it is, and its value. */
-    private final Map<String, Map.Entry<String, Supplier<?>>> shown = new LinkedHashMap<>();
+    final Map<String, Map.Entry<String, Supplier<?>>> shown = new LinkedHashMap<>();
 
     final LongAdder writesFailed =
         counted("WritesFailed", "writes that ended with an exception");
@@ -46,9 +36,9 @@ final class Metrics implements DynamicMBean {
     final Latency writes = new Latency();
     volatile String decision = "";
 
-    private final Logger log = LoggerFactory.getLogger(Metrics.class);
+    private final org.apache.kafka.common.metrics.Metrics registry =
+        new org.apache.kafka.common.metrics.Metrics();
     private final Roles roles;
-    private ObjectName name;
 
     Metrics(Roles roles) {
         this.roles = roles;
@@ -99,66 +89,21 @@ final class Metrics implements DynamicMBean {
         return roles.hosted().mapToLong(of).max().orElse(0);
     }
 
+    /** Show all by JMX, by means of Kafka's own registry. */
     void register(int brokerId) {
-        try {
-            name = new ObjectName("org.tierledger:type=RemoteLogMetadataManager,broker="
-                + brokerId + ",instance=" + Integer.toHexString(System.identityHashCode(this)));
-            ManagementFactory.getPlatformMBeanServer().registerMBean(this, name);
-        } catch (JMException error) {
-            log.warn("No metrics of tierledger by JMX", error);
-            name = null;
-        }
+        JmxReporter jmx = new JmxReporter();
+        jmx.contextChange(new KafkaMetricsContext("org.tierledger"));
+        registry.removeMetric(registry.metricName("count", "kafka-metrics-count")); // Its own.
+        registry.addReporter(jmx);
+        Map<String, String> tags = new LinkedHashMap<>();
+        tags.put("broker", String.valueOf(brokerId));
+        tags.put("instance", Integer.toHexString(System.identityHashCode(this)));
+        shown.forEach((name, one) -> registry.addMetric(
+            registry.metricName(name, "RemoteLogMetadataManager", one.getKey(), tags),
+            (Gauge<Object>) (config, now) -> one.getValue().get()));
     }
 
     void unregister() {
-        if (name != null) {
-            try {
-                ManagementFactory.getPlatformMBeanServer().unregisterMBean(name);
-            } catch (JMException error) {
-                log.warn("Metrics of tierledger stay in JMX", error);
-            }
-            name = null;
-        }
-    }
-
-    @Override
-    public Object getAttribute(String attribute) throws AttributeNotFoundException {
-        if (!shown.containsKey(attribute)) {
-            throw new AttributeNotFoundException(attribute);
-        }
-        return shown.get(attribute).getValue().get();
-    }
-
-    @Override
-    public AttributeList getAttributes(String[] attributes) {
-        return new AttributeList(Stream.of(attributes).filter(shown::containsKey)
-            .map(one -> new Attribute(one, shown.get(one).getValue().get()))
-            .collect(Collectors.toList()));
-    }
-
-    @Override
-    public MBeanInfo getMBeanInfo() {
-        MBeanAttributeInfo[] attributes = shown.entrySet().stream().map(
-            one -> new MBeanAttributeInfo(
-                one.getKey(), one.getValue().getValue().get().getClass().getName(),
-                one.getValue().getKey(), true, false, false))
-            .toArray(MBeanAttributeInfo[]::new);
-        return new MBeanInfo(
-            Metrics.class.getName(), "counts since it was configured", attributes, null, null, null);
-    }
-
-    @Override
-    public void setAttribute(Attribute attribute) throws AttributeNotFoundException {
-        throw new AttributeNotFoundException(attribute.getName() + " can be read only");
-    }
-
-    @Override
-    public AttributeList setAttributes(AttributeList attributes) {
-        return new AttributeList();
-    }
-
-    @Override
-    public Object invoke(String action, Object[] given, String[] signature) {
-        throw new UnsupportedOperationException(action);
+        registry.close();
     }
 }

@@ -162,12 +162,7 @@ final class Roles {
         }
         hosted.fencedAt = now;
         int word = hosted.word;
-        loop.after(pause(hosted.fencings++), () -> {
-            if (hosted.word == word) {
-                repeat(hosted);
-                say();
-            }
-        });
+        loop.after(pause(hosted.fencings++), () -> repeat(hosted, word));
     }
 
     /** End. What waits fails. On the loop. */
@@ -179,8 +174,12 @@ final class Roles {
         }
     }
 
-    private synchronized void repeat(Hosted hosted) {
-        hosted.word++;
+    /** Announce it again if nothing newer is to be said of it. */
+    private void repeat(Hosted hosted, int word) {
+        synchronized (this) {
+            hosted.word += hosted.word == word ? 1 : 0;
+        }
+        say();
     }
 
     /** Say the next of what has to be said. */
@@ -236,10 +235,10 @@ final class Roles {
                 delayed = null;
                 taken.accept(answer);
                 say();
-                return;
+            } else {
+                failed((CallFailed) error);
+                loop.after(pause(failures++), this::say);
             }
-            failed((CallFailed) error);
-            loop.after(pause(failures++), this::say);
         });
     }
 
@@ -252,7 +251,9 @@ final class Roles {
             incarnation = 0;
             announcements = 0;
             request = Segments.bytes(Uuid.randomUuid());
-            all.values().forEach(this::repeat);
+            synchronized (this) {
+                all.values().forEach(one -> one.word++);
+            }
         } else if (error.fate != Fate.RETRYABLE && error.fate != Fate.UNKNOWN) {
             log.error("The service does not take what this broker announces: {}",
                 error.getMessage());
@@ -293,12 +294,10 @@ final class Roles {
         hosted.claim = claim;
         hosted.feed.announced();
         loop.after(READY_MS, () -> {
-            boolean isNewest = hosted.word == said.word && hosted.claim == claim;
-            if (isNewest && !hosted.replica.isReady()) {
+            if (hosted.claim == claim && !hosted.replica.isReady()) {
                 // Another claim may have replaced this one before any host opened its session:
                 // then the log has never heard of it, and nobody can say that it is fenced.
-                repeat(hosted);
-                say();
+                repeat(hosted, said.word);
             }
         });
     }
