@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 OUTSTANDING = 64
 PARTITIONS = 16
+FINISHED = "COPY_SEGMENT_FINISHED"
 PLENTY = 1_000_000
 """The first number of segments that nothing else is measured with."""
 
@@ -45,7 +46,7 @@ async def measure(bench: Bench) -> list[Figure]:
         await both.open_kafkas()
         bench.say("Kafka's manager: adds, segments, a topic's deletion, leaders")
         kafkas = await _turn(both, "kafkas", bench, scale.kafka_calls // 10)
-        await both.ask("kafkas close")
+        await both.ask("kafkas", "forget")
         await both.open_ours()
         bench.say("tierledger: the same")
         figures = _figures(bench, await _turn(both, "ours", bench, scale.kafka_calls), kafkas)
@@ -61,26 +62,24 @@ async def measure(bench: Bench) -> list[Figure]:
 
 async def _turn(both: Managers, name: str, bench: Bench, calls: int) -> Turn:
     scale = bench.scale
-    await both.ask(f"{name} lead calls 0", PARTITIONS)
-    await both.ask(f"{name} add calls", PLENTY, calls // 4)  # The JVM compiles what it runs.
-    await both.ask(f"{name} outstanding calls", 2 * PLENTY, scale.kafka_many, OUTSTANDING)
-    took = await both.figures(f"{name} add calls 0", calls)
-    many = await both.figures(
-        f"{name} outstanding calls", 3 * PLENTY, scale.kafka_many, OUTSTANDING
-    )
-    lifecycle = await both.figures(f"{name} lifecycle calls", 4 * PLENTY, calls // 4)
-    await both.ask(f"{name} lead deleted 0 1")
-    await both.ask(f"{name} fill deleted 0", scale.medium, OUTSTANDING)
-    deleted, count = await both.figures(f"{name} delete deleted")
+    await both.lead(name, "calls", count=PARTITIONS)
+    many = (scale.kafka_many, OUTSTANDING)
+    await both.write(name, "calls", PLENTY, calls // 4)  # The JVM compiles what it runs.
+    await both.write(name, "calls", 2 * PLENTY, *many, partitions=PARTITIONS)
+    _, *took = await both.write(name, "calls", 0, calls)
+    outstanding, *_ = await both.write(name, "calls", 3 * PLENTY, *many, partitions=PARTITIONS)
+    lifecycle, *_ = await both.write(name, "calls", 4 * PLENTY, calls // 4, state=FINISHED)
+    await both.lead(name, "deleted")
+    await both.write(name, "deleted", 0, scale.medium, OUTSTANDING, state=FINISHED)
+    deleted, count = await both.figures(name, "delete", "deleted", 0)
     assert count == scale.medium, f"{count} segments were deleted, of {scale.medium}"
-    leaders = await both.figures(f"{name} lead leaders 0", scale.announced)
     return Turn(
-        statistics.fmean(took) / 1e3,
-        quantile(took, 0.99) / 1e3,
-        many[0] / scale.kafka_many * 1e6,
-        lifecycle[0] / (calls // 4) * 1e3,
+        statistics.fmean(took) * 1e3,
+        quantile(took, 0.99) * 1e3,
+        outstanding / scale.kafka_many * 1e6,
+        lifecycle / (calls // 4) * 1e3,
         deleted,
-        leaders[0],
+        await both.lead(name, "leaders", count=scale.announced),
     )
 
 

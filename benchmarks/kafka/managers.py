@@ -22,6 +22,9 @@ KAFKAS_CLASS = (
     "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"
 )
 OUR_CLASS = "org.tierledger.kafka.TierledgerRemoteLogMetadataManager"
+BROKERS = {"ours": 1, "kafkas": 2}
+"""Which broker asks which manager."""
+
 HEAP = "-Xmx6g"
 LOGGED_MAX = 4_000
 """Characters of the process's log that an error shows."""
@@ -34,7 +37,7 @@ class Broker(KafkaBroker):
 
 
 class Managers:
-    """The Java process; ManagerBench.java says what can be asked of it."""
+    """The Java process; Managers.java says what can be asked of it."""
 
     def __init__(self, broker: KafkaBroker, doors: str) -> None:
         """`broker`: on which Kafka's manager keeps its topic; `doors`: of our service."""
@@ -47,7 +50,7 @@ class Managers:
         path = f"{PLUGIN / 'test-classes'}:{PLUGIN_JAR}:{JARS / '*'}"
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                ["java", HEAP, "-cp", path, "org.tierledger.kafka.ManagerBench"],
+                ["java", HEAP, "-cp", path, "org.tierledger.kafka.Managers"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -65,17 +68,17 @@ class Managers:
         self._process.kill()
         self._process.communicate()
 
-    async def figures(self, question: str, *words: object) -> list[float]:
+    async def figures(self, name: str, question: str, *words: object) -> list[float]:
         """The numbers that are the answer."""
-        return [float(one) for one in (await self.ask(question, *words)).split()]
+        return [float(one) for one in (await self.ask(name, question, *words)).split()]
 
-    async def ask(self, question: str, *words: object) -> str:
-        """The answer to a line.
+    async def ask(self, name: str, question: str, *words: object) -> str:
+        """The answer of a manager.
 
         Raises:
             RuntimeError: It failed, with the end of what the process has logged.
         """
-        line = " ".join(map(str, (question, *words)))
+        line = " ".join(map(str, (BROKERS[name], question, *words)))
         answer = await asyncio.to_thread(self._ask, line)
         if answer.startswith("failed"):
             logged = self._log.read_text(errors="replace")[-LOGGED_MAX:]
@@ -91,9 +94,34 @@ class Managers:
         answer = self._process.stdout.readline()
         return answer.strip() if answer else "failed: the process has ended"
 
+    async def lead(self, name: str, topic: str, first: int = 0, count: int = 1) -> float:
+        """Seconds until so many partitions are ready."""
+        await self.ask(name, "lead", topic, first, count)
+        [took] = await self.figures(name, "ready", topic, first, count)
+        return took
+
+    async def write(
+        self,
+        name: str,
+        topic: str,
+        first: int,
+        count: int,
+        many: int = 1,
+        *,
+        partitions: int = 1,
+        state: str = "COPY_SEGMENT_STARTED",
+    ) -> list[float]:
+        """Seconds for segments that are brought to `state`, so many at a time; and of each.
+
+        By turns in the first `partitions`.
+        """
+        return await self.figures(
+            name, "write", topic, 0, partitions, first, count, many, state
+        )
+
     async def copy(self, topic: str, partitions: int) -> None:
         """Let Kafka's topic have the history of our partitions, which we lead."""
-        await self.ask(f"ours copy {topic}", partitions, self._broker.address)
+        await self.ask("ours", "copy", topic, 0, partitions, self._broker.address)
 
     async def open_ours(self) -> None:
         await self._open("ours", OUR_CLASS, {"tierledger.bootstrap": self._doors})
@@ -111,8 +139,8 @@ class Managers:
         )
 
     async def _open(self, name: str, kind: str, settings: dict[str, object]) -> None:
-        given = [word for pair in ({"cluster.id": CLUSTER} | settings).items() for word in pair]
-        await self.ask(f"{name} open", kind, *given)
+        given = {"cluster.id": CLUSTER} | settings
+        await self.ask(name, "open", kind, *(f"{key}={given[key]}" for key in given))
 
 
 @asynccontextmanager

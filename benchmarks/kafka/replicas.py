@@ -54,27 +54,27 @@ async def measure_many(bench: Bench) -> list[Figure]:
         for name in ("kafkas", "ours"):
             bench.say(f"{name}: {count:,} partitions")
             await _open(both, name)
-            [ready[name]] = await both.figures(f"{name} lead many 0", count)
-            await both.ask(f"{name} close")
+            ready[name] = await both.lead(name, "many", count=count)
+            await both.ask(name, "forget")
     compared = Compared(ready["ours"], ready["kafkas"], "s")
     return [compared.times_faster(f"ready: {count:,} partitions of {each:,} segments", 5)]
 
 
 async def _open(both: Managers, name: str) -> None:
     await (both.open_ours() if name == "ours" else both.open_kafkas())
-    await both.ask(f"{name} lead warm 0 1")
+    await both.lead(name, "warm")
 
 
 async def _copy(both: Managers, topics: Mapping[str, int]) -> None:
     """Let Kafka's topic have the history that the service has."""
     await both.open_kafkas()  # It makes the topic.
-    await both.ask("kafkas lead warm 0 1")
-    await both.ask("kafkas close")
+    await both.lead("kafkas", "warm")
+    await both.ask("kafkas", "forget")
     await both.open_ours()
     for topic, partitions in topics.items():
-        await both.ask(f"ours lead {topic} 0", partitions)
+        await both.lead("ours", topic, count=partitions)
         await both.copy(topic, partitions)
-    await both.ask("ours close")
+    await both.ask("ours", "forget")
 
 
 async def _held(
@@ -85,22 +85,22 @@ async def _held(
     size = topics[large]
     await _open(both, name)
     took: dict[str, float] = {}
-    [empty] = await both.figures(f"{name} heap")
-    [took["ready"]] = await both.figures(f"{name} lead {large} 0 1")
-    [full] = await both.figures(f"{name} heap")
+    [empty] = await both.figures(name, "heap")
+    took["ready"] = await both.lead(name, large)
+    [full] = await both.figures(name, "heap")
     took["heap"] = (full - empty) / size
     for topic in topics:
         if topic != large:
-            await both.ask(f"{name} lead {topic} 0 1")
-    for topic, segments in topics.items():
-        [took[topic]] = await both.figures(
-            f"{name} lookup {topic}", segments, bench.scale.lookups
-        )
-    took["list"], took["listed"] = await both.figures(f"{name} list {large}", LIST_EPOCH)
-    took["size"], took["sized"] = await both.figures(f"{name} size {large}", LIST_EPOCH)
-    beside = int(await both.ask(f"{name} beside {large}"))
-    [took["added"]] = await both.figures(f"{name} lead {large}", beside, 1)
-    await both.ask(f"{name} close")
+            await both.lead(name, topic)
+    for topic in topics:
+        seconds, _ = await both.figures(name, "lookups", topic, 0, bench.scale.lookups)
+        took[topic] = seconds * 1e9
+    for key, question in (("list", "lists"), ("size", "sizes")):
+        seconds, took[f"{key}_of"] = await both.figures(name, question, large, 0, LIST_EPOCH)
+        took[key] = seconds * 1e6
+    beside = int(await both.ask(name, "beside", large, 0))
+    took["added"] = await both.lead(name, large, beside)
+    await both.ask(name, "forget")
     return took
 
 
@@ -110,7 +110,7 @@ def _figures(
     def both(name: str, unit: str) -> Compared:
         return Compared(ours[name], kafkas[name], unit)
 
-    for same in ("listed", "sized"):
+    for same in ("list_of", "size_of"):
         assert ours[same] == kafkas[same], f"{same}: {ours[same]}, Kafka's {kafkas[same]}"
     size = list(topics.values())[-1]
     return [
@@ -122,7 +122,7 @@ def _figures(
             )
             for topic, segments in topics.items()
         ),
-        both("list", "us").share(f"list of an epoch, {ours['listed']:,.0f} segments", 1.2),
+        both("list", "us").share(f"list of an epoch, {ours['list_of']:,.0f} segments", 1.2),
         both("size", "us").times_faster(f"size of an epoch among {size:,}", 10_000),
         both("added", "s").times_faster(f"a partition added beside {size:,}: ready", 100),
     ]

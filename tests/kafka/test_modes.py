@@ -13,8 +13,8 @@ from aiokafka import (  # type: ignore[import-untyped] # It has no types.
     TopicPartition,
 )
 
-from tests.kafka.test_plugin import TOPIC, Plugins, started
 from tests.models.local_world import CLUSTER
+from tests.models.plugins import TOPIC, TOPIC_ID, Plugins, started
 from tests.models.ray_brokers import Brokers, settings_for
 from tests.models.word_door import WordDoor
 from tierledger.actors.coordinator.events import Owner
@@ -22,7 +22,7 @@ from tierledger.actors.coordinator.ownership import Handover
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.ray.service import RayConnection, RayService
 from tierledger.events.commands import ImportedRecord
-from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.kafka.codec import decode
 from tierledger.events.metadata import RemoteLogSegmentMetadataSnapshot
 from tierledger.moving.following import Following, FollowOptions
@@ -49,8 +49,10 @@ def plugins(broker: KafkaBroker) -> Iterator[Plugins]:
         yield plugins
 
 
-def opened(broker: KafkaBroker, doors: str, mode: str, **more: object) -> str:
-    """The command that opens the plugin of broker 1 in that mode."""
+async def opened(
+    broker: KafkaBroker, plugins: Plugins, doors: str, mode: str, **more: object
+) -> None:
+    """Open the plugin of broker 1 in that mode."""
     kafka = {
         CLIENTS: broker.address,
         "remote.log.metadata.topic.replication.factor": 1,
@@ -59,14 +61,13 @@ def opened(broker: KafkaBroker, doors: str, mode: str, **more: object) -> str:
         "tierledger.mode": mode,
         **more,
     }
-    given = " ".join(f"{key} {value}" for key, value in kafka.items())
-    return f"1 open {CLUSTER} {doors} {given}"
+    assert await plugins.open(1, CLUSTER, doors, **kafka) == "done"
 
 
 async def test_handover_goes_by_the_owners_word(broker: KafkaBroker, plugins: Plugins) -> None:
     ask = plugins.ask
     async with WordDoor(CLUSTER) as door:
-        await ask(opened(broker, door.address, "handover"))
+        await opened(broker, plugins, door.address, "handover")
         await ask("1 lead 1")
         heard = await door.attended(0)
         assert (heard.broker_id, heard.mode, heard.is_idle) == (1, pb.MODE_HANDOVER, True)
@@ -161,7 +162,7 @@ class Cluster:
 
     async def import_all(self, partition: int) -> None:
         """All that the topic has of a partition is in the ledger."""
-        tip = TopicIdPartition(Uuid.parse(TOPIC), partition, "orders")
+        tip = TopicIdPartition(TOPIC_ID, partition, TOPIC)
         if not self._brokers.managers:
             importer = await self._brokers.manager(1_000)
             await importer.announce_import({tip: 0}, [], CLUSTER)
@@ -206,11 +207,11 @@ async def test_a_broker_goes_over_to_tierledger_with_what_it_had_begun(
     broker: KafkaBroker, plugins: Plugins, cluster: Cluster
 ) -> None:
     ask = plugins.ask
-    await ask(opened(broker, await cluster.doors(), "handover"))
+    await opened(broker, plugins, await cluster.doors(), "handover")
     await ask("1 lead 0")
     await cluster.say(Owner.KAFKA, Owner.NOBODY)
     assert await ask("1 found 0 5") == "none"
-    assert (await ask("1 copy 0 2")).startswith("done")
+    assert await ask("1 copy 0 2") == "done"
     assert await ask("1 add 0 2") == "done"
 
     move = {"heading": Owner.TIERLEDGER, "give_up_after_ms": 60_000}
@@ -223,7 +224,7 @@ async def test_a_broker_goes_over_to_tierledger_with_what_it_had_begun(
     assert await ask("1 ready 0") == "ready"
     assert await ask("1 list 0") == "0,10,20"
     assert await ask("1 lookup 0 25") == "20:COPY_SEGMENT_FINISHED"
-    assert (await ask("1 copy 0 1")).startswith("done")
+    assert await ask("1 copy 0 1") == "done"
 
     # On the way back nothing is lost either, if it comes to nothing: Kafka's own manager does
     # not know of the last segment, so this broker is not idle.
@@ -234,7 +235,7 @@ async def test_a_broker_goes_over_to_tierledger_with_what_it_had_begun(
     assert await ask("1 highest 0") == "39"
     await cluster.say(Owner.TIERLEDGER, Owner.MOVING, number=number)
     assert await ask("1 highest 0") == "39"
-    assert (await ask("1 copy 0 1")).startswith("done")
+    assert await ask("1 copy 0 1") == "done"
 
     # Once it does, the broker is, by each word that says so, and goes by Kafka's own manager.
     known = await ask("1 list 0")
@@ -252,7 +253,7 @@ async def test_shadow_answers_as_kafka_does_and_tells_what_the_ledger_lacks(
     broker: KafkaBroker, plugins: Plugins, cluster: Cluster
 ) -> None:
     ask = plugins.ask
-    await ask(opened(broker, await cluster.doors(), "shadow"))
+    await opened(broker, plugins, await cluster.doors(), "shadow")
     await ask("1 lead 2")
     await cluster.say(Owner.KAFKA, Owner.NOBODY)
     assert await ask("1 found 2 5") == "none"
@@ -290,7 +291,7 @@ async def test_shadow_compares_what_the_replica_has_and_asks_nobody(
 ) -> None:
     ask = plugins.ask
     no_room = {"tierledger.replica.max.bytes": 1}
-    await ask(opened(broker, await cluster.doors(), "shadow", **no_room))
+    await opened(broker, plugins, await cluster.doors(), "shadow", **no_room)
     await ask("1 lead 3")
     await cluster.say(Owner.KAFKA, Owner.NOBODY)
     assert await ask("1 found 3 5") == "none"

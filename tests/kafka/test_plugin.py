@@ -6,7 +6,6 @@ import asyncio
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest_asyncio
 
 from tests.models.door_secrets import Secrets, token_file
 from tests.models.local_world import CLUSTER
+from tests.models.plugins import KAFKAS, Plugins, started
 from tests.models.ray_brokers import settings_for
 from tests.ray.test_serve import STOP_S, served
 from tierledger.actors.coordinator.events import Owner
@@ -23,35 +23,11 @@ from tierledger.actors.discovery.connecting import connect
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.ray.service import RayConnection, RayService, kill_host
 from tierledger.events.errors import NotAuthorized
-from tierledger.simulation.live.kafka_broker import JARS, PLUGIN, PLUGIN_JAR
 from tierledger.storage.connector import URL_SETTING
-
-KAFKAS = {"oldest": PLUGIN / "kafka-3.9.1", "newest": JARS}
-"""Classes of brokers, from the oldest to the newest that the plugin is for."""
-
-TOPIC = "AAECAwQFBgcICQoLDA0ODw"
 
 FRESH = Handover(Owner.TIERLEDGER, Owner.NOBODY)
 
 pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
-
-
-class Plugins:
-    """Plugins of several brokers in one Java process."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    async def ask(self, question: str) -> str:
-        """What a broker's plugin answers; LiveBroker.java names the questions."""
-        return await asyncio.to_thread(self._ask, question)
-
-    def _ask(self, question: str) -> str:
-        assert self._process.stdin is not None, "it is a pipe"
-        assert self._process.stdout is not None, "it is a pipe"
-        self._process.stdin.write(f"{question}\n")
-        self._process.stdin.flush()
-        return self._process.stdout.readline().strip()
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -76,27 +52,6 @@ def plugins(request: pytest.FixtureRequest) -> Iterator[Plugins]:
     """Plugins on the classes of that Kafka."""
     with started(KAFKAS[request.param]) as plugins:
         yield plugins
-
-
-@contextmanager
-def started(jars: Path) -> Iterator[Plugins]:
-    """Plugins on the classes of a Kafka, in their process."""
-    if not PLUGIN_JAR.exists() or shutil.which("java") is None:
-        raise RuntimeError(
-            f"{PLUGIN_JAR} or Java is missing: run scripts/setup.sh --with-plugin"
-        )
-    path = f"{PLUGIN / 'test-classes'}:{PLUGIN_JAR}:{jars / '*'}"
-    command = ["java", "-Xmx256m", "-cp", path, "org.tierledger.kafka.LiveBroker", TOPIC]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            yield Plugins(process)
-            assert process.stdin is not None, "it is a pipe"
-            process.stdin.close()
-            assert process.wait(30) == 0
-        finally:
-            process.kill()  # A plugin that was not closed may keep it.
 
 
 @pytest.fixture
@@ -150,10 +105,10 @@ async def test_a_broker_proves_who_it_is(tmp_path: Path, plugins: Plugins) -> No
         await owned_by_word_of(secrets, "admin", url)
         with pytest.raises(NotAuthorized, match="may not say who owns the metadata"):
             await owned_by_word_of(secrets, "broker:1", url)
-        given = f"tierledger.ssl.ca.location {ca} tierledger.token.location"
         token = token_file(tmp_path, "broker:1")
+        given = {"tierledger.ssl.ca.location": ca, "tierledger.token.location": token}
         for broker in (1, 2):
-            await plugins.ask(f"{broker} open {CLUSTER} {url} {given} {token}")
+            await plugins.open(broker, CLUSTER, url, **given)
             await plugins.ask(f"{broker} lead {broker}")
         assert await plugins.ask("1 ready 1") == "ready"
         assert await plugins.ask("1 add 1 0") == "done"
@@ -170,13 +125,13 @@ async def test_brokers_write_read_and_change_roles(
     doors = await RayConnection(service.settings).coordinator.doors()
     ask = plugins.ask
     for broker in (1, 2):
-        assert await ask(f"{broker} open {CLUSTER} {','.join(doors.values())}") == "done"
+        assert await plugins.open(broker, CLUSTER, ",".join(doors.values())) == "done"
     assert await ask(f"1 lookup {number} 5") == "RemoteResourceNotFoundException"
     await ask(f"1 lead {number}")
     await ask(f"2 follow {number}")
     assert await ask(f"1 ready {number}") == "ready"
     assert await ask(f"1 list {number}") == ""
-    assert (await ask(f"1 copy {number} 20")).startswith("done")
+    assert await ask(f"1 copy {number} 20") == "done"
     assert await ask(f"1 lookup {number} 15") == "10:COPY_SEGMENT_FINISHED"
     assert await ask(f"1 lookup {number} 200") == "none"
     assert await ask(f"1 highest {number}") == "199"
@@ -220,16 +175,16 @@ async def test_a_dead_host_costs_no_write(
     numbers = range(first + 1, first + 5)
     doors = await RayConnection(service.settings).coordinator.doors()
     ask = plugins.ask
-    await ask(f"3 open {CLUSTER} {','.join(doors.values())}")
+    await plugins.open(3, CLUSTER, ",".join(doors.values()))
     for number in numbers:
         await ask(f"3 lead {number}")
     for number in numbers:
         assert await ask(f"3 ready {number}") == "ready"
         before = await ask(f"3 copy {number} 3")
-        assert before.startswith("done"), before
+        assert before == "done"
     kill_host("host-1", service.settings)
     for number in numbers:
-        assert (await ask(f"3 copy {number} 3")).startswith("done")
+        assert await ask(f"3 copy {number} 3") == "done"
         assert await ask(f"3 list {number}") == "0,10,20,30,40,50"
     assert await ask("3 close") == "done"
 
@@ -241,11 +196,11 @@ async def test_the_service_is_asked_where_a_replica_has_no_room(
     doors = ",".join((await RayConnection(service.settings).coordinator.doors()).values())
     ask = plugins.ask
     for broker in (1, 2):
-        bound = "tierledger.replica.max.bytes 1"
-        assert await ask(f"{broker} open {CLUSTER} {doors} {bound}") == "done"
+        bound = {"tierledger.replica.max.bytes": 1}
+        assert await plugins.open(broker, CLUSTER, doors, **bound) == "done"
     await ask(f"1 lead {number}")
     assert await ask(f"1 ready {number}") == "ready"
-    assert (await ask(f"1 copy {number} 3")).startswith("done")
+    assert await ask(f"1 copy {number} 3") == "done"
     await ask(f"2 follow {number}")
     for broker in (1, 2):
         assert await ask(f"{broker} ready {number}") == "ready"
@@ -261,7 +216,7 @@ async def test_the_service_is_asked_where_a_replica_has_no_room(
     # A list of more pages than one.
     await ask(f"1 lead {number + 1}")
     assert await ask(f"1 ready {number + 1}") == "ready"
-    assert await ask(f"1 fill {number + 1} 1100") == "done"
+    assert await ask(f"1 write {number + 1} 1 0 1100 1100 COPY_SEGMENT_STARTED") == "done"
     starts = ",".join(str(10 * one) for one in range(1100))
     assert await ask(f"1 list {number + 1}") == starts
 
@@ -285,15 +240,15 @@ async def test_a_partition_is_kept_once_another_leaves_room(
     kept, over = first + 8, first + 9
     doors = ",".join((await RayConnection(service.settings).coordinator.doors()).values())
     ask = plugins.ask
-    await ask(f"1 open {CLUSTER} {doors}")
+    await plugins.open(1, CLUSTER, doors)
     for number in (kept, over):
         await ask(f"1 lead {number}")
         assert await ask(f"1 ready {number}") == "ready"
-        assert (await ask(f"1 copy {number} 1")).startswith("done")
+        assert await ask(f"1 copy {number} 1") == "done"
     taken = int(await ask("1 metric ReplicaBytes"))
     await ask("1 close")
 
-    await ask(f"1 open {CLUSTER} {doors} tierledger.replica.max.bytes {taken}")
+    await plugins.open(1, CLUSTER, doors, **{"tierledger.replica.max.bytes": taken})
     for number in (kept, over):
         await ask(f"1 lead {number}")
         assert await ask(f"1 ready {number}") == "ready"
@@ -318,21 +273,21 @@ async def test_a_restored_ledger_is_not_taken_for_the_present_one(
     async def opened(broker: int, url: str) -> None:
         folder = tmp_path / str(broker)
         folder.mkdir(exist_ok=True)
-        assert await ask(f"{broker} open {CLUSTER} {url} log.dir {folder}") == "done"
+        assert await plugins.open(broker, CLUSTER, url, **{"log.dir": folder}) == "done"
         await ask(f"{broker} lead 1")
 
     with served(f"sqlite:{store}", *options) as process:
         url = await handed_over(process, store)
         await opened(1, url)
         assert await ask("1 ready 1") == "ready"
-        assert (await ask("1 copy 1 3")).startswith("done")
+        assert await ask("1 copy 1 3") == "done"
         assert await ask("1 close") == "done"
         ended(process)
     copied(store, backup)
     with served(f"sqlite:{store}", *options) as process:
         await opened(1, await handed_over(process, store))
         assert await ask("1 ready 1") == "ready", "it is the same ledger"
-        assert (await ask("1 copy 1 3")).startswith("done")
+        assert await ask("1 copy 1 3") == "done"
         assert await ask("1 close") == "done"
         ended(process)
     copied(backup, store)
@@ -340,7 +295,7 @@ async def test_a_restored_ledger_is_not_taken_for_the_present_one(
         url = await handed_over(process, store)
         await opened(2, url)  # It knew nothing, and takes the log further than that was.
         assert await ask("2 ready 1") == "ready"
-        assert (await ask("2 copy 1 9")).startswith("done")
+        assert await ask("2 copy 1 9") == "done"
         assert await ask("2 close") == "done"
 
         await opened(1, url)

@@ -3,8 +3,6 @@ package org.tierledger.kafka;
 import java.util.ArrayDeque;
 import java.util.LinkedHashMap;
 import java.util.Map;
-import java.util.HashSet;
-import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import org.tierledger.door.v1.Answer;
 import org.tierledger.door.v1.Call;
@@ -25,6 +23,7 @@ final class Conversation extends DoorStream {
 
     Conversation(String door, Loop loop, Settings settings) {
         super(door, "Converse", loop, settings);
+        opened.thenRun(() -> watch(heard));
     }
 
     /**
@@ -38,11 +37,11 @@ final class Conversation extends DoorStream {
             return answer;
         }
         Call made = call.setId(++lastId).build();
-        if (made.getSerializedSize() > greeting().getFrameBytesMax() - 16) {
+        if (made.getSerializedSize() > greeting.getFrameBytesMax() - 16) {
             answer.completeExceptionally(new CallFailed(
                 org.tierledger.door.v1.Kind.INVALID_ARGUMENT,
                 org.tierledger.door.v1.Fate.REJECTED,
-                "expected a call of at most " + (greeting().getFrameBytesMax() - 16)
+                "expected a call of at most " + (greeting.getFrameBytesMax() - 16)
                     + " bytes, got one of " + made.getSerializedSize()));
             return answer;
         }
@@ -52,31 +51,26 @@ final class Conversation extends DoorStream {
         return answer;
     }
 
-    @Override
-    void onOpen() {
-        watch(heard());
-    }
-
     /** End the stream when its host owes answers and says nothing, asked for a word. */
     private void watch(long before) {
         loop.after(WORD_PAUSE_MS, () -> {
             if (!isOpen()) {
                 return;
             }
-            long now = heard();
-            boolean isDue = !owed.isEmpty() && owed.size() < greeting().getCallsMax();
+            long now = heard;
+            boolean isDue = !owed.isEmpty() && owed.size() < greeting.getCallsMax();
             if (now > before || !isDue) {
                 watch(now);
                 return;
             }
-            ask(Call.newBuilder().setDeadlineMs((int) SILENT_MS).setHost(greeting().getHost())
+            ask(Call.newBuilder().setDeadlineMs((int) SILENT_MS).setHost(greeting.getHost())
                 .setStatus(StatusQuestion.newBuilder().setOf(StatusQuestion.Of.HOST)));
             loop.after(SILENT_MS, () -> {
-                if (heard() == now) {
+                if (heard == now) {
                     end(CallFailed.notReady(
                         "the host has said nothing for " + SILENT_MS + " ms"));
                 }
-                watch(heard());
+                watch(heard);
             });
         });
     }
@@ -100,12 +94,9 @@ final class Conversation extends DoorStream {
     void given(HostFrame frame) {
         for (Answer answer : frame.getAnswersList()) {
             CompletableFuture<Answer> asked = owed.remove(answer.getId());
-            if (asked == null) {
-                continue;
-            }
-            if (answer.hasFailure()) {
+            if (asked != null && answer.hasFailure()) {
                 asked.completeExceptionally(CallFailed.of(answer.getFailure()));
-            } else {
+            } else if (asked != null) {
                 asked.complete(answer);
             }
         }
@@ -113,12 +104,11 @@ final class Conversation extends DoorStream {
 
     @Override
     void onEnd(CallFailed why) {
-        Set<Long> unsent = new HashSet<>();
-        waiting.forEach(call -> unsent.add(call.getId()));
+        long sent = waiting.isEmpty() ? lastId : waiting.peek().getId() - 1;
         waiting.clear();
         Map<Long, CompletableFuture<Answer>> left = new LinkedHashMap<>(owed);
         owed.clear();
-        left.forEach((id, asked) -> asked.completeExceptionally(unsent.contains(id)
+        left.forEach((id, asked) -> asked.completeExceptionally(id > sent
             ? CallFailed.notReady(why.getMessage()) : CallFailed.unknown(why.getMessage())));
     }
 }

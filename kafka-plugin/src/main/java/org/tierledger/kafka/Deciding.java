@@ -1,19 +1,20 @@
 package org.tierledger.kafka;
 
-import java.util.Iterator;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicInteger;
-import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.errors.ReplicaNotAvailableException;
 import org.apache.kafka.server.log.remote.storage.RemoteLogMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.tierledger.door.v1.Attend;
+import org.tierledger.door.v1.Call;
 import org.tierledger.door.v1.Difference;
+import org.tierledger.door.v1.Fate;
 import org.tierledger.door.v1.OwnerWord;
 import org.tierledger.door.v1.PluginMode;
 import org.tierledger.door.v1.QuestionKind;
@@ -24,12 +25,16 @@ import org.tierledger.door.v1.Role;
  * hear of roles. While the metadata is moved, no write begins.
  */
 final class Deciding implements Manager {
+    private static final int ATTEND_DEADLINE_MS = 2_000;
+    private static final long ATTEND_MS = 500;
+    private static final long HOMELESS_MS = 50;
     private static final long CATCH_UP_MS = 250;
 
     private final Logger log = LoggerFactory.getLogger(Deciding.class);
     private final Settings settings;
     private final Loop loop;
     private final Ledger ledger;
+    private final Roles roles;
     /** Null: the broker decides by tierledger alone. */
     private final Embedded kafka;
     /** Null: nothing is compared. */
@@ -43,11 +48,14 @@ final class Deciding implements Manager {
     private boolean isClosed;
     /** The newest word under which the manager that may decide next is fit for it. */
     private long fitFor;
+    /** Why there was no word last; logged once. */
+    private String missed;
 
-    Deciding(Settings settings, Map<String, ?> configs, Loop loop) {
+    Deciding(Settings settings, Map<String, ?> configs) {
         this.settings = settings;
-        this.loop = loop;
+        loop = new Loop("tierledger-broker-" + settings.brokerId);
         ledger = new Ledger(settings, loop);
+        roles = ledger.roles;
         kafka = settings.mode == PluginMode.MODE_TIERLEDGER ? null : new Embedded(configs);
         shadow = settings.mode == PluginMode.MODE_SHADOW
             ? new Shadow(settings, loop, kafka, ledger) : null;
@@ -62,10 +70,10 @@ final class Deciding implements Manager {
         if (shadow != null) {
             loop.run(shadow::tell);
         }
-        loop.run(() -> new Owner(settings, loop, ledger.roles, this).attend());
+        loop.run(this::attend);
     }
 
-    /** End both; what is held fails. */
+    /** End both, and all threads; what is held fails. */
     void close() {
         loop.run(() -> {
             isClosed = true;
@@ -79,22 +87,51 @@ final class Deciding implements Manager {
         if (kafka != null) {
             kafka.close();
         }
-    }
-
-    Decision decision() {
-        return decision;
+        loop.close();
     }
 
     /** In that order: no role of before, and no replica that was ready for it, counts any more. */
     private void go(Decision next) {
-        ledger.roles.lead(next.reads == Decision.By.TIERLEDGER);
-        ledger.roles.metrics.decision = next.toString();
+        roles.lead(next.reads == Decision.By.TIERLEDGER);
+        roles.metrics.decision = next.toString();
         decision = next;
     }
 
-    /** Whether no write is under way, if none begins, and another may decide. On the loop. */
-    boolean isIdle(Decision stand) {
-        return underWay.get() == 0 && fitFor == stand.number;
+    /**
+     * Tell the coordinator how this broker stands, and hear who owns the cluster's metadata, now
+     * and from now on. While no host answers, the last word stands. On the loop.
+     */
+    private void attend() {
+        Conversation home = roles.doors.at(null);
+        if (home == null) {
+            loop.after(HOMELESS_MS, this::attend);
+            return;
+        }
+        Decision stand = decision; // Before what is under way is looked at.
+        boolean isIdle = stand.writes == Decision.By.NOBODY && underWay.get() == 0
+            && fitFor == stand.number;
+        home.ask(Call.newBuilder().setDeadlineMs(ATTEND_DEADLINE_MS).setAttend(Attend.newBuilder()
+            .setBrokerId(settings.brokerId)
+            .setIncarnation(roles.incarnation)
+            .setMode(settings.mode)
+            .setNumber(stand.number)
+            .setIsIdle(isIdle)
+        )).whenComplete((answer, error) -> {
+            boolean isNews = error == null && hear(answer.getOwnerWord());
+            if (error != null) {
+                missed((CallFailed) error);
+            }
+            loop.after(isNews ? 0 : ATTEND_MS, this::attend);
+        });
+    }
+
+    private void missed(CallFailed error) {
+        if (error.fate == Fate.FENCED_OFF) {
+            roles.failed(error);
+        } else if (!error.getMessage().equals(missed)) {
+            missed = error.getMessage();
+            log.warn("No word on who owns the cluster's metadata: {}", missed);
+        }
     }
 
     /**
@@ -102,36 +139,36 @@ final class Deciding implements Manager {
      * ledger has: what it has not read yet it would take for gone. On the loop.
      */
     private void catchUp(long number) {
-        CompletableFuture.runAsync(
-            () -> ledger.roles.hosted().forEach(one -> check(one.tip)), loop.transports()
-        ).whenComplete((nothing, behind) -> loop.after(behind == null ? 0 : CATCH_UP_MS, () -> {
-            if (isClosed || decision.number != number) {
-                return;
-            }
-            if (behind == null) {
-                fitFor = number;
-            } else {
-                catchUp(number);
-            }
-        }));
+        loop.transports().execute(() -> {
+            boolean isBehind = !roles.hosted().allMatch(one -> isCaughtUp(one.tip));
+            loop.after(isBehind ? CATCH_UP_MS : 0, () -> {
+                if (isClosed || decision.number != number) {
+                    return;
+                }
+                if (isBehind) {
+                    catchUp(number);
+                } else {
+                    fitFor = number;
+                }
+            });
+        });
     }
 
-    private void check(TopicIdPartition tip) {
+    /** Whether Kafka's own manager has the list of the leader: a replica may be behind. */
+    private boolean isCaughtUp(TopicIdPartition tip) {
+        Question all = new Question(QuestionKind.LIST, tip, 0, 0);
         try {
-            Question all = new Question(QuestionKind.LIST, tip, 0, 0);
-            // The leader's list: a replica may be behind.
-            if (Shadow.among(
-                (Iterator<?>) kafka.answer(all), (Iterator<?>) ledger.answerOfService(all),
-                Difference.newBuilder())) {
-                throw ledger.notReady(tip, "Kafka's own manager knows other segments");
-            }
-        } catch (RemoteStorageException error) {
-            throw new KafkaException(error);
+            Object ours =
+                ledger.answerOfService(all, new Replica.NotReady("the replica is not asked"));
+            return !Shadow.differ(
+                Shadow.listed(kafka.answer(all)), Shadow.listed(ours), Difference.newBuilder());
+        } catch (RemoteStorageException | RuntimeException notReady) {
+            return false;
         }
     }
 
     /** Go by that word if it is newer than the last; whether it is. On the loop. */
-    boolean hear(OwnerWord word) {
+    private boolean hear(OwnerWord word) {
         if (isClosed || word.getNumber() <= decision.number) {
             return false;
         }
@@ -151,15 +188,15 @@ final class Deciding implements Manager {
 
     void onPartitionLeadershipChanges(
         Set<TopicIdPartition> leaders, Set<TopicIdPartition> followers) {
-        ledger.roles.become(Role.LEADER, leaders);
-        ledger.roles.become(Role.FOLLOWER, followers);
+        roles.become(Role.LEADER, leaders);
+        roles.become(Role.FOLLOWER, followers);
         if (kafka != null) {
             kafka.manager.onPartitionLeadershipChanges(leaders, followers);
         }
     }
 
     void onStopPartitions(Set<TopicIdPartition> partitions) {
-        ledger.roles.become(Role.ROLE_UNSPECIFIED, partitions);
+        roles.become(Role.ROLE_UNSPECIFIED, partitions);
         if (kafka != null) {
             kafka.manager.onStopPartitions(partitions);
         }
@@ -193,18 +230,19 @@ final class Deciding implements Manager {
         CompletableFuture<Void> begun = null;
         try {
             Manager manager = manager(now.writes);
-            if (manager != null) {
-                begun = manager.write(change);
-                begun.whenComplete((nothing, error) -> underWay.decrementAndGet());
-                return begun;
-            }
+            begun = manager == null ? null : manager.write(change);
         } finally {
             if (begun == null) {
                 underWay.decrementAndGet();
+            } else {
+                begun.whenComplete((nothing, error) -> underWay.decrementAndGet());
             }
         }
+        if (begun != null) {
+            return begun;
+        }
         if (now.isMoving && Manager.isFinish(change)) {
-            return hold(change, other);
+            return hold(change, other.copy());
         }
         throw notReady(change.topicIdPartition(), now);
     }
@@ -212,28 +250,17 @@ final class Deciding implements Manager {
     /** Write it once there is another word, off the loop: Kafka's own manager may block. */
     private CompletableFuture<Void> hold(
         RemoteLogMetadata change, CompletableFuture<Void> otherWord) {
-        CompletableFuture<Void> done = new CompletableFuture<>();
-        Future<?> timeout = loop.after(settings.finishTimeoutMs, () -> done.completeExceptionally(
-            notReady(change.topicIdPartition(), decision)));
-        otherWord.whenCompleteAsync((nothing, closed) -> {
+        Future<?> timeout = loop.after(
+            settings.finishTimeoutMs, () -> otherWord.completeExceptionally(
+                notReady(change.topicIdPartition(), decision)));
+        return otherWord.thenComposeAsync(nothing -> {
             timeout.cancel(false);
             try {
-                if (closed != null) {
-                    done.completeExceptionally(closed);
-                } else if (!done.isDone()) {
-                    write(change).whenComplete((written, error) -> {
-                        if (error == null) {
-                            done.complete(null);
-                        } else {
-                            done.completeExceptionally(error);
-                        }
-                    });
-                }
-            } catch (RemoteStorageException | RuntimeException error) {
-                done.completeExceptionally(error);
+                return write(change);
+            } catch (RemoteStorageException error) {
+                return CompletableFuture.failedFuture(error);
             }
         }, loop.transports());
-        return done;
     }
 
     private Manager manager(Decision.By by) {

@@ -25,7 +25,7 @@ import org.tierledger.door.v1.HostGreeting;
 
 /** One stream to a host, with its own connection. All of it happens on the loop. */
 abstract class DoorStream extends ClientCall.Listener<HostFrame> {
-    private static final String SERVICE = "tierledger.door.v1.Door";
+    private static final String SERVICE = "tierledger.door.v1.Door/";
     private static final int VERSION = 1;
     private static final long OPEN_MS = 3_000;
     private static final int WINDOW_BYTES = 1024 * 1024;
@@ -42,11 +42,13 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
     private final String method;
     private ManagedChannel channel;
     private ClientCall<ClientFrame, HostFrame> call;
-    private HostGreeting greeting;
-    private boolean isFlushing;
-    private CallFailed ended;
+    /** Null before it has come. */
+    HostGreeting greeting;
+    /** Why it is open no more; null while it is. */
+    CallFailed ended;
     /** Frames that came. */
-    private long heard;
+    long heard;
+    private boolean isFlushing;
 
     DoorStream(String door, String method, Loop loop, Settings settings) {
         this.door = door;
@@ -78,11 +80,9 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
         call = channel.newCall(
             MethodDescriptor.<ClientFrame, HostFrame>newBuilder()
                 .setType(MethodDescriptor.MethodType.BIDI_STREAMING)
-                .setFullMethodName(MethodDescriptor.generateFullMethodName(SERVICE, method))
-                .setRequestMarshaller(
-                    ProtoLiteUtils.marshaller(ClientFrame.getDefaultInstance()))
-                .setResponseMarshaller(
-                    ProtoLiteUtils.marshaller(HostFrame.getDefaultInstance()))
+                .setFullMethodName(SERVICE + method)
+                .setRequestMarshaller(ProtoLiteUtils.marshaller(ClientFrame.getDefaultInstance()))
+                .setResponseMarshaller(ProtoLiteUtils.marshaller(HostFrame.getDefaultInstance()))
                 .build(),
             CallOptions.DEFAULT);
         call.start(this, headers);
@@ -144,19 +144,6 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
         return greeting != null && ended == null;
     }
 
-    /** Why it is open no more; null while it is. */
-    final CallFailed ended() {
-        return ended;
-    }
-
-    final HostGreeting greeting() {
-        return greeting;
-    }
-
-    final long heard() {
-        return heard;
-    }
-
     /** Send what waits, once what is being done now is done. */
     final void flush() {
         if (!isFlushing && isOpen()) {
@@ -184,8 +171,6 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
     /** It is open no more. */
     abstract void onEnd(CallFailed why);
 
-    void onOpen() {}
-
     @Override
     public final void onReady() {
         flush();
@@ -199,7 +184,6 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
         heard++;
         if (greeting == null && frame.hasGreeting()) {
             greeting = frame.getGreeting();
-            onOpen();
             opened.complete(this);
             flush();
         } else if (greeting == null && !frame.hasFarewell()) {

@@ -86,7 +86,7 @@ final class Doors {
         List<String> doors = candidates();
         String chosen = door.isEmpty() ? doors.get(attempt % doors.size()) : door;
         FeedStream stream = feeds.get(chosen);
-        if (stream == null || stream.ended() != null) {
+        if (stream == null || stream.ended != null) {
             stream = new FeedStream(chosen, loop, settings);
             feeds.put(chosen, stream);
             stream.open();
@@ -128,7 +128,7 @@ final class Doors {
         conversations.put(door, made);
         made.over.thenAccept(why -> {
             conversations.remove(door, made);
-            if (made.greeting() == null) {
+            if (made.greeting == null) {
                 resting.add(door);
                 loop.after(PAUSE_MAX_MS, () -> resting.remove(door));
             }

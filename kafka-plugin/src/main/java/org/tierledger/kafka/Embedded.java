@@ -1,12 +1,13 @@
 package org.tierledger.kafka;
 
 import java.io.IOException;
-import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.net.InetSocketAddress;
 import java.net.Socket;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.stream.Stream;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.config.ConfigException;
@@ -31,10 +32,8 @@ final class Embedded implements Manager {
     final RemoteLogMetadataManager manager;
 
     private final Logger log = LoggerFactory.getLogger(Embedded.class);
-    /** Calls that not all releases have; null: the broker's has not. */
-    private final Method isReady;
-    private final Method nextSegmentWithTxnIndex;
-    private final Method onBrokerReady;
+    /** By name, for calls that not all releases have. */
+    private final Map<String, Method> methods = new HashMap<>();
     private final String[] servers;
     private volatile boolean isClosed;
 
@@ -52,18 +51,17 @@ final class Embedded implements Manager {
         } catch (ReflectiveOperationException error) {
             throw new KafkaException("Kafka's own manager is not on the broker's classes", error);
         }
-        isReady = method("isReady", TopicIdPartition.class);
-        nextSegmentWithTxnIndex =
-            method("nextSegmentWithTxnIndex", TopicIdPartition.class, int.class, long.class);
-        onBrokerReady = method("onBrokerReady");
+        for (Method one : manager.getClass().getMethods()) {
+            methods.put(one.getName(), one);
+        }
         manager.configure(configs);
     }
 
     /** Start it once the broker listens, to which it speaks; before that it would give up. */
     void begin(Loop loop) {
-        if (onBrokerReady != null && !isClosed) {
+        if (methods.containsKey("onBrokerReady") && !isClosed) {
             loop.transports().execute(() -> {
-                if (isListening()) {
+                if (Stream.of(servers).anyMatch(Embedded::isListening)) {
                     start();
                 } else {
                     loop.after(PAUSE_MS, () -> begin(loop));
@@ -75,33 +73,28 @@ final class Embedded implements Manager {
     private synchronized void start() {
         if (!isClosed) {
             try {
-                invoke(onBrokerReady);
+                call("onBrokerReady");
             } catch (RemoteStorageException error) {
                 log.error("Kafka's own manager did not start", error);
             }
         }
     }
 
-    private boolean isListening() {
-        for (String server : servers) {
-            int colon = server.lastIndexOf(':');
-            String host = server.substring(0, colon).replaceAll("[\\[\\]]", "");
-            int port = Integer.parseInt(server.substring(colon + 1));
-            try (Socket socket = new Socket()) {
-                socket.connect(new InetSocketAddress(host, port), CONNECT_MS);
-                return true;
-            } catch (IOException notYet) {
-                log.debug("{} does not listen yet", server, notYet);
-            }
+    private static boolean isListening(String server) {
+        int colon = server.lastIndexOf(':');
+        String host = server.substring(0, colon).replaceAll("[\\[\\]]", "");
+        int port = Integer.parseInt(server.substring(colon + 1));
+        try (Socket socket = new Socket()) {
+            socket.connect(new InetSocketAddress(host, port), CONNECT_MS);
+            return true;
+        } catch (IOException notYet) {
+            return false;
         }
-        return false;
     }
 
     /** Its threads and sockets are gone, as far as it sees to that itself. */
-    void close() {
-        synchronized (this) {
-            isClosed = true;
-        }
+    synchronized void close() {
+        isClosed = true;
         try {
             manager.close();
         } catch (IOException error) {
@@ -112,30 +105,35 @@ final class Embedded implements Manager {
     @Override
     public boolean isReady(TopicIdPartition tip) {
         try {
-            return isReady == null || (boolean) invoke(isReady, tip);
+            return !methods.containsKey("isReady") || (boolean) call("isReady", tip);
         } catch (RemoteStorageException error) {
             return false;
         }
     }
 
-    @Override
-    public Object answer(Question asked) throws RemoteStorageException {
+    private interface Called<T> {
+        T by() throws RemoteStorageException;
+    }
+
+    /** What came of it; 3.9 calls before its own manager has started, which brokers retry. */
+    private static <T> T started(Called<T> called) throws RemoteStorageException {
         try {
-            return ask(asked);
+            return called.by();
         } catch (IllegalStateException notStarted) {
-            throw notReady(notStarted);
+            throw new ReplicaNotAvailableException("Kafka's own manager", notStarted);
         }
     }
 
-    /** What brokers retry; 3.9 asks before its own manager has started. */
-    private static ReplicaNotAvailableException notReady(IllegalStateException notStarted) {
-        return new ReplicaNotAvailableException("Kafka's own manager", notStarted);
+    @Override
+    public Object answer(Question asked) throws RemoteStorageException {
+        return started(() -> ask(asked));
     }
 
     private Object ask(Question asked) throws RemoteStorageException {
         switch (asked.kind) {
             case NEXT_TXN_SEGMENT:
-                return invoke(nextSegmentWithTxnIndex, asked.tip, asked.epoch, asked.offset);
+                return call(
+                    "nextSegmentWithTxnIndex", asked.tip, asked.epoch, asked.offset);
             case LOOKUP:
                 return manager.remoteLogSegmentMetadata(asked.tip, asked.epoch, asked.offset);
             case HIGHEST_OFFSET: return manager.highestOffsetForEpoch(asked.tip, asked.epoch);
@@ -147,41 +145,23 @@ final class Embedded implements Manager {
 
     @Override
     public CompletableFuture<Void> write(RemoteLogMetadata change) throws RemoteStorageException {
-        try {
-            if (change instanceof RemoteLogSegmentMetadata) {
-                return manager.addRemoteLogSegmentMetadata((RemoteLogSegmentMetadata) change);
-            }
-            if (change instanceof RemoteLogSegmentMetadataUpdate) {
-                return manager.updateRemoteLogSegmentMetadata(
-                    (RemoteLogSegmentMetadataUpdate) change);
-            }
-            return manager.putRemotePartitionDeleteMetadata(
-                (RemotePartitionDeleteMetadata) change);
-        } catch (IllegalStateException notStarted) {
-            throw notReady(notStarted);
-        }
+        return started(() ->
+            change instanceof RemoteLogSegmentMetadata
+                ? manager.addRemoteLogSegmentMetadata((RemoteLogSegmentMetadata) change)
+            : change instanceof RemoteLogSegmentMetadataUpdate
+                ? manager.updateRemoteLogSegmentMetadata((RemoteLogSegmentMetadataUpdate) change)
+            : manager.putRemotePartitionDeleteMetadata((RemotePartitionDeleteMetadata) change));
     }
 
-    private Method method(String name, Class<?>... of) {
+    private Object call(String name, Object... with) throws RemoteStorageException {
         try {
-            return manager.getClass().getMethod(name, of);
-        } catch (NoSuchMethodException olderKafka) {
-            return null;
-        }
-    }
-
-    private Object invoke(Method method, Object... with) throws RemoteStorageException {
-        try {
-            return method.invoke(manager, with);
-        } catch (InvocationTargetException error) {
-            Throwable cause = error.getCause();
-            if (cause instanceof RemoteStorageException) {
-                throw (RemoteStorageException) cause;
+            return methods.get(name).invoke(manager, with);
+        } catch (ReflectiveOperationException error) {
+            if (error.getCause() instanceof RemoteStorageException) {
+                throw (RemoteStorageException) error.getCause();
             }
-            throw cause instanceof RuntimeException
-                ? (RuntimeException) cause : new KafkaException(cause);
-        } catch (IllegalAccessException error) {
-            throw new KafkaException(error);
+            throw error.getCause() instanceof RuntimeException
+                ? (RuntimeException) error.getCause() : new KafkaException(error);
         }
     }
 }

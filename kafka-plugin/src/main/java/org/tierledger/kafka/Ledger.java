@@ -1,21 +1,18 @@
 package org.tierledger.kafka;
 
 import com.google.protobuf.ByteString;
-import java.nio.ByteBuffer;
 import java.util.Iterator;
 import java.util.List;
-import java.util.NoSuchElementException;
 import java.util.Objects;
 import java.util.Optional;
-import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.Stream;
 import org.apache.kafka.common.TopicIdPartition;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.ReplicaNotAvailableException;
 import org.apache.kafka.server.log.remote.storage.RemoteLogMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
@@ -49,8 +46,6 @@ final class Ledger implements Manager {
 
     private final Logger log = LoggerFactory.getLogger(Ledger.class);
     private final Segments segments = new Segments();
-    private final long requestPrefix = UUID.randomUUID().getMostSignificantBits();
-    private final AtomicLong requests = new AtomicLong();
     private final Settings settings;
     private final Loop loop;
     private final Questions questions;
@@ -73,11 +68,10 @@ final class Ledger implements Manager {
     void close() {
         isClosed = true;
         roles.metrics.unregister();
-        CompletableFuture<List<DoorStream>> ended = new CompletableFuture<>();
-        loop.run(() -> {
+        CompletableFuture<List<DoorStream>> ended = CompletableFuture.supplyAsync(() -> {
             roles.close("the plugin was closed");
-            ended.complete(roles.doors().close());
-        });
+            return roles.doors.close();
+        }, loop.timer());
         try {
             for (DoorStream stream : ended.get(CLOSE_MS, TimeUnit.MILLISECONDS)) {
                 stream.awaitClosed(CLOSE_MS);
@@ -109,14 +103,13 @@ final class Ledger implements Manager {
         if (hosted.role != Role.LEADER) {
             throw notReady(tip, "this broker does not lead it");
         }
-        if (roles.isAway() && !isFinish) {
+        if (roles.doors.isAway() && !isFinish) {
             throw notReady(tip, "no host of tierledger answers");
         }
         Write.Builder write = message(change)
             .setPartition(Segments.partition(tip))
             .setOriginBrokerId(settings.brokerId)
-            .setRequestId(ByteString.copyFrom(ByteBuffer.allocate(16)
-                .putLong(requestPrefix).putLong(requests.incrementAndGet()).array()));
+            .setRequestId(Segments.bytes(Uuid.randomUuid()));
         long begun = System.nanoTime();
         long timeoutMs = isFinish ? settings.finishTimeoutMs : settings.writeTimeoutMs;
         CompletableFuture<Void> done = new CompletableFuture<>();
@@ -127,8 +120,7 @@ final class Ledger implements Manager {
                 roles.metrics.writes.add(System.nanoTime() - begun);
             }
         });
-        loop.run(() -> hosted.writes.submit(
-            write, timeoutMs, write.getChangeCase().toString(), done));
+        loop.run(() -> hosted.writes.submit(write, timeoutMs, done));
         if (isClosed) { // The loop may have dropped it.
             done.completeExceptionally(new RemoteStorageException("the plugin was closed"));
         }
@@ -157,26 +149,20 @@ final class Ledger implements Manager {
 
     @Override
     public Object answer(Question question) throws RemoteStorageException {
-        boolean isSampled = question.kind == QuestionKind.LOOKUP
-            && (ThreadLocalRandom.current().nextInt() & SAMPLED) == 0;
-        long begun = isSampled ? System.nanoTime() : 0;
+        long begun = question.kind == QuestionKind.LOOKUP
+            && (ThreadLocalRandom.current().nextInt() & SAMPLED) == 0 ? System.nanoTime() : 0;
         Object answer;
         try {
             answer = ownAnswer(question);
         } catch (Replica.NotReady why) {
-            answer = asked(question, why);
+            answer = answerOfService(question, why);
         } catch (Replica.Deleted error) {
             throw deleted(question.tip, error);
         }
-        if (isSampled) {
+        if (begun != 0) {
             roles.metrics.lookups.add(System.nanoTime() - begun);
         }
         return answer;
-    }
-
-    /** What the partition's leader answers, whatever the replica would. */
-    Object answerOfService(Question question) throws RemoteStorageException {
-        return asked(question, new Replica.NotReady("the replica is not asked"));
     }
 
     private static RemoteResourceNotFoundException deleted(
@@ -200,8 +186,8 @@ final class Ledger implements Manager {
         }
     }
 
-    /** What the service answers of the same question. */
-    private Object asked(Question question, Replica.NotReady why)
+    /** What the service answers. {@code why}: what the replica lacks. */
+    Object answerOfService(Question question, Replica.NotReady why)
         throws RemoteResourceNotFoundException {
         Hosted hosted = hosted(question.tip);
         Found found;
@@ -229,31 +215,17 @@ final class Ledger implements Manager {
 
     /** A list of the service's, whose further pages are asked for when it is read so far. */
     private Iterator<RemoteLogSegmentMetadata> iterator(Hosted hosted, Found first) {
-        return new Iterator<>() {
-            private Found page = first;
-            private int next;
+        return Stream.iterate(first, Objects::nonNull, page -> next(hosted, page))
+            .flatMap(page -> page.getRows().getRowsList().stream())
+            .map(bytes -> segments.metadata(hosted.tip, row(bytes))).iterator();
+    }
 
-            @Override
-            public boolean hasNext() {
-                while (next == page.getRows().getRowsCount() && page.hasCursor()) {
-                    try {
-                        page = questions.page(hosted, page.getCursor());
-                    } catch (Replica.NotReady | Replica.Deleted error) {
-                        throw notReady(hosted.tip, error.getMessage());
-                    }
-                    next = 0;
-                }
-                return next < page.getRows().getRowsCount();
-            }
-
-            @Override
-            public RemoteLogSegmentMetadata next() {
-                if (!hasNext()) {
-                    throw new NoSuchElementException();
-                }
-                return segments.metadata(hosted.tip, row(page.getRows().getRows(next++)));
-            }
-        };
+    private Found next(Hosted hosted, Found page) {
+        try {
+            return page.hasCursor() ? questions.page(hosted, page.getCursor()) : null;
+        } catch (Replica.NotReady | Replica.Deleted error) {
+            throw notReady(hosted.tip, error.getMessage());
+        }
     }
 
     private Optional<RemoteLogSegmentMetadata> segment(TopicIdPartition tip, Row row) {

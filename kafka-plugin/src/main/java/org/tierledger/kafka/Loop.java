@@ -41,13 +41,17 @@ final class Loop {
     }
 
     /** End its threads; what was still to run does not. */
-    void close() throws InterruptedException {
+    void close() {
         timer.shutdown();
         transports.shutdown();
-        if (!timer.awaitTermination(2, TimeUnit.SECONDS)
-            | !transports.awaitTermination(2, TimeUnit.SECONDS)) {
-            timer.shutdownNow();
-            transports.shutdownNow();
+        try {
+            if (!timer.awaitTermination(2, TimeUnit.SECONDS)
+                | !transports.awaitTermination(2, TimeUnit.SECONDS)) {
+                timer.shutdownNow();
+                transports.shutdownNow();
+            }
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
         }
     }
 

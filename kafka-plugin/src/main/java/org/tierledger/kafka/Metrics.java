@@ -1,43 +1,44 @@
 package org.tierledger.kafka;
 
-import java.lang.management.ManagementFactory;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Supplier;
 import java.util.function.ToLongFunction;
-import javax.management.Attribute;
-import javax.management.AttributeList;
-import javax.management.AttributeNotFoundException;
-import javax.management.DynamicMBean;
-import javax.management.JMException;
-import javax.management.MBeanAttributeInfo;
-import javax.management.MBeanInfo;
-import javax.management.ObjectName;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
+import org.apache.kafka.common.metrics.Gauge;
+import org.apache.kafka.common.metrics.JmxReporter;
+import org.apache.kafka.common.metrics.KafkaMetricsContext;
 
-/** What the plugin counts, as an MBean while it is registered. */
-final class Metrics implements DynamicMBean {
+/** What the plugin counts, as an MBean of Kafka's own kind while it is registered. */
+final class Metrics {
+    /** By name: what it is, and its value. */
+    final Map<String, Map.Entry<String, Supplier<?>>> shown = new LinkedHashMap<>();
+
+    final LongAdder writesFailed =
+        counted("WritesFailed", "writes that ended with an exception");
+    final LongAdder questions = counted("Questions", "asked of the service in a replica's place");
+    final LongAdder notReady =
+        counted("NotReadyAnswers", "calls that were ReplicaNotAvailableException");
+    final LongAdder fenced =
+        counted("Fenced", "times that a newer announcement than this broker's led");
+    final LongAdder reconnects =
+        counted("Reconnects", "times that the conversation with the service broke");
+    final LongAdder snapshots = counted("Snapshots", "replicas that were fetched as a whole");
+    final LongAdder replicasDropped =
+        counted("ReplicasDropped", "replicas that did not add up, and were fetched again");
+    final LongAdder shadowEqual =
+        counted("ShadowEqual", "in shadow: answers that both managers gave alike");
+    final LongAdder shadowDifferent =
+        counted("ShadowDifferent", "in shadow: answers that differed at two looks");
+    final LongAdder shadowSkipped =
+        counted("ShadowSkipped", "in shadow: answers that were not compared");
     final Latency lookups = new Latency();
     final Latency writes = new Latency();
-    final LongAdder writesFailed = new LongAdder();
-    final LongAdder questions = new LongAdder();
-    final LongAdder notReady = new LongAdder();
-    final LongAdder fenced = new LongAdder();
-    final LongAdder reconnects = new LongAdder();
-    final LongAdder snapshots = new LongAdder();
-    final LongAdder replicasDropped = new LongAdder();
-    final LongAdder shadowEqual = new LongAdder();
-    final LongAdder shadowSkipped = new LongAdder();
-    final LongAdder shadowDifferent = new LongAdder();
     volatile String decision = "";
 
-    private final Logger log = LoggerFactory.getLogger(Metrics.class);
+    private final org.apache.kafka.common.metrics.Metrics registry =
+        new org.apache.kafka.common.metrics.Metrics();
     private final Roles roles;
-    /** By name: what it is, and its value. */
-    private final Map<String, Map.Entry<String, Supplier<?>>> shown = new LinkedHashMap<>();
-    private ObjectName name;
 
     Metrics(Roles roles) {
         this.roles = roles;
@@ -49,19 +50,10 @@ final class Metrics implements DynamicMBean {
         show("WriteP50Ms", "time within which half of these were done", () -> writes.ms(.5));
         show("WriteP99Ms", "the same for 99 in 100", () -> writes.ms(.99));
         show("WriteMaxMs", "of the slowest", () -> writes.ms(1));
-        show("WritesFailed", "writes that ended with an exception", writesFailed::sum);
-        show("Questions", "asked of the service in a replica's place", questions::sum);
-        show("NotReadyAnswers", "calls that were ReplicaNotAvailableException", notReady::sum);
-        show("Fenced", "times that a newer announcement than this broker's led", fenced::sum);
-        show("Reconnects", "times that the conversation with the service broke", reconnects::sum);
         show("Decision", "by which manager this broker reads and writes, as of which word",
             () -> decision);
-        show("ShadowEqual", "in shadow: answers that both managers gave alike", shadowEqual::sum);
-        show("ShadowDifferent", "in shadow: answers that differed at two looks",
-            shadowDifferent::sum);
-        show("ShadowSkipped", "in shadow: answers that were not compared", shadowSkipped::sum);
         show("ServiceAway", "whether no host could be reached when that was tried last",
-            roles::isAway);
+            () -> roles.doors.isAway());
         show("Partitions", "partitions that this broker hosts", () -> sum(one -> 1));
         show("PartitionsNotReady", "of these, replicas that have not caught up",
             () -> sum(one -> one.replica.isReady() ? 0 : 1));
@@ -70,9 +62,6 @@ final class Metrics implements DynamicMBean {
         show("PartitionsOfAnotherLedger", "of these, those whose log at the service is not the one "
             + "that they were fed from; a person has to look",
             () -> sum(one -> one.feed.isOther() ? 1 : 0));
-        show("Snapshots", "replicas that were fetched as a whole", snapshots::sum);
-        show("ReplicasDropped", "replicas that did not add up, and were fetched again",
-            replicasDropped::sum);
         show("ReplicaSilenceMaxMs", "since a host said something last, of the most silent replica",
             () -> max(one -> one.feed.silentMs()));
         show("ReplicaBehindMax", "positions by which a replica is behind what this broker was told",
@@ -80,6 +69,12 @@ final class Metrics implements DynamicMBean {
         show("Segments", "segments in all replicas", () -> sum(one -> one.replica.count()));
         show("ReplicaBytes", "bytes that their rows take in this broker's heap",
             () -> sum(one -> one.replica.size()));
+    }
+
+    private LongAdder counted(String attribute, String description) {
+        LongAdder count = new LongAdder();
+        show(attribute, description, count::sum);
+        return count;
     }
 
     private void show(String attribute, String description, Supplier<?> value) {
@@ -94,70 +89,21 @@ final class Metrics implements DynamicMBean {
         return roles.hosted().mapToLong(of).max().orElse(0);
     }
 
+    /** Show all by JMX, by means of Kafka's own registry. */
     void register(int brokerId) {
-        try {
-            name = new ObjectName("org.tierledger:type=RemoteLogMetadataManager,broker="
-                + brokerId + ",instance=" + Integer.toHexString(System.identityHashCode(this)));
-            ManagementFactory.getPlatformMBeanServer().registerMBean(this, name);
-        } catch (JMException error) {
-            log.warn("No metrics of tierledger by JMX", error);
-            name = null;
-        }
+        JmxReporter jmx = new JmxReporter();
+        jmx.contextChange(new KafkaMetricsContext("org.tierledger"));
+        registry.removeMetric(registry.metricName("count", "kafka-metrics-count")); // Its own.
+        registry.addReporter(jmx);
+        Map<String, String> tags = new LinkedHashMap<>();
+        tags.put("broker", String.valueOf(brokerId));
+        tags.put("instance", Integer.toHexString(System.identityHashCode(this)));
+        shown.forEach((name, one) -> registry.addMetric(
+            registry.metricName(name, "RemoteLogMetadataManager", one.getKey(), tags),
+            (Gauge<Object>) (config, now) -> one.getValue().get()));
     }
 
     void unregister() {
-        if (name != null) {
-            try {
-                ManagementFactory.getPlatformMBeanServer().unregisterMBean(name);
-            } catch (JMException error) {
-                log.warn("Metrics of tierledger stay in JMX", error);
-            }
-            name = null;
-        }
-    }
-
-    @Override
-    public Object getAttribute(String attribute) throws AttributeNotFoundException {
-        if (!shown.containsKey(attribute)) {
-            throw new AttributeNotFoundException(attribute);
-        }
-        return shown.get(attribute).getValue().get();
-    }
-
-    @Override
-    public AttributeList getAttributes(String[] attributes) {
-        AttributeList values = new AttributeList();
-        for (String one : attributes) {
-            if (shown.containsKey(one)) {
-                values.add(new Attribute(one, shown.get(one).getValue().get()));
-            }
-        }
-        return values;
-    }
-
-    @Override
-    public MBeanInfo getMBeanInfo() {
-        MBeanAttributeInfo[] attributes = shown.entrySet().stream().map(
-            one -> new MBeanAttributeInfo(
-                one.getKey(), one.getValue().getValue().get().getClass().getName(),
-                one.getValue().getKey(), true, false, false))
-            .toArray(MBeanAttributeInfo[]::new);
-        return new MBeanInfo(
-            Metrics.class.getName(), "counts since it was configured", attributes, null, null, null);
-    }
-
-    @Override
-    public void setAttribute(Attribute attribute) throws AttributeNotFoundException {
-        throw new AttributeNotFoundException(attribute.getName() + " can be read only");
-    }
-
-    @Override
-    public AttributeList setAttributes(AttributeList attributes) {
-        return new AttributeList();
-    }
-
-    @Override
-    public Object invoke(String action, Object[] given, String[] signature) {
-        throw new UnsupportedOperationException(action);
+        registry.close();
     }
 }

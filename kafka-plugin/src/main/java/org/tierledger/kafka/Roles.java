@@ -1,16 +1,18 @@
 package org.tierledger.kafka;
 
 import com.google.protobuf.ByteString;
-import java.nio.ByteBuffer;
-import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Comparator;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
-import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.kafka.common.TopicIdPartition;
+import org.apache.kafka.common.Uuid;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import org.tierledger.door.v1.Announce;
@@ -19,6 +21,7 @@ import org.tierledger.door.v1.Call;
 import org.tierledger.door.v1.Claim;
 import org.tierledger.door.v1.Fate;
 import org.tierledger.door.v1.LedPartition;
+import org.tierledger.door.v1.Partition;
 import org.tierledger.door.v1.Register;
 import org.tierledger.door.v1.Role;
 
@@ -34,6 +37,8 @@ final class Roles {
     private static final long PAUSE_MAX_MS = 10_000;
     private static final long READY_MS = 2_000;
     private static final long MEMORY_MS = 5_000;
+    private static final List<Role> ORDER =
+        List.of(Role.LEADER, Role.FOLLOWER, Role.ROLE_UNSPECIFIED);
     private static final long FENCINGS_FORGOTTEN_NS = TimeUnit.MINUTES.toNanos(1);
 
     /** A word that is on its way. */
@@ -52,20 +57,20 @@ final class Roles {
     final Metrics metrics = new Metrics(this);
     final Room room;
     final Memory memory;
+    final Doors doors;
 
     private final Logger log = LoggerFactory.getLogger(Roles.class);
     private final Settings settings;
     private final Loop loop;
-    private final Doors doors;
     /** By partition, whatever its topic is called. */
     private final Map<TopicIdPartition, Hosted> all = new ConcurrentHashMap<>();
-    private boolean isClosed;
     /** Whether it leads for tierledger what it leads for Kafka; else it follows all. */
     private boolean isLeading;
 
     // On the loop alone:
-    private ByteString request = requestId();
-    private long incarnation;
+    private ByteString request = Segments.bytes(Uuid.randomUuid());
+    /** As which this broker is registered; 0: it is not. */
+    long incarnation;
     private long newestIncarnation;
     private long announcements;
     private boolean isSaying;
@@ -93,14 +98,6 @@ final class Roles {
         loop.after(MEMORY_MS, this::remember);
     }
 
-    Doors doors() {
-        return doors;
-    }
-
-    boolean isAway() {
-        return doors.isAway();
-    }
-
     /** The partition as this broker hosts it; null if it does not. Safe for threads. */
     Hosted of(TopicIdPartition tip) {
         Hosted found = all.get(tip);
@@ -114,26 +111,22 @@ final class Roles {
 
     /** From now on this broker has that role in those partitions. Safe for threads. */
     synchronized void become(Role role, Collection<TopicIdPartition> partitions) {
-        boolean isNew = false;
         for (TopicIdPartition tip : partitions) {
             Hosted one = role == Role.ROLE_UNSPECIFIED ? all.get(tip) : all.computeIfAbsent(
                 tip, key -> new Hosted(key, doors, loop, this, metrics));
-            if (one != null && !isClosed) {
+            if (one != null) {
                 one.kafkaRole = role;
                 if (one.role != said(role)) {
                     renew(one);
-                    isNew = true;
                 }
             }
         }
-        if (isNew) {
-            loop.run(this::say);
-        }
+        loop.run(this::say);
     }
 
     /** Announce all anew: leaders as such, or as followers. Safe for threads. */
     synchronized void lead(boolean isLeading) {
-        if (this.isLeading != isLeading && !isClosed) {
+        if (this.isLeading != isLeading) {
             this.isLeading = isLeading;
             hosted().forEach(this::renew);
             loop.run(this::say);
@@ -152,17 +145,16 @@ final class Roles {
 
     /** That claim leads no more: it is announced again, later each time. On the loop. */
     void fenced(Hosted hosted, Claim claim) {
-        if (hosted.claim == null || !hosted.claim.equals(claim)) {
-            return;
+        if (claim.equals(hosted.claim)) {
+            hosted.replica.expect(null);
+            sayAgain(hosted, "a newer announcement than this broker's leads");
         }
-        hosted.claim = null;
-        hosted.replica.expect(null);
-        log.info("{}: a newer announcement than this broker's leads", hosted.tip);
-        sayAgain(hosted);
     }
 
     /** Another broker leads, for all that the service knows: Kafka may not have told it yet. */
-    private void sayAgain(Hosted hosted) {
+    private void sayAgain(Hosted hosted, String why) {
+        log.info("{}: {}", hosted.tip, why);
+        hosted.claim = null;
         metrics.fenced.increment();
         long now = System.nanoTime();
         if (now - hosted.fencedAt > FENCINGS_FORGOTTEN_NS) {
@@ -170,19 +162,11 @@ final class Roles {
         }
         hosted.fencedAt = now;
         int word = hosted.word;
-        loop.after(pause(hosted.fencings++), () -> {
-            if (hosted.word == word) {
-                repeat(hosted);
-                say();
-            }
-        });
+        loop.after(pause(hosted.fencings++), () -> repeat(hosted, word));
     }
 
     /** End. What waits fails. On the loop. */
     void close(String why) {
-        synchronized (this) {
-            isClosed = true;
-        }
         for (Hosted one : all.values()) {
             one.replica.noteIn(memory, one.tip);
             one.writes.close(why);
@@ -190,8 +174,12 @@ final class Roles {
         }
     }
 
-    private synchronized void repeat(Hosted hosted) {
-        hosted.word++;
+    /** Announce it again if nothing newer is to be said of it. */
+    private void repeat(Hosted hosted, int word) {
+        synchronized (this) {
+            hosted.word += hosted.word == word ? 1 : 0;
+        }
+        say();
     }
 
     /** Say the next of what has to be said. */
@@ -209,15 +197,14 @@ final class Roles {
                 .setMode(settings.mode)), this::registered);
             return;
         }
-        List<Said> words = new ArrayList<>();
-        for (Hosted one : all.values()) {
-            if (one.word != one.announced && words.size() < ITEMS_MAX) {
-                words.add(new Said(one));
-            }
-        }
+        // Leaders, then followers, as claims will come; and those that are stopped.
+        List<Said> words = all.values().stream().filter(one -> one.word != one.announced)
+            .limit(ITEMS_MAX).map(Said::new)
+            .sorted(Comparator.comparingInt(said -> ORDER.indexOf(said.role)))
+            .collect(Collectors.toList());
         if (!words.isEmpty()) {
             send(home, Call.newBuilder().setAnnounce(announcement(words)),
-                answer -> announced(words, answer));
+                answer -> announced(words, answer.getAnnounced().getClaimsList().iterator()));
         }
     }
 
@@ -227,44 +214,32 @@ final class Roles {
             .setIncarnation(incarnation)
             .setNumber(++announcements);
         for (Said one : words) {
+            Partition partition = Segments.partition(one.hosted.tip);
             switch (one.role) {
                 case LEADER:
-                    announce.addLeaders(LedPartition.newBuilder()
-                        .setPartition(Segments.partition(one.hosted.tip)));
+                    announce.addLeaders(LedPartition.newBuilder().setPartition(partition));
                     break;
-                case FOLLOWER:
-                    announce.addFollowers(Segments.partition(one.hosted.tip));
-                    break;
-                default:
-                    announce.addStopped(Segments.partition(one.hosted.tip));
+                case FOLLOWER: announce.addFollowers(partition); break;
+                default: announce.addStopped(partition);
             }
         }
         return announce;
     }
 
-    private interface Taken {
-        void by(Answer answer);
-    }
-
-    private void send(Conversation home, Call.Builder call, Taken taken) {
+    private void send(Conversation home, Call.Builder call, Consumer<Answer> taken) {
         isSaying = true;
         home.ask(call.setDeadlineMs(DEADLINE_MS)).whenComplete((answer, error) -> {
             isSaying = false;
             if (error == null) {
                 failures = 0;
                 delayed = null;
-                taken.by(answer);
+                taken.accept(answer);
                 say();
-                return;
+            } else {
+                failed((CallFailed) error);
+                loop.after(pause(failures++), this::say);
             }
-            failed((CallFailed) error);
-            loop.after(pause(failures++), this::say);
         });
-    }
-
-    /** As which this broker is registered; 0: it is not. On the loop. */
-    long incarnation() {
-        return incarnation;
     }
 
     /** What this broker said was not taken. On the loop. */
@@ -275,8 +250,10 @@ final class Roles {
                 settings.brokerId, error.getMessage());
             incarnation = 0;
             announcements = 0;
-            request = requestId();
-            all.values().forEach(this::repeat);
+            request = Segments.bytes(Uuid.randomUuid());
+            synchronized (this) {
+                all.values().forEach(one -> one.word++);
+            }
         } else if (error.fate != Fate.RETRYABLE && error.fate != Fate.UNKNOWN) {
             log.error("The service does not take what this broker announces: {}",
                 error.getMessage());
@@ -294,19 +271,12 @@ final class Roles {
         }
     }
 
-    private void announced(List<Said> words, Answer answer) {
-        List<Claim> claims = answer.getAnnounced().getClaimsList();
-        int next = 0;
-        for (Role role : new Role[] {Role.LEADER, Role.FOLLOWER}) {
-            for (Said one : words) {
-                if (one.role == role) {
-                    taken(one, claims.get(next++));
-                }
-            }
-        }
+    private void announced(List<Said> words, Iterator<Claim> claims) {
         for (Said one : words) {
             if (one.role == Role.ROLE_UNSPECIFIED) {
                 stopped(one);
+            } else {
+                taken(one, claims.next());
             }
         }
     }
@@ -318,20 +288,16 @@ final class Roles {
             return;
         }
         if (claim.getIncarnation() == 0) {
-            hosted.claim = null;
-            log.info("{}: another broker leads, Kafka says", hosted.tip);
-            sayAgain(hosted);
+            sayAgain(hosted, "another broker leads, Kafka says");
             return;
         }
         hosted.claim = claim;
         hosted.feed.announced();
         loop.after(READY_MS, () -> {
-            boolean isNewest = hosted.word == said.word && hosted.claim == claim;
-            if (isNewest && !hosted.replica.isReady()) {
+            if (hosted.claim == claim && !hosted.replica.isReady()) {
                 // Another claim may have replaced this one before any host opened its session:
                 // then the log has never heard of it, and nobody can say that it is fenced.
-                repeat(hosted);
-                say();
+                repeat(hosted, said.word);
             }
         });
     }
@@ -348,11 +314,5 @@ final class Roles {
 
     private static long pause(int times) {
         return Math.min(PAUSE_MS << Math.min(times, 10), PAUSE_MAX_MS);
-    }
-
-    private static ByteString requestId() {
-        UUID id = UUID.randomUUID();
-        return ByteString.copyFrom(ByteBuffer.allocate(16)
-            .putLong(id.getMostSignificantBits()).putLong(id.getLeastSignificantBits()).array());
     }
 }

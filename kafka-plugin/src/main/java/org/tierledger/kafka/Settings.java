@@ -28,7 +28,6 @@ final class Settings {
     static final String WRITE_TIMEOUT = "tierledger.write.timeout.ms";
     static final String FINISH_TIMEOUT = "tierledger.finish.timeout.ms";
 
-    private static final String SCHEME = "tierledger://";
     private static final String TLS_SCHEME = "tierledgers://";
 
     final int brokerId;
@@ -128,21 +127,15 @@ final class Settings {
             throw new ConfigException(name, value, "expected HOST:PORT,HOST:PORT,...");
         }
         for (Object door : doors) {
-            if (!isDoor(door == doors.get(0) ? withoutScheme((String) door) : (String) door)) {
+            String one = door == doors.get(0) ? withoutScheme((String) door) : (String) door;
+            String port = one.substring(one.lastIndexOf(':') + 1);
+            if (!one.matches(".+:0*[1-9][0-9]{0,4}") || Integer.parseInt(port) > 65535) {
                 throw new ConfigException(name, value, "expected HOST:PORT, got " + door);
             }
         }
     }
 
     private static String withoutScheme(String door) {
-        String scheme = door.startsWith(TLS_SCHEME) ? TLS_SCHEME : SCHEME;
-        return door.startsWith(scheme) ? door.substring(scheme.length()) : door;
-    }
-
-    private static boolean isDoor(String door) {
-        int colon = door.lastIndexOf(':');
-        String port = door.substring(colon + 1);
-        return colon > 0 && port.matches("[0-9]{1,5}") && Integer.parseInt(port) <= 65535
-            && Integer.parseInt(port) > 0;
+        return door.replaceFirst("^tierledgers?://", "");
     }
 }

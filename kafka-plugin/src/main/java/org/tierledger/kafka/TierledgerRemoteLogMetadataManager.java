@@ -2,12 +2,10 @@ package org.tierledger.kafka;
 
 import java.util.Iterator;
 import java.util.Map;
-import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import org.apache.kafka.common.TopicIdPartition;
-import org.apache.kafka.server.log.remote.storage.RemoteLogMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogMetadataManager;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadataUpdate;
@@ -17,7 +15,6 @@ import org.tierledger.door.v1.QuestionKind;
 
 /** A stock broker's remote log metadata, kept by tierledger, or on the way to it and back. */
 public final class TierledgerRemoteLogMetadataManager implements RemoteLogMetadataManager {
-    private Loop loop;
     private volatile Deciding deciding;
     private volatile boolean isClosed;
 
@@ -34,11 +31,8 @@ public final class TierledgerRemoteLogMetadataManager implements RemoteLogMetada
         if (deciding != null || isClosed) {
             return;
         }
-        Settings settings = new Settings(configs);
-        loop = new Loop("tierledger-broker-" + settings.brokerId);
-        Deciding made = new Deciding(settings, configs, loop);
-        deciding = made;
-        made.begin();
+        deciding = new Deciding(new Settings(configs), configs);
+        deciding.begin();
     }
 
     /** Nothing of it is left, no thread and no socket; later calls fail. */
@@ -46,29 +40,21 @@ public final class TierledgerRemoteLogMetadataManager implements RemoteLogMetada
     public synchronized void close() {
         isClosed = true;
         Deciding ending = deciding;
-        if (ending == null) {
-            return;
-        }
         deciding = null;
-        ending.close();
-        try {
-            loop.close();
-        } catch (InterruptedException interrupted) {
-            Thread.currentThread().interrupt();
+        if (ending != null) {
+            ending.close();
         }
     }
 
     @Override
     public void onPartitionLeadershipChanges(
         Set<TopicIdPartition> leaderPartitions, Set<TopicIdPartition> followerPartitions) {
-        known().onPartitionLeadershipChanges(
-            Objects.requireNonNull(leaderPartitions, "leaderPartitions"),
-            Objects.requireNonNull(followerPartitions, "followerPartitions"));
+        known().onPartitionLeadershipChanges(leaderPartitions, followerPartitions);
     }
 
     @Override
     public void onStopPartitions(Set<TopicIdPartition> partitions) {
-        known().onStopPartitions(Objects.requireNonNull(partitions, "partitions"));
+        known().onStopPartitions(partitions);
     }
 
     /** Whether answers are of what stood when this broker got its role, or later. */
@@ -80,23 +66,19 @@ public final class TierledgerRemoteLogMetadataManager implements RemoteLogMetada
     @Override
     public CompletableFuture<Void> addRemoteLogSegmentMetadata(
         RemoteLogSegmentMetadata metadata) throws RemoteStorageException {
-        return write(metadata);
+        return known().write(metadata);
     }
 
     @Override
     public CompletableFuture<Void> updateRemoteLogSegmentMetadata(
         RemoteLogSegmentMetadataUpdate update) throws RemoteStorageException {
-        return write(update);
+        return known().write(update);
     }
 
     @Override
     public CompletableFuture<Void> putRemotePartitionDeleteMetadata(
         RemotePartitionDeleteMetadata metadata) throws RemoteStorageException {
-        return write(metadata);
-    }
-
-    private CompletableFuture<Void> write(RemoteLogMetadata change) throws RemoteStorageException {
-        return known().write(Objects.requireNonNull(change, "metadata"));
+        return known().write(metadata);
     }
 
     @Override

@@ -1,7 +1,9 @@
 package org.tierledger.kafka;
 
 import java.util.ArrayDeque;
-import java.util.TreeMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
@@ -32,39 +34,22 @@ final class Writes {
         final CompletableFuture<Void> done;
         final long deadline;
         final Future<?> timeout;
-        final String what;
-        long number = -1;
         Claim claim;
         int attempts;
+        /** An attempt has no answer yet, or it is written and not applied here yet. */
+        boolean isSent;
+        /** Nothing more is sent of it. */
+        boolean isOver;
         /** An attempt that may have succeeded, and the last that certainly did not. */
         CallFailed doubt;
         CallFailed refusal;
 
-        One(Write.Builder write, long timeoutMs, String what, CompletableFuture<Void> done) {
+        One(Write.Builder write, long timeoutMs, CompletableFuture<Void> done) {
             this.write = write;
-            this.what = what;
             this.done = done;
             deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
-            timeout = loop.after(timeoutMs, () -> end(late(timeoutMs)));
-        }
-
-        private Exception late(long timeoutMs) {
-            String message = hosted.tip + ": not done within " + timeoutMs + " ms: " + what;
-            if (doubt != null || isSent) {
-                return new RemoteStorageException(
-                    message + (doubt == null ? "" : ": " + doubt.getMessage()));
-            }
-            return new ReplicaNotAvailableException(
-                message + (refusal == null ? "" : ": " + refusal.getMessage()));
-        }
-
-        /** An attempt has no answer yet, or it is written and not applied here yet. */
-        boolean isSent;
-
-        void begin() {
-            number = begun++;
-            open.put(number, this);
-            attempt();
+            timeout = loop.after(timeoutMs, () -> giveUp(
+                "not done within " + timeoutMs + " ms: " + write.getChangeCase()));
         }
 
         void attempt() {
@@ -72,10 +57,7 @@ final class Writes {
                 return;
             }
             if (hosted.role != Role.LEADER) {
-                end(doubt != null
-                    ? new RemoteStorageException(hosted.tip + ": " + doubt.getMessage())
-                    : new ReplicaNotAvailableException(
-                        hosted.tip + " is led by this broker no more"));
+                giveUp("it is led by this broker no more");
                 return;
             }
             Conversation conversation = doors.at(door);
@@ -91,8 +73,8 @@ final class Writes {
             conversation.ask(Call.newBuilder().setDeadlineMs((int) leftMs)
                     .setWrite(write.setClaim(claim)))
                 .whenComplete((answer, error) -> {
-                    isSent = false;
-                    if (error == null) {
+                    isSent = error == null;
+                    if (isSent) {
                         written(answer);
                     } else {
                         failed((CallFailed) error);
@@ -105,52 +87,52 @@ final class Writes {
         }
 
         private void written(Answer answer) {
-            isSent = true;
             if (!answer.getBetterDoor().isEmpty()) {
                 door = answer.getBetterDoor();
                 doors.learn(door);
             }
-            leave();
+            isOver = true;
+            next();
             hosted.feed.reached(answer.getWritten().getPosition(), () -> end(null));
         }
 
         private void failed(CallFailed error) {
             door = null;
-            if (error.fate == Fate.RETRYABLE || error.fate == Fate.UNKNOWN) {
-                if (error.fate == Fate.UNKNOWN) {
-                    doubt = error;
-                } else {
-                    refusal = error;
-                }
+            if (error.fate == Fate.UNKNOWN) {
+                doubt = error;
                 again();
-                return;
+            } else if (error.fate == Fate.RETRYABLE) {
+                refusal = error;
+                again();
+            } else {
+                if (error.fate == Fate.FENCED_OFF) {
+                    roles.fenced(hosted, claim);
+                }
+                end(kafkaError(error));
             }
-            if (error.fate == Fate.FENCED_OFF) {
-                roles.fenced(hosted, claim);
-            }
-            // Of the last attempt; the one before may still arrive.
-            boolean isCertain = doubt == null || error.kind == Kind.PARTITION_DELETED;
-            end(isCertain ? kafkaError(error) : new RemoteStorageException(
-                hosted.tip + ": " + doubt.getMessage(), error));
         }
 
+        /** What the last attempt came to; one before it that is in doubt may still arrive. */
         private Exception kafkaError(CallFailed error) {
             String message = hosted.tip + ": " + error.getMessage();
-            switch (error.kind) {
-                case REMOTE_RESOURCE_NOT_FOUND:
-                case PARTITION_DELETED:
-                    return new RemoteResourceNotFoundException(message, error);
-                case FENCED:
-                    return new ReplicaNotAvailableException(message, error);
-                default:
-                    return new RemoteStorageException(message, error);
+            if (error.kind == Kind.PARTITION_DELETED
+                || doubt == null && error.kind == Kind.REMOTE_RESOURCE_NOT_FOUND) {
+                return new RemoteResourceNotFoundException(message, error);
             }
+            if (doubt == null && error.kind == Kind.FENCED) {
+                return new ReplicaNotAvailableException(message, error);
+            }
+            return new RemoteStorageException(
+                doubt == null ? message : hosted.tip + ": " + doubt.getMessage(), error);
         }
 
-        private void leave() {
-            if (open.remove(number) != null) {
-                next();
-            }
+        /** A broker retries it, if nothing is in doubt. */
+        private void giveUp(String why) {
+            CallFailed last = doubt != null ? doubt : refusal;
+            String message =
+                hosted.tip + ": " + why + (last == null ? "" : ": " + last.getMessage());
+            end(doubt != null || isSent ? new RemoteStorageException(message)
+                : new ReplicaNotAvailableException(message));
         }
 
         void end(Exception error) {
@@ -160,8 +142,9 @@ final class Writes {
             } else {
                 done.completeExceptionally(error);
             }
-            waiting.remove(this);
-            leave();
+            isOver = true;
+            all.remove(this);
+            next();
         }
     }
 
@@ -169,9 +152,11 @@ final class Writes {
     private final Doors doors;
     private final Loop loop;
     private final Roles roles;
-    private final TreeMap<Long, One> open = new TreeMap<>();
+    /** Those that have not ended. */
+    private final Set<One> all = new HashSet<>();
     private final ArrayDeque<One> waiting = new ArrayDeque<>();
-    private long begun;
+    /** Those that were begun, from the oldest of which something may be sent. */
+    private final ArrayDeque<One> open = new ArrayDeque<>();
     /** Where the partition's leader is reached without being passed on; null: not known. */
     private String door;
 
@@ -183,23 +168,27 @@ final class Writes {
     }
 
     /** Let {@code done} be done when the write is durable, and applied in the replica. */
-    void submit(Write.Builder write, long timeoutMs, String what, CompletableFuture<Void> done) {
-        waiting.add(new One(write, timeoutMs, what, done));
+    void submit(Write.Builder write, long timeoutMs, CompletableFuture<Void> done) {
+        One one = new One(write, timeoutMs, done);
+        all.add(one);
+        waiting.add(one);
         next();
     }
 
     /** Fail all that is under way. */
     void close(String why) {
-        waiting.addAll(open.values());
-        open.clear();
-        while (!waiting.isEmpty()) {
-            waiting.poll().end(new RemoteStorageException(hosted.tip + ": " + why));
-        }
+        waiting.clear();
+        List.copyOf(all).forEach(
+            one -> one.end(new RemoteStorageException(hosted.tip + ": " + why)));
     }
 
     private void next() {
-        while (!waiting.isEmpty() && (open.isEmpty() || begun - open.firstKey() < OPEN_MAX)) {
-            waiting.poll().begin();
+        while (!open.isEmpty() && open.peek().isOver) {
+            open.poll();
+        }
+        while (!waiting.isEmpty() && open.size() < OPEN_MAX) {
+            open.add(waiting.peek());
+            waiting.poll().attempt();
         }
     }
 }

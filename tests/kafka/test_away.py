@@ -1,0 +1,88 @@
+"""What a broker gets while no host of the service answers, or its settings are wrong."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.models.local_world import free_ports
+from tests.models.plugins import KAFKAS, Plugins, started
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+AWAY = "ReplicaNotAvailableException"
+NOBODY = "127.0.0.1:1"
+SHORT = {"tierledger.write.timeout.ms": 1000, "tierledger.finish.timeout.ms": 1500}
+
+
+@pytest.fixture(params=list(KAFKAS))
+def plugins(request: pytest.FixtureRequest) -> Iterator[Plugins]:
+    with started(KAFKAS[request.param]) as plugins:
+        yield plugins
+
+
+@pytest.fixture(params=["nobody listens", "who listens says nothing"])
+def door(request: pytest.FixtureRequest) -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        if request.param == "nobody listens":
+            yield f"127.0.0.1:{free_ports(1)}"
+        else:
+            yield f"127.0.0.1:{mute.getsockname()[1]}"
+
+
+async def test_a_service_that_is_away(plugins: Plugins, door: str) -> None:
+    ask = plugins.ask
+    assert await plugins.open(1, "c", door, **SHORT) == "done"
+    await ask("1 lead 0")
+    assert await ask("1 is-ready 0") == "false"
+    assert await ask("1 lookup 0 5") == AWAY
+    assert await ask("1 list 0") == AWAY
+    # The first may begin before it is known that nobody answers; then they are refused.
+    refused = None
+    while refused != await ask("1 metric NotReadyAnswers"):
+        before = int(await ask("1 metric NotReadyAnswers"))
+        refused = str(before + 1)
+        assert await ask("1 add 0 0") == AWAY
+    assert await ask("1 metric ServiceAway") == "true"
+    failed = int(await ask("1 metric WritesFailed"))
+    assert await ask("1 move 0 0 COPY_SEGMENT_FINISHED") == AWAY
+    assert await ask("1 metric NotReadyAnswers") == refused, (
+        "it was not refused, but waited for"
+    )
+    assert await ask("1 metric WritesFailed") == str(failed + 1)
+    await ask("1 stop 0")
+    assert await ask("1 list 0") == "RemoteResourceNotFoundException"
+    for _ in range(2):
+        assert await ask("1 close") == "done"
+    for question in ("list 0", "add 0 0"):
+        assert await ask(f"1 {question}") == "IllegalStateException"
+    assert await ask("1 is-ready 0") == "false"
+    assert await ask("1 metric Partitions") == "NoSuchElementException"
+    assert await ask("1 threads") == "none"
+
+
+async def test_a_wrong_setting_is_named(plugins: Plugins) -> None:
+    wrong = [
+        *[("tierledger.bootstrap", one) for one in ("", "host", "host:0", "host:99999", ":2")],
+        *[("tierledger.write.timeout.ms", one) for one in ("soon", "999")],
+        ("tierledger.finish.timeout.ms", "0"),
+        ("tierledger.mode", "both"),
+        ("cluster.id", ""),
+        ("broker.id", "-1"),
+        ("tierledger.token.without.tls", "perhaps"),
+        ("tierledger.ssl.ca.location", "ca.pem"),
+        ("tierledger.ssl.key.location", "key.pem"),
+    ]
+    for key, value in wrong:
+        said = await plugins.open(1, "c", NOBODY, **{key: value})
+        assert said.startswith("failed ConfigException "), (key, value, said)
+        assert key in said
+        assert value in said
+        assert await plugins.ask("1 list 0") == "IllegalStateException"
+    for mode in ("shadow", "handover"):
+        said = await plugins.open(1, "c", NOBODY, **{"tierledger.mode": mode})
+        assert "remote.log.metadata.manager.listener.name" in said
+    assert await plugins.ask("1 threads") == "none"
