@@ -1,5 +1,6 @@
 package org.tierledger.kafka;
 
+import static java.nio.charset.StandardCharsets.ISO_8859_1;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
@@ -10,6 +11,7 @@ import java.io.IOException;
 import java.lang.management.ManagementFactory;
 import java.net.InetAddress;
 import java.net.ServerSocket;
+import java.net.Socket;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
@@ -127,6 +129,34 @@ class AwayTest {
                 new TierledgerRemoteLogMetadataManager()) {
             manager.configure(config("127.0.0.1:" + mute.getLocalPort()));
             assertAway(manager);
+        }
+        assertNothingIsLeft();
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {
+        "", // It hangs up.
+        "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
+        "\0\0\0\4\0\0\0\0\0" + "\377\377\377\0\0\0\0\0\1", // 16 MiB in one frame.
+    })
+    void whoListensIsNoHost(String says) throws Exception {
+        try (ServerSocket server = new ServerSocket(0, 50, InetAddress.getLoopbackAddress())) {
+            CompletableFuture<Void> talk = CompletableFuture.runAsync(() -> {
+                while (!server.isClosed()) {
+                    try (Socket client = server.accept()) {
+                        client.getOutputStream().write(says.getBytes(ISO_8859_1));
+                    } catch (IOException error) {
+                        // The client has gone, or the test is over.
+                    }
+                }
+            });
+            try (TierledgerRemoteLogMetadataManager manager =
+                    new TierledgerRemoteLogMetadataManager()) {
+                manager.configure(config("127.0.0.1:" + server.getLocalPort()));
+                assertAway(manager);
+            }
+            server.close();
+            talk.get();
         }
         assertNothingIsLeft();
     }

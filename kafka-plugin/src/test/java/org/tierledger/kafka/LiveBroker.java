@@ -23,8 +23,10 @@ import org.apache.kafka.common.errors.ReplicaNotAvailableException;
 import org.apache.kafka.server.log.remote.storage.RemoteLogMetadataManager;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentId;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata.CustomMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadataUpdate;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState;
+import org.slf4j.impl.StaticLoggerBinder;
 
 /**
  * Brokers of a test, as plugins in this process: a command per line of the input, an answer per
@@ -93,7 +95,8 @@ public final class LiveBroker {
                 segment(tip(words[2]), Integer.parseInt(words[3]))));
             case "move": return done(manager.updateRemoteLogSegmentMetadata(update(
                 tip(words[2]), Integer.parseInt(words[3]),
-                RemoteLogSegmentState.valueOf(words[4]))));
+                RemoteLogSegmentState.valueOf(words[4]),
+                words.length > 5 ? Integer.parseInt(words[5]) : -1)));
             case "lookup":
                 Optional<RemoteLogSegmentMetadata> found = manager.remoteLogSegmentMetadata(
                     tip(words[2]), 0, Long.parseLong(words[3]));
@@ -103,6 +106,17 @@ public final class LiveBroker {
             case "highest":
                 return String.valueOf(manager.highestOffsetForEpoch(tip(words[2]), 0).orElse(null));
             case "threads": return threads();
+            case "listen":
+                StaticLoggerBinder.isKeeping = true;
+                return "done";
+            case "logged": // Of warnings and errors, since this was asked last.
+                List<String> lines = new ArrayList<>();
+                for (String one; (one = StaticLoggerBinder.LINES.poll()) != null;) {
+                    if (one.matches("(?s)(warn|error) org.tierledger.*")) {
+                        lines.add(one.replace('\n', ' '));
+                    }
+                }
+                return String.join(" | ", lines);
             case "fill": // Side by side, and no copy is finished.
                 List<CompletableFuture<Void>> all = new ArrayList<>();
                 for (int number = 0; number < Integer.parseInt(words[3]); number++) {
@@ -159,7 +173,7 @@ public final class LiveBroker {
         for (int number = from; number < from + count; number++) {
             done(manager.addRemoteLogSegmentMetadata(segment(tip, number)));
             done(manager.updateRemoteLogSegmentMetadata(
-                update(tip, number, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)));
+                update(tip, number, RemoteLogSegmentState.COPY_SEGMENT_FINISHED, -1)));
         }
         return "done " + (System.nanoTime() - begun) / 1000 / count;
     }
@@ -179,8 +193,12 @@ public final class LiveBroker {
     }
 
     private static RemoteLogSegmentMetadataUpdate update(
-        TopicIdPartition tip, int number, RemoteLogSegmentState state) {
-        return new RemoteLogSegmentMetadataUpdate(id(tip, number), 7, Optional.empty(), state, 1);
+        TopicIdPartition tip, int number, RemoteLogSegmentState state, int customBytes) {
+        return new RemoteLogSegmentMetadataUpdate(
+            id(tip, number), 7,
+            customBytes < 0 ? Optional.empty()
+                : Optional.of(new CustomMetadata(new byte[customBytes])),
+            state, 1);
     }
 
     private static String starts(Iterator<RemoteLogSegmentMetadata> segments) {
