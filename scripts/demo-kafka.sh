@@ -47,16 +47,12 @@ wait_for() {
     exit 1
 }
 
-kafka() {
-    java -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
-        -Dlog4j2.configurationFile="$folder/log4j2.xml" -cp "$PWD/.venv/kafka/*" "$@"
-}
+java=(java -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1
+    -Dlog4j2.configurationFile="$folder/log4j2.xml"
+    -cp "$PWD/.venv/kafka/*:$PWD/.venv/kafka-tier/*")
 
 start_broker() {
-    # Not by the function: the signals are for Java, not for a shell before it.
-    java -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
-        -Dlog4j2.configurationFile="$folder/log4j2.xml" -cp "$PWD/.venv/kafka/*" \
-        kafka.Kafka "$folder/server.properties" >"$folder/$1.log" 2>&1 &
+    "${java[@]}" kafka.Kafka "$folder/server.properties" >"$folder/$1.log" 2>&1 &
     broker=$!
     wait_for "$broker" "$folder/$1.log" "Kafka Server started"
     echo "broker 1 runs at 127.0.0.1:$kafka, pid $broker"
@@ -101,7 +97,7 @@ cat "$folder/serve.log"
 
 echo
 echo "A stock Kafka broker, with the plugin's jar and nothing else of ours:"
-kafka kafka.tools.StorageTool format -t "$cluster" -c "$folder/server.properties" \
+"${java[@]}" kafka.tools.StorageTool format -t "$cluster" -c "$folder/server.properties" \
     >"$folder/format.log" 2>&1 || { cat "$folder/format.log"; exit 1; }
 start_broker broker
 show handover --fresh --kafka "127.0.0.1:$kafka"

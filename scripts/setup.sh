@@ -183,6 +183,7 @@ fi
 if [ "$with_java" ]; then
     fetch_server tests/s3_server/pom.xml .venv/s3proxy
     fetch_server tests/kafka_broker/pom.xml .venv/kafka
+    fetch_server tests/kafka_broker/tier/pom.xml .venv/kafka-tier
     fetch_server tests/kafka_broker/oldest/pom.xml .venv/kafka-3.9.1
 fi
 if [ "$with_plugin" ]; then build_plugin; fi

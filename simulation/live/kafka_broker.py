@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 JARS = Path(__file__).parents[2] / ".venv" / "kafka"
+TIER = JARS.with_name("kafka-tier")
+"""Kafka's tier in a folder, for releases that are published without it."""
 OLDEST = JARS.with_name("kafka-3.9.1")
 """The oldest release that the plugin is for."""
+SUITE = JARS.with_name("kafka-suite")
+"""The newest release that is published with Kafka's own tests (tests/kafka/suite)."""
 PLUGIN = Path(__file__).parents[2] / "kafka-plugin" / "target"
 """What `scripts/setup.sh --with-plugin` builds: the jar, and the classes of its tests."""
 PLUGIN_JAR = PLUGIN / "tierledger-kafka-plugin.jar"
@@ -113,7 +117,7 @@ class KafkaBroker(LiveServer):
 
     def _java(self, *words: str) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.xml'}"
-        return [*self.java, logging, "-cp", f"{self.jars}/*", *words]
+        return [*self.java, logging, "-cp", f"{self.jars}/*:{TIER}/*", *words]
 
     def _format(self) -> None:
         config = str(self.folder / "server.properties")

@@ -161,16 +161,21 @@ def test_every_command_is_described_with_its_options() -> None:
     assert described == {one: options - EVERYWHERE for one, options in commands().items()}
 
 
-SHOWN = [
+BEGINS = {"": ("tierledger ", "$ tierledger "), "console": ("$ tierledger ",)}
+"""Of the lines that are commands, by the kind of block."""
+
+SHOWN = {
     line.removeprefix("$ ")
-    for block in blocks(document("README.md"))
-    for line in block.splitlines()
-    if line.startswith(("tierledger ", "$ tierledger "))
-]
+    for path in DOCUMENTS
+    for language, begins in BEGINS.items()
+    for block in blocks(path.read_text(encoding="utf-8"), language)
+    for line in block.replace("\\\n", "").splitlines()
+    if line.startswith(begins)
+}
 
 
-@pytest.mark.parametrize("line", SHOWN)
-def test_the_readme_shows_commands_that_exist(line: str) -> None:
+@pytest.mark.parametrize("line", sorted(SHOWN))
+def test_the_commands_that_are_shown_exist(line: str) -> None:
     known = commands()
     _, command, *words = line.split()
     if words and f"{command} {words[0]}" in known:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import socket
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+import pytest_asyncio
 
 from tests.models.local_world import free_ports
 from tests.models.plugins import KAFKAS, Plugins, started
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
 AWAY = "ReplicaNotAvailableException"
 NOBODY = "127.0.0.1:1"
@@ -24,13 +25,28 @@ def plugins(request: pytest.FixtureRequest) -> Iterator[Plugins]:
         yield plugins
 
 
-@pytest.fixture(params=["nobody listens", "who listens says nothing"])
-def door(request: pytest.FixtureRequest) -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as mute:
-        if request.param == "nobody listens":
-            yield f"127.0.0.1:{free_ports(1)}"
-        else:
-            yield f"127.0.0.1:{mute.getsockname()[1]}"
+SPEAKERS = {
+    "who listens hangs up": b"",
+    "who listens is a web server": b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
+    "who listens says too much": b"\0\0\0\4\0\0\0\0\0" + b"\xff\xff\xff\0\0\0\0\0\1",
+}
+"""The last: 16 MiB in one frame."""
+
+
+@pytest_asyncio.fixture(params=["nobody listens", "who listens says nothing", *SPEAKERS])
+async def door(request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    says = SPEAKERS.get(request.param)
+
+    async def greet(_: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        if says is not None:
+            client.write(says)
+            client.close()
+
+    if request.param == "nobody listens":
+        yield f"127.0.0.1:{free_ports(1)}"
+        return
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
 async def test_a_service_that_is_away(plugins: Plugins, door: str) -> None:

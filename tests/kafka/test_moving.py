@@ -12,12 +12,12 @@ from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
 )
 
 from tests.kafka.test_one_broker import TOPIC, consumed, produced, until
+from tests.models import kafka_page
 from tests.models.local_world import free_ports
 from tests.models.tiered_broker import STOCK, TIERED, TieredBroker
 from tests.moving.test_stock_cluster import Ledger
 from tests.ray.test_serve import served
 from tierledger.cli.exit_status import ExitStatus
-from tierledger.simulation.live.kafka_broker import CLUSTER_ID
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,9 +56,14 @@ async def test_a_broker_moves_to_tierledger_and_back(tmp_path: Path) -> None:
     door = f"127.0.0.1:{free_ports(1)}"
     store = f"sqlite:{tmp_path / 'ledger.sqlite'}"
     with TieredBroker(door, tmp_path / "tier", STOCK) as broker:
-        options = ["--cluster", CLUSTER_ID, "--listen", door, "--kafka", broker.address]
-        with served(store, *options):
+        assert kafka_page.settings() <= {*broker.settings}
+        serve, *handovers = kafka_page.commands(store, door, broker.address)[2:]
+        assert serve[:3] == ["serve", "--store", store]
+        with served(store, *serve[3:]):
             one = Cluster(broker, Ledger(store, door, broker.address))
+            assert handovers == [
+                one.ledger.handover("--to", to) for to in ("kafka", "tierledger")
+            ]
             admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
             await admin.start()
             await admin.create_topics([NewTopic(TOPIC, 1, 1, topic_configs=TIERED)])

@@ -17,11 +17,12 @@ from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
     NewTopic,
 )
 
+from tests.models import kafka_page
 from tests.models.command_line import lines, run
 from tests.models.local_world import free_ports
 from tests.models.tiered_broker import TIERED, TieredBroker
 from tests.ray.test_serve import served
-from tierledger.simulation.live.kafka_broker import CLUSTER_ID, JARS, OLDEST
+from tierledger.simulation.live.kafka_broker import JARS, OLDEST, SUITE
 
 TOPIC = "orders"
 PARTITION = TopicPartition(TOPIC, 0)
@@ -35,16 +36,21 @@ def ledger(tmp_path: Path) -> Path:
     return tmp_path / "ledger.sqlite"
 
 
-@pytest.fixture(params=[OLDEST, JARS], ids=["3.9", "newest"])
+@pytest.fixture(
+    params=[OLDEST, pytest.param(SUITE, marks=pytest.mark.long), JARS],
+    ids=["3.9", "4.3", "newest"],
+)
 def broker(
     request: pytest.FixtureRequest, tmp_path: Path, ledger: Path
 ) -> Iterator[TieredBroker]:
     door = f"127.0.0.1:{free_ports(2)}"
     broker = TieredBroker(door, tmp_path / "tier", jars=request.param)
-    options = ["--cluster", CLUSTER_ID, "--hosts", 2, "--listen", door]
-    options += ["--kafka", broker.address]
-    with served(f"sqlite:{ledger}", *options), broker:
-        hand_over(broker, ledger)
+    store = f"sqlite:{ledger}"
+    serve, handover = kafka_page.commands(store, door, broker.address)[:2]
+    assert serve[:3] == ["serve", "--store", store]
+    with served(store, *serve[3:], "--hosts", 2), broker:
+        done = run(ledger, *handover)
+        assert done.exit_code == 0, done.output
         yield broker
 
 
@@ -52,12 +58,6 @@ def settings_of(broker: TieredBroker) -> dict[str, str]:
     """A topic's; 3.9 has no other name for segments below a mebibyte."""
     small = "segment.bytes" if broker.jars == OLDEST else "internal.segment.bytes"
     return {small if key == "internal.segment.bytes" else key: TIERED[key] for key in TIERED}
-
-
-def hand_over(broker: TieredBroker, ledger: Path) -> None:
-    """Until then the plugin is not ready."""
-    done = run(ledger, "handover", "--fresh", "--kafka", broker.address)
-    assert done.exit_code == 0, done.output
 
 
 async def test_what_was_produced_is_read_from_the_tier_until_it_is_deleted(

@@ -9,20 +9,13 @@ import pytest
 
 from tests.models.door_secrets import TOKENS, Secrets, token_file
 from tests.models.local_world import CLUSTER
-from tests.models.plugins import started
+from tests.models.plugins import log_level, started
 from tests.ray.test_serve import served
 from tierledger.simulation.live.kafka_broker import JARS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-LOG4J = """\
-<Configuration status="off">
-  <Appenders><Console name="err" target="SYSTEM_ERR"><PatternLayout pattern="%p %c %m%n%ex"/>
-  </Console></Appenders>
-  <Loggers><Root level="trace"><AppenderRef ref="err"/></Root></Loggers>
-</Configuration>
-"""
 JAVA_LOGGING = """\
 handlers=java.util.logging.ConsoleHandler
 java.util.logging.ConsoleHandler.level=ALL
@@ -41,10 +34,9 @@ async def test_no_line_has_them(tmp_path: Path) -> None:
     certificate, key = secrets.authority.issue("broker", "broker")
     broken = tmp_path / "broken.key"
     broken.write_text(key.read_text().replace("M", "hush+key M", 1))
-    log, log4j, logging = (tmp_path / one for one in ("log", "log4j2.xml", "logging"))
-    log4j.write_text(LOG4J)
+    log, logging = tmp_path / "log", tmp_path / "logging"
     logging.write_text(JAVA_LOGGING)
-    java = (f"-Dlog4j2.configurationFile={log4j}", f"-Djava.util.logging.config.file={logging}")
+    java = (log_level(tmp_path, "trace"), f"-Djava.util.logging.config.file={logging}")
     given = {
         "tierledger.ssl.ca.location": secrets.authority.certificate,
         "tierledger.ssl.certificate.location": certificate,

@@ -25,6 +25,22 @@ RETRIED = ("ReplicaNotAvailableException", "IllegalStateException")
 """What brokers repeat a question for."""
 
 
+LOG4J = """\
+<Configuration status="off">
+  <Appenders><Console name="err" target="SYSTEM_ERR"><PatternLayout pattern="%p %c %m%n%ex"/>
+  </Console></Appenders>
+  <Loggers><Root level="{level}"><AppenderRef ref="err"/></Root></Loggers>
+</Configuration>
+"""
+
+
+def log_level(folder: Path, level: str) -> str:
+    """The option of Java by which plugins log so much, with a file in `folder`."""
+    file = folder / "log4j2.xml"
+    file.write_text(LOG4J.format(level=level))
+    return f"-Dlog4j2.configurationFile={file}"
+
+
 class Plugins:
     """Plugins of several brokers in one Java process."""
 

@@ -8,7 +8,7 @@ import asyncio
 import json
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -74,14 +74,15 @@ class Ledger:
         self._kafka = kafka
 
     async def hand_over(self, *options: str) -> Any:  # noqa: ANN401 - A finished process.
-        return await asyncio.to_thread(run, *self._handover(options))
+        return await asyncio.to_thread(run, *self.handover(*options))
 
     def handing_over(self, *options: str) -> subprocess.Popen[str]:
         """The same while it runs."""
-        command = [*COMMAND, *self._handover(options)]
+        command = [*COMMAND, *self.handover(*options)]
         return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
-    def _handover(self, options: Sequence[str]) -> list[str]:
+    def handover(self, *options: str) -> list[str]:
+        """The command's words."""
         return ["handover", *options, "--kafka", self._kafka, "--store", self.store]
 
     async def moved(self, to: str) -> None:

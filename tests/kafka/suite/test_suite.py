@@ -20,9 +20,8 @@ from zipfile import ZipFile
 import pytest
 
 from tests.models.any_cluster import any_cluster
-from tierledger.simulation.live.kafka_broker import JARS, PLUGIN_JAR
+from tierledger.simulation.live.kafka_broker import PLUGIN_JAR, SUITE
 
-SUITE = JARS.with_name("kafka-suite")
 PACKAGE = "org.apache.kafka.tiered.storage"
 
 _LOGGING = """\

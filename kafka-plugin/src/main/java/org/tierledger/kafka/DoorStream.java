@@ -205,7 +205,10 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
 
     @Override
     public final void onClose(Status status, Metadata trailers) {
-        end(CallFailed.notReady(status.getCode() + ": " + status.getDescription()));
+        Throwable cause = status.getCause(); // Of TLS, all that is said of what was wrong.
+        end(CallFailed.notReady(status.getCode() + (settings.isTls ? " by TLS" : " without TLS")
+            + (status.getDescription() == null ? "" : ": " + status.getDescription())
+            + (cause == null ? "" : ": " + cause)));
     }
 
     /** End it; a repeat does nothing. */

@@ -35,6 +35,7 @@ import org.apache.kafka.server.log.remote.storage.RemoteLogMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogMetadataManager;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentId;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata.CustomMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadataUpdate;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState;
 
@@ -96,8 +97,11 @@ public final class Managers {
                 manager.addRemoteLogSegmentMetadata(added(tip, number(words, 4))).get();
                 return "done";
             case "move":
-                manager.updateRemoteLogSegmentMetadata(moved(
-                    id(tip, number(words, 4)), RemoteLogSegmentState.valueOf(words[5]))).get();
+                Optional<CustomMetadata> custom = words.length < 7 ? Optional.empty()
+                    : Optional.of(new CustomMetadata(new byte[number(words, 6)]));
+                manager.updateRemoteLogSegmentMetadata(new RemoteLogSegmentMetadataUpdate(
+                    id(tip, number(words, 4)), 7, custom,
+                    RemoteLogSegmentState.valueOf(words[5]), 1)).get();
                 return "done";
             case "delete": return delete(manager, tip);
             case "lookup":

@@ -1,0 +1,36 @@
+"""What docs/kafka.md tells users to run and to set, with a test's own store and servers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tierledger.simulation.live.kafka_broker import CLUSTER_ID
+
+_PAGE = Path(__file__).parents[2] / "docs" / "kafka.md"
+
+
+def _blocks(language: str) -> str:
+    text = _PAGE.read_text(encoding="utf-8")
+    return "".join(re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+
+
+def commands(store: str, door: str, kafka: str) -> list[list[str]]:
+    """The words of each `tierledger` command, in the page's order."""
+    instead = {
+        "sqlite:ledger.sqlite": store,
+        "127.0.0.1:4711": door,
+        "127.0.0.1:9092": kafka,
+        '"$CLUSTER"': CLUSTER_ID,
+    }
+    lines = _blocks("console").replace("\\\n", "").splitlines()
+    return [
+        [instead.get(word, word) for word in line.split()[2:]]
+        for line in lines
+        if line.startswith("$ tierledger ")
+    ]
+
+
+def settings() -> set[str]:
+    """The keys of all that brokers are given."""
+    return {line.partition("=")[0] for line in _blocks("properties").splitlines()}
