@@ -79,14 +79,6 @@ _RULES: tuple[tuple[str, str, str, Callable[..., Any], str, str], ...] = (
         "self._is_announcing or self._unsaid.update({number: None})",
     ),
     (
-        "not-taken-not-repeated",
-        "a word that the service did not take is not said again",
-        "lockout liveness",
-        PluginNode._not_announced,
-        "self._unsaid[number] = None",
-        "pass",
-    ),
-    (
         "follows-as-before",
         "a broker that follows, and says so anew because of a word, is ready as it was before",
         "lost_record miscoordinated",
