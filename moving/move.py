@@ -6,12 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.coordinator import procedure as steps
 from tierledger.actors.coordinator.ownership import GIVE_UP_AFTER_MS, Owned
+from tierledger.actors.coordinator.procedure import Procedure
 from tierledger.events.errors import RejectedError, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.moving import procedure as steps
 from tierledger.moving.comparison import Comparison
-from tierledger.moving.procedure import Procedure
 from tierledger.moving.topic import live_brokers, reading
 
 if TYPE_CHECKING:

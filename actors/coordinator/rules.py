@@ -220,9 +220,15 @@ def _leads(state: CoordinatorState, given: Announcement, item: ev.LeaderItem) ->
 
 
 def _follows(state: CoordinatorState, given: Announcement, item: ev.Item) -> bool:
+    """Whether it follows already, and has said so since the owner's newest word.
+
+    Who announces itself anew because of that word is ready with what stood when it did.
+    """
     entry = state.partitions.get(_key(item))
     claim = None if entry is None else entry.followers.get(given.broker_id)
-    return claim is not None and claim.incarnation == given.incarnation
+    if claim is None or claim.incarnation != given.incarnation:
+        return False
+    return claim[1:] > state.announced_before_word.get(given.broker_id, (0, 0))
 
 
 def _hosts(state: CoordinatorState, broker_id: int, item: ev.Item) -> bool:
@@ -298,6 +304,7 @@ def evolve_strictly(state: CoordinatorState, event: Event) -> list[HostWork]:
             _host_lost(state, body.host)
         case ev.OwnerChanged():
             state.word = word_after(state.word, body)
+            state.announced_before_word = dict(state.announced)
         case ev.PartitionForgotten():
             _forgotten(state, PartitionKey(body.topic_id, body.partition))
     state.next_position = event.position + 1

@@ -102,6 +102,8 @@ class CoordinatorState:
         self.registrations: dict[int, dict[bytes, int]] = {}
         """Broker to its last registrations: request and the incarnation it was given."""
         self.announced: dict[int, tuple[int, int]] = {}
+        self.announced_before_word: dict[int, tuple[int, int]] = {}
+        """The same as it was when the owner's newest word came."""
         self.heard: dict[int, tuple[int, int]] = {}
         """Not of the log: the newest announcement of each broker that was decided on here, also
         one that changed nothing."""
@@ -135,6 +137,7 @@ class CoordinatorState:
             broker: dict(known) for broker, known in self.registrations.items()
         }
         draft.announced = dict(self.announced)
+        draft.announced_before_word = self.announced_before_word
         draft.heard = dict(self.heard)
         draft.partitions = _CopiedEntries(self.partitions)
         draft.hosts = dict(self.hosts)

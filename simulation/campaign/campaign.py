@@ -58,42 +58,16 @@ UNFORESEEN = "unforeseen_failure"
 """What a world is said to have found that ended with an exception of its own."""
 
 
-class Outcome(NamedTuple):
-    """One seed's: what is small enough to travel between processes by the million."""
-
-    seed: int
-    is_small: bool
-    violations: list[Violation]
-    trace_hash: str
-    calls: int
-    ok_calls: int
-    changes: int
-    """Leadership changes."""
-    steps: int
-    virtual_s: float
-    marks: dict[str, int]
-    """Faults and rare situations: how often each came about."""
-    counts: dict[str, int]
-    """How much of what is rare there was, by its name in `machines.counts`."""
-    cpu_s: float
-    """What it took of a core, all checkers included."""
-
-
-def outcome(seed: int, world: str = MACHINES, mutant: str | None = None) -> Outcome:
+def outcome(seed: int, world: str = MACHINES, mutant: str | None = None) -> Verdict:
     """Run one seed and check it; an exception of the world is a violation as well."""
     began, is_small = process_time(), False
-    verdict: Verdict
     if world == SERVICE:
         with with_mistake(mutant):
-            verdict = service.judge(service_plan.drawn(seed))
+            verdict: Verdict = service.judge(service_plan.drawn(seed))
     else:
         is_small = machines_plan.is_small(seed)
         verdict = judged(machines_plan.drawn(seed), mutant)
-    return Outcome(
-        seed, is_small, verdict.violations, verdict.trace_hash, verdict.calls, verdict.ok_calls,
-        verdict.changes, verdict.steps, verdict.virtual_s, dict(verdict.marks),
-        verdict.counts, process_time() - began,
-    )  # fmt: skip
+    return verdict._replace(is_small=is_small, cpu_s=process_time() - began)
 
 
 def judged(scenario: Scenario, mutant: str | None = None) -> Verdict:
@@ -170,7 +144,7 @@ class Workers:
 
     def outcomes(
         self, seeds: Iterable[int], *, mutant: str | None = None, world: str = MACHINES
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[Verdict]:
         """Each seed's outcome, in the order of the seeds."""
         work = partial(_outcomes, mutant=mutant, world=world)
         for done in self.each(work, _chunks(seeds, SEEDS_PER_TASK[world])):
@@ -190,7 +164,7 @@ def _chunks(seeds: Iterable[int], size: int) -> Iterator[list[int]]:
         yield chunk
 
 
-def _outcomes(seeds: Sequence[int], *, mutant: str | None, world: str) -> list[Outcome]:
+def _outcomes(seeds: Sequence[int], *, mutant: str | None, world: str) -> list[Verdict]:
     found = [outcome(seed, world, mutant) for seed in seeds]
     gc.collect()  # Nothing is while a world runs.
     return found
@@ -226,7 +200,7 @@ def verdicts(
     mutant: str | None = None,
     world: str = MACHINES,
     is_over: Callable[[], bool] = lambda: False,
-) -> Iterator[Outcome]:
+) -> Iterator[Verdict]:
     """Each seed's outcome, in their order and the same ones whatever the number of `jobs`.
 
     Ends early once `is_over` says so.

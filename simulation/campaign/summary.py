@@ -9,7 +9,7 @@ from tierledger.simulation.machines.counts import DELETIONS, SUMMED
 from tierledger.simulation.machines.marks import MARKS
 
 if TYPE_CHECKING:
-    from tierledger.simulation.campaign.campaign import Outcome
+    from tierledger.simulation.checkers.verdict import Verdict
 
 TWO_BELIEVERS = "two believed they lead"
 
@@ -39,7 +39,7 @@ class SizeSummary:
         self._calls: Counter[int] = Counter()
         self._changes: Counter[int] = Counter()
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: Verdict) -> None:
         self.seeds += 1
         self.cpu_s += outcome.cpu_s
         self._calls[outcome.calls] += 1
@@ -72,7 +72,7 @@ class Summary:
         self.virtual_s = 0.0
         self.faulty = 0
         """Seeds in which some fault came about."""
-        self.failed: list[Outcome] = []
+        self.failed: list[Verdict] = []
         self.marks: Counter[str] = Counter()
         """Faults and rare situations: in how many seeds each came about."""
         self.counts: Counter[str] = Counter()
@@ -80,7 +80,7 @@ class Summary:
         self.counted: Counter[str] = Counter()
         """In how many seeds there was any of it."""
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: Verdict) -> None:
         (self.small if outcome.is_small else self.big).add(outcome)
         self.calls += outcome.calls
         self.ok_calls += outcome.ok_calls

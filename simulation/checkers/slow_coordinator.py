@@ -67,6 +67,8 @@ class SlowCoordinator:
         self.incarnations: dict[int, int] = {}
         self.registrations: dict[int, list[tuple[bytes, int]]] = {}
         self.announced: dict[int, tuple[int, int]] = {}
+        self.announced_then: dict[int, tuple[int, int]] = {}
+        """When the owner's newest word was said."""
         self.hosts: dict[str, tuple[str, str]] = {}
         """Host to process and address."""
         self.generations: dict[str, int] = {}
@@ -305,6 +307,7 @@ class SlowCoordinator:
 
     def _OwnerChanged(self, body: ev.OwnerChanged) -> None:  # noqa: N802
         self.words.append(body)
+        self.announced_then = {**self.announced}
 
     def _PartitionForgotten(self, body: ev.PartitionForgotten) -> None:  # noqa: N802
         self.rows.pop(PartitionKey(body.topic_id, body.partition), None)
@@ -434,7 +437,10 @@ class SlowCoordinator:
     def _is_new_follower(self, given: ev.Announcement, item: Any) -> bool:  # noqa: ANN401
         row = self.rows.get(PartitionKey(*item[:2]))
         claim = None if row is None else row.followers.get(given.broker_id)
-        return claim is None or claim.incarnation != given.incarnation
+        if claim is None or claim.incarnation != given.incarnation:
+            return True
+        then = self.announced_then.get(given.broker_id)
+        return then is not None and (claim.incarnation, claim.announcement) <= then
 
     def _hosts(self, broker_id: int, item: Any) -> bool:  # noqa: ANN401
         row = self.rows.get(PartitionKey(*item[:2]))

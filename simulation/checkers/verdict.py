@@ -16,7 +16,7 @@ MINIMUMS = Minimums(ok_writes=1)
 
 
 class Verdict(NamedTuple):
-    """One seed's outcome."""
+    """One seed's outcome, small enough to travel between processes by the million."""
 
     seed: int
     violations: list[Violation]
@@ -31,3 +31,6 @@ class Verdict(NamedTuple):
     """Faults and rare situations: how often each came about."""
     counts: dict[str, int]
     """How much of what is rare there was; the service's world counts nothing."""
+    is_small: bool = False
+    cpu_s: float = 0.0
+    """What it took of a core, all checkers included, where a campaign measures it."""

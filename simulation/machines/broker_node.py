@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tierledger.actors.coordinator.events import LeaderItem, Route
+    from tierledger.actors.coordinator.ownership import PluginMode
     from tierledger.actors.messages import Query
     from tierledger.events.kafka.codec import KafkaValue
     from tierledger.simulation.machines.clockwork import Life
@@ -96,10 +97,15 @@ class BrokerNode:
         """Per partition the writes that have not ended, oldest first; see `actors.window`."""
         self._writes_max = world.requests_kept * 3 // 4
 
+    @property
+    def mode(self) -> PluginMode | None:
+        """Of its plugin; a program has none."""
+        return None
+
     # Registering and announcing, one after the other.
 
     def start(self) -> None:
-        self._coordinate(self._ask_register, self._registered)
+        self.coordinate(self._ask_register, self._registered)
 
     def _ask_register(self, token: int) -> None:
         node = self.world.coordinator_node()
@@ -175,7 +181,7 @@ class BrokerNode:
                 self.life, node.life, node.take_announce, self, token, announcement
             )
 
-        self._coordinate(ask, lambda result: self._announced(result, told))
+        self.coordinate(ask, lambda result: self._announced(result, told))
 
     def _announced(self, result: Any, told: tuple[Any, ...]) -> None:  # noqa: ANN401
         if isinstance(result, Fenced):
@@ -236,7 +242,7 @@ class BrokerNode:
 
     # The coordinator.
 
-    def _coordinate(self, ask: Callable[[int], None], then: Any) -> None:  # noqa: ANN401
+    def coordinate(self, ask: Callable[[int], None], then: Any) -> None:  # noqa: ANN401
         asked = Asked(ask, then, self._clock.now + 2 * DEADLINE)
         self._ask(asked)
 

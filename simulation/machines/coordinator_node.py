@@ -13,6 +13,7 @@ from typing_extensions import override
 from tierledger.actors.calls import HostPing, PartitionKey
 from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator import messages as msg
+from tierledger.actors.coordinator.attendance import Attendance
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.log import BATCHES_PER_READ
 from tierledger.actors.coordinator.machine import Coordinator, Phase
@@ -38,13 +39,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierledger.actors.calls import Refusal
+    from tierledger.actors.coordinator.attendance import Attend
     from tierledger.actors.coordinator.events import Announcement, CoordinatorBody
+    from tierledger.actors.coordinator.ownership import Handover
     from tierledger.actors.coordinator.rules import HostWork
     from tierledger.actors.coordinator.state import CoordinatorState
     from tierledger.events.log_events import Event
     from tierledger.simulation.machines.broker_node import BrokerNode
     from tierledger.simulation.machines.clockwork import Life
     from tierledger.simulation.machines.host_node import HostNode
+    from tierledger.simulation.machines.moving.cluster import KafkaFollower
+    from tierledger.simulation.machines.moving.plugin import PluginNode
     from tierledger.simulation.machines.world import World
 
 RETRY = 50 * MS
@@ -113,6 +118,7 @@ class CoordinatorNode:
         """Watches of processes that have answered a ping."""
         self._missed: set[str] = set()
         """Processes that were missed when no ping was held for them."""
+        self._attendance = Attendance()
         self.machine = self._new_machine()
 
     @property
@@ -139,7 +145,7 @@ class CoordinatorNode:
         self, caller: BrokerNode, token: int, broker_id: int, request: bytes, after: int
     ) -> None:
         """A new incarnation for a broker."""
-        self._ask(caller, token, msg.Register(broker_id, request, after))
+        self._ask(caller, token, msg.Register(broker_id, request, after, caller.mode))
 
     def take_announce(self, caller: BrokerNode, token: int, given: Announcement) -> None:
         """A broker's word on what it leads and follows."""
@@ -164,6 +170,29 @@ class CoordinatorNode:
         self._calls += 1
         self._callers[self._calls] = (caller, token)
         self._feed(msg.Requested(self._calls, request))
+
+    def take_hand_over(self, caller: BrokerNode, token: int, wish: Handover) -> None:
+        """An operator's wish about who owns the cluster's metadata."""
+        self._ask(caller, token, msg.HandOver(wish))
+
+    def take_attend(self, caller: PluginNode, said: Attend) -> None:
+        """How a broker's plugin stands."""
+        if self.machine.is_started:
+            self._attendance.attended(said, self.world.now_ms())
+            self._wires.send(self.life, caller.life, caller.hear, self.state.word)
+
+    def take_following(self, caller: KafkaFollower, said: dict[str, Any]) -> None:
+        """How it stands who imports Kafka's metadata topic, or mirrors into it."""
+        if self.machine.is_started:
+            self._attendance.followed(said, self.world.now_ms())
+            self._wires.send(self.life, caller.life, caller.hear, self.state.word)
+
+    def take_stand(self, caller: BrokerNode, token: int) -> None:
+        """The owner's word, who attends, and who follows."""
+        if self.machine.is_started:
+            state, now_ms = self.state, self.world.now_ms()
+            told = self._attendance.report(state.word, state.incarnations, now_ms)
+            self._answer(caller, token, (state.word, told["attending"], told["kafka"]))
 
     def take_route(self, caller: BrokerNode, token: int, numbers: Sequence[int]) -> None:
         """Where partitions are served."""

@@ -101,10 +101,10 @@ class Feeding:
             nearby = (number + self._random.randrange(2)) % scenario.brokers
             broker = self._world.brokers.get(1 + nearby)
             if broker is not None and not (broker.life.is_dead or broker.life.is_paused):
-                self._go_on(self._node(broker, number))
+                self._go_on(self.node(broker, number))
         self._clock.after(self._pause(), None, self._tick)
 
-    def _node(self, broker: BrokerNode, number: int) -> ReplicaNode:
+    def node(self, broker: BrokerNode, number: int) -> ReplicaNode:
         node = self.nodes.get((broker.broker_id, number))
         if node is None or node.broker is not broker:
             node = self.nodes[broker.broker_id, number] = ReplicaNode(broker, number)

@@ -156,6 +156,19 @@ _declare(
 )
 
 _declare(
+    "moving",
+    "cluster moved",
+    "move refused",
+    "written by Kafka's own manager",
+    "written by tierledger",
+    "plugin's write applied",
+    "plugin held a write",
+    "plugin fenced",
+    "follower's round: import",
+    "follower's round: mirror",
+    "stock broker came late",
+)
+_declare(
     "feed",
     "replica took a snapshot",
     "replica went on from where it was",

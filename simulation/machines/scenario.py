@@ -63,6 +63,10 @@ REPLICAS_EVERY, REPLICAS_FIRST = 8, 2
 """One seed in so many has replicas, from the first on: they cost a third of its time."""
 
 
+MOVES_EVERY, MOVES_FIRST = 16, 5
+"""In one seed of so many a cluster moves, from the first on."""
+
+
 class Scenario(NamedTuple):
     """One world, whole."""
 
@@ -108,6 +112,8 @@ class Scenario(NamedTuple):
     """Whether the oracle is asked about announcements that carry no epoch, too."""
     has_replicas: bool = False
     """Whether brokers keep replicas that are fed."""
+    moves: bool = False
+    """Whether brokers have the plugin, and the cluster's metadata is moved back and forth."""
     is_part: bool = False
     """Whether it is what is left of another: too little may happen in it to prove anything."""
 
@@ -125,21 +131,22 @@ def is_small(seed: int) -> bool:
 def drawn(seed: int, *, small: bool | None = None) -> Scenario:
     """The world that `seed` makes. Each part of it is drawn by itself: see `_Shape`."""
     small = is_small(seed) if small is None else small
+    moves = seed % MOVES_EVERY == MOVES_FIRST
     shape = _Shape(
         seed=seed,
         brokers=_pick(seed, "brokers", (2, 3)),
         hosts=_pick(seed, "hosts", (3, 4) if small else (3, 4, 5)),
-        partitions=_pick(seed, "partitions", (1, 1, 2) if small else (2, 3, 4)),
+        partitions=1 if moves else _pick(seed, "partitions", (1, 1, 2) if small else (2, 3, 4)),
         duration=(5 if small else 14) * S,
     )
     decisions = [
-        *_work(shape, 52 if small else 250),
+        *(_moves(shape) if moves else _work(shape, 52 if small else 250)),
         *_elections(shape, small=small),
-        *_faults(shape, small=small),
+        *(one for one in _faults(shape, small=small) if not (moves and one.kind in UNMOVED)),
     ]
     decisions.sort(key=lambda one: one.at)
     upgraded = _some_hosts(shape, "upgraded")
-    repeats = _chance(seed, "repeats") < REPEATS
+    repeats = _chance(seed, "repeats") < REPEATS and not moves
     room = (1, 2, 64) if shape.partitions < 3 else (64,)
     return Scenario(
         seed=seed,
@@ -151,7 +158,8 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         delays=_delays(shape.stream("delays"), _pick(seed, "delay", (300, 800, 5000))),
         skews_ms=_skews(shape.stream("skews")),
         known_epochs=_pick(seed, "epochs", (0, 50, 100, 100)),
-        oracle_knows=_pick(seed, "oracle", (0, 50, 100)),
+        # By its word an import could never follow a broker that died with its session open.
+        oracle_knows=0 if moves else _pick(seed, "oracle", (0, 50, 100)),
         knobs=tuple((name, _pick(seed, name, values)) for name, values in KNOBS.items()),
         upgraded=upgraded,
         writes_newer=bool(upgraded) and _chance(seed, "newer") < 0.5,
@@ -166,7 +174,8 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         oracle_behind=_pick(seed, "behind", (0, 1, 2)) if repeats else 0,
         oracle_delay=_pick(seed, "oracle delay", (0, 20 * MS, 900 * MS)),
         asks_kafka=_pick(seed, "asks kafka", (False, True)),
-        has_replicas=seed % REPLICAS_EVERY == REPLICAS_FIRST,
+        has_replicas=moves or seed % REPLICAS_EVERY == REPLICAS_FIRST,
+        moves=moves,
     )
 
 
@@ -252,6 +261,44 @@ def _operations(shape: _Shape) -> Callable[[float], str]:
     }
     names, ends = list(on), list(accumulate(on.values()))
     return lambda chance: names[bisect(ends, chance * ends[-1])]
+
+
+def _moves(shape: _Shape) -> list[Decision]:
+    """The command, again and again, and what may befall it."""
+    random, decisions = shape.stream("moves"), []
+    for _ in range(2 * shape.duration // S):
+        at = 300 * MS + int((shape.duration - 300 * MS) * random.random())
+        kind = random.random()
+        if kind < 0.75:
+            decisions.append(Decision(at, "move the cluster", ()))
+        elif kind < 0.8:
+            decisions.append(Decision(at, "interrupt the move", ()))
+        elif kind < 0.9:
+            decisions.append(Decision(at, "stock broker comes late", ()))
+        else:
+            broker_id = 1 + int(random.random() * shape.brokers)
+            decisions.append(Decision(at, "restart broker", (broker_id, 1)))
+    return decisions
+
+
+UNMOVED = frozenset(
+    {
+        "power cut",
+        "zombie announces",
+        "lie",
+        "delete partition",
+        "rot",
+        "tear",
+        "stray",
+        "rot checkpoint",
+        "copy run",
+        "import",
+        "bury",
+        "import, then delete",
+        "release",
+    }
+)
+"""What does not strike a cluster that moves: what damages logs, and others' writes."""
 
 
 def _elections(shape: _Shape, *, small: bool) -> list[Decision]:

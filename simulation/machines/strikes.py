@@ -52,8 +52,8 @@ def copy_once(
 ) -> None:
     """One write by `broker`, if it believes to lead the partition; a step of its life."""
     epoch = broker.led.get(partition)
-    if epoch is None:
-        return
+    if epoch is None or (world.moving is not None and not world.is_healing):
+        return  # Brokers whose cluster moves write by themselves.
     lane_ = broker.lane(partition, lane, "copy")
     if lane_.is_busy:
         return
@@ -166,6 +166,25 @@ def _delete_once(world: World, broker: BrokerNode, partition: int) -> None:
 
 
 # Leaders.
+
+
+@_strike("move the cluster")
+def _move_cluster(world: World) -> None:
+    if world.moving is not None:
+        world.clock.step(world.moving.command.life, world.moving.command.move)
+
+
+@_strike("interrupt the move")
+def _interrupt(world: World) -> None:
+    if world.moving is not None:
+        world.clock.step(world.moving.command.life, world.moving.command.interrupt)
+
+
+@_strike("stock broker comes late")
+def _comes_late(world: World) -> None:
+    """At the next point where it is too late."""
+    if world.moving is not None:
+        world.moving.latecomers += 1
 
 
 @_strike("elect")

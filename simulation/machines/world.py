@@ -26,6 +26,7 @@ from tierledger.simulation.machines.host_node import HostNode
 from tierledger.simulation.machines.importer import IMPORTER, Importer
 from tierledger.simulation.machines.knobs import KEPT_DEFAULT, turned_to
 from tierledger.simulation.machines.medium import REFUSE, Medium
+from tierledger.simulation.machines.moving.cluster import KafkaFollower, Moving
 from tierledger.simulation.machines.newer_release import NewerSerDe, OlderSerDe
 from tierledger.simulation.machines.observer import Observer
 from tierledger.simulation.machines.recording import Recording
@@ -98,7 +99,7 @@ class World:
         self.fenced: list[tuple[int, int, tuple[int, int]]] = []
         """When (ns) which broker was told that it is out of date, and what it had announced."""
         self.broker_lives: list[BrokerNode] = []
-        self.importers: list[Importer] = []
+        self.importers: list[Importer | KafkaFollower] = []
         self.hosts: dict[str, HostNode] = {}
         """By address; also those that are gone."""
         self.coordinator: CoordinatorNode | None = None
@@ -135,6 +136,10 @@ class World:
         """Host, partition, assignment: refused claims of which a coordinator was told."""
         self.suspected: set[str] = set()
         """Processes of which pings ever went unanswered."""
+        self.moving = Moving(self) if scenario.moves else None
+        """The cluster, if its brokers have the plugin, and it moves."""
+        if self.moving is not None:
+            self.importers.append(self.moving.follower)
 
     # Time.
 
@@ -164,7 +169,11 @@ class World:
                 self.recording.mark("broker replaced while it lives")
             else:  # Kafka would have to tell it once more that it leads nothing.
                 self.kill(former.life)
-        broker = BrokerNode(self, self.new_life(f"broker-{broker_id}"), broker_id)
+        life = self.new_life(f"broker-{broker_id}")
+        if self.moving is None:
+            broker = BrokerNode(self, life, broker_id)
+        else:
+            broker = self.moving.broker(life, broker_id)
         self.brokers[broker_id] = broker
         self.broker_lives.append(broker)
         broker.start()
@@ -362,6 +371,8 @@ class World:
             for broker_id in range(1, scenario.brokers + 1):
                 self.start_broker(broker_id)
             self.controller.start()
+            if self.moving is not None:
+                self.moving.start()
             self.feeding.start()
             for at, decision in enumerate(scenario.decisions):
                 clock.at(decision.at, None, self._strike, at, decision)
@@ -416,4 +427,6 @@ class World:
         for importer in self.importers:
             importer.stop()
         self.coordinator_node()
+        if self.moving is not None:
+            self.moving.heal()
         self.controller.heal()

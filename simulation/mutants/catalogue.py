@@ -10,9 +10,10 @@ from contextlib import ExitStack, contextmanager
 from itertools import starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tierledger.simulation.machines.scenario import MOVES_EVERY, MOVES_FIRST
 from tierledger.simulation.mutants import feed as feeding
 from tierledger.simulation.mutants import leader as leading
-from tierledger.simulation.mutants import readers, served, sessions, state, storage
+from tierledger.simulation.mutants import moving, readers, served, sessions, state, storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,9 +30,17 @@ class Mutant(NamedTuple):
     patches: Callable[[], list[tuple[Any, str, Any]]]
     """Object, attribute and replacement, made when the mutant begins."""
     within: int = 100
-    """Seeds, from 0 on, of which one has to find it."""
+    """Seeds of which one has to find it."""
+    first: int = 0
+    every: int = 1
+    """Which seeds those are: from the first on, one in so many."""
     in_service: bool = False
     """Whether it shows in the world of the whole service, and not in that of the machines."""
+
+    def seeds(self, count: int | None = None) -> range:
+        """As many as that in which it may show, or those within which it has to."""
+        count = self.within if count is None else count
+        return range(self.first, self.first + count * self.every, self.every)
 
 
 @contextmanager
@@ -568,5 +577,22 @@ MUTANTS = (
         "a move from Kafka's own manager to tierledger may end with nobody",
         "miscoordinated",
         sessions.move_ends_anywhere,
+    ),
+    _mutant(
+        "M87 unknown-leader-is-another",
+        "a claim is refused though Kafka does not know who leads",
+        "lockout",
+        sessions.unknown_leader_is_another,
+    ),
+    _mutant(
+        "M88 outranked-claim-taken",
+        "a claim replaces one in force that has a higher leader epoch",
+        "miscoordinated",
+        sessions.outranked_claim_taken,
+        within=200,
+    ),
+    *(
+        _mutant(*one, within=200)._replace(first=MOVES_FIRST, every=MOVES_EVERY)
+        for one in moving.MISTAKES
     ),
 )

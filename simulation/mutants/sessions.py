@@ -216,5 +216,17 @@ def move_ends_anywhere() -> list[tuple[Any, str, Any]]:
     return rewritten(ownership.hand_over, ends, "if False:")
 
 
+def unknown_leader_is_another() -> list[tuple[Any, str, Any]]:
+    return rewritten(
+        messages.informed,
+        "verdict.broker_id >= 0",
+        "verdict.broker_id != given.broker_id",
+    )
+
+
+def outranked_claim_taken() -> list[tuple[Any, str, Any]]:
+    return rewritten(rules.outranked, "ours <= theirs", "False")
+
+
 def plugin_let_in_too_early() -> list[tuple[Any, str, Any]]:
     return rewritten(rules.register, "if mode is not None:", "if False:")

@@ -38,8 +38,8 @@ def hunts(mutants: Iterable[Mutant], world: str) -> Iterator[Hunts]:
 
 def _caught_at(name: str, world: str) -> int | None:
     mutant = mutant_named(name)
-    seeds = range(mutant.within)
-    first = SHOWN_BY.get(name, 0)
+    seeds = mutant.seeds()
+    first = seeds.index(SHOWN_BY.get(name, mutant.first))
     for seed in chain(seeds[first:], seeds[:first]):
         if {one.checker for one in outcome(seed, world, name).violations} & mutant.caught_by:
             return seed

@@ -10,5 +10,5 @@ WORLDS = {HERE / name for name in ("machines", "mutants", "service", "test_exhau
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if WORLDS & {item.path, item.path.parent}:
+        if WORLDS & {item.path, *item.path.parents}:
             item.add_marker(pytest.mark.simulation)

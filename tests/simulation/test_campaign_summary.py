@@ -1,19 +1,19 @@
 """What many outcomes come to, and when their silence would mean nothing."""
 
-from tierledger.simulation.campaign.campaign import Outcome
 from tierledger.simulation.campaign.summary import MEANS_SEEDS, Summary
+from tierledger.simulation.checkers.verdict import Verdict
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.machines.counts import GREATEST, SUMMED
 from tierledger.simulation.machines.marks import MARKS
 
-BUSY = Outcome(
+BUSY = Verdict(
     seed=1, is_small=True, violations=[], trace_hash="", calls=50, ok_calls=40, changes=4,
     steps=1000, virtual_s=9.0, marks={"kill host": 2},
     counts={"segments deleted": 3, "most rows in a partition": 7}, cpu_s=0.01,
 )  # fmt: skip
 
 
-def summary_of(*outcomes: Outcome) -> Summary:
+def summary_of(*outcomes: Verdict) -> Summary:
     summary = Summary()
     for one in outcomes:
         summary.add(one)
@@ -48,7 +48,7 @@ def test_busy_seeds_are_no_vacuous_campaign() -> None:
 
 
 def test_a_campaign_in_which_nothing_happens_says_so() -> None:
-    def shortfalls(idle: Outcome) -> list[str]:
+    def shortfalls(idle: Verdict) -> list[str]:
         return summary_of(*[idle] * MEANS_SEEDS).shortfalls(requires_marks=False)
 
     assert shortfalls(BUSY._replace(changes=0)) == [

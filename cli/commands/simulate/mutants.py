@@ -13,8 +13,9 @@ from tierledger.cli.options import JsonOption
 from tierledger.cli.output import print_json, print_note, print_pairs, print_table, progress
 
 if TYPE_CHECKING:
-    from tierledger.simulation.campaign.campaign import Hunt, Outcome, Workers
+    from tierledger.simulation.campaign.campaign import Hunt, Workers
     from tierledger.simulation.campaign.summary import Summary
+    from tierledger.simulation.checkers.verdict import Verdict
     from tierledger.simulation.mutants.catalogue import Mutant
 
 BAR = 24
@@ -60,7 +61,7 @@ def mutants(
         controls = _controls(wanted, budget_seeds, workers)
         with progress("mutants", len(wanted)) as on_mutants:
             for mutant in wanted:
-                seeds = range(budget_seeds or mutant.within)
+                seeds = mutant.seeds(budget_seeds)
                 found.append(hunt(mutant, seeds, to_the_end=not first, workers=workers))
                 on_mutants(1)
     (_print_mutants_as_json if json else _print_mutants)(found, controls)
@@ -80,7 +81,7 @@ class Control(NamedTuple):
 
     world: str
     seeds: int
-    failed: list[Outcome]
+    failed: list[Verdict]
     """There should be none."""
 
 
@@ -90,21 +91,20 @@ def _controls(
     """A control for each world in which one of the mutants is looked for."""
     from tierledger.simulation.campaign.campaign import world_of
 
-    most: dict[str, int] = {}
+    seeds: dict[str, set[int]] = {}
     for mutant in mutants:
-        world = world_of(mutant)
-        most[world] = max(most.get(world, 0), budget_seeds or mutant.within)
-    return [_control(world, seeds, workers) for world, seeds in most.items()]
+        seeds.setdefault(world_of(mutant), set()).update(mutant.seeds(budget_seeds))
+    return [_control(world, sorted(some), workers) for world, some in seeds.items()]
 
 
-def _control(world: str, seeds: int, workers: Workers) -> Control:
-    with progress("control", seeds) as on_seeds:
+def _control(world: str, seeds: list[int], workers: Workers) -> Control:
+    with progress("control", len(seeds)) as on_seeds:
         failed = []
-        for one in workers.outcomes(range(seeds), world=world):
+        for one in workers.outcomes(seeds, world=world):
             on_seeds(1)
             if one.violations:
                 failed.append(one)
-    return Control(world, seeds, failed)
+    return Control(world, len(seeds), failed)
 
 
 def _print_mutants(found: list[Hunt], controls: list[Control]) -> None:

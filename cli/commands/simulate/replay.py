@@ -198,9 +198,11 @@ def _print(verdict: Verdict) -> None:
 
 
 def _print_as_json(verdict: Verdict) -> None:
+    fields = verdict._asdict()
+    del fields["cpu_s"]  # Nobody measured it.
     print_json(
         {
-            **verdict._asdict(),
+            **fields,
             "marks": dict(sorted(verdict.marks.items())),
             "violations": [violation_as_json(one) for one in verdict.violations],
         }

@@ -32,9 +32,10 @@ from tierledger.events.errors import InvalidArgument
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tierledger.simulation.campaign.campaign import Outcome, Workers
+    from tierledger.simulation.campaign.campaign import Workers
     from tierledger.simulation.campaign.reduction import Reduction
     from tierledger.simulation.campaign.summary import SizeSummary, Summary
+    from tierledger.simulation.checkers.verdict import Verdict
 
 # The simulation is imported where it is used: it brings the whole service along, and every
 # command would wait for that.
@@ -195,7 +196,7 @@ def _reductions(campaign: Campaign, workers: Workers) -> list[Reduction]:
     return found
 
 
-def _of_different_checkers(failed: Sequence[Outcome]) -> list[Outcome]:
+def _of_different_checkers(failed: Sequence[Verdict]) -> list[Verdict]:
     """The first that each checker found, then the others; small worlds are the quicker ones."""
     seen: Counter[str] = Counter()
     ranked = []
@@ -326,7 +327,7 @@ def _size_as_json(size: SizeSummary) -> dict[str, float]:
     }
 
 
-def _failed_as_json(failed: Outcome, small: Reduction | None) -> dict[str, Any]:
+def _failed_as_json(failed: Verdict, small: Reduction | None) -> dict[str, Any]:
     from tierledger.simulation.campaign.reduction import replay_command
 
     command = replay_command(failed.seed) if small is None else small.command

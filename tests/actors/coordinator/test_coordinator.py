@@ -330,6 +330,22 @@ def test_a_leader_that_follows_from_now_on_closes_its_own_session_only() -> None
     assert one.leader_of() == Claim(2, 1, 1)
 
 
+def test_who_follows_as_before_announces_itself_anew_after_the_owners_word() -> None:
+    """Its replica is ready with what stood then: what was imported until then is there."""
+    one = owned(KAFKAS)
+    one.announce(1, follows=[0])
+    one.announce(1, follows=[0])
+    assert one.entry().followers == {1: Claim(1, 1, 1)}
+
+    say(one, FORTH)
+    say(one, Handover(Owner.TIERLEDGER, Owner.MOVING, number=2))
+    works = one.announce(1, follows=[0])
+
+    assert one.entry().followers == {1: Claim(1, 1, 3)}
+    assert [placement.role for placement in placements(works)] == [FOLLOWER]
+    assert one.announce(1, follows=[0]) == []
+
+
 def test_a_follower_that_leads_follows_no_more() -> None:
     one = Coordinated("a")
     one.announce(1, follows=[0])

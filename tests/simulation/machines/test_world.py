@@ -12,13 +12,13 @@ from tierledger.actors import messages as msg
 from tierledger.actors.calls import FOLLOWER
 from tierledger.simulation.campaign.campaign import (
     UNFORESEEN,
-    Outcome,
     judged,
     outcome,
     verdicts,
 )
 from tierledger.simulation.campaign.reduction import replay_command
 from tierledger.simulation.campaign.summary import Summary
+from tierledger.simulation.checkers.verdict import Verdict
 from tierledger.simulation.machines import shell
 from tierledger.simulation.machines.broker_node import BrokerNode
 from tierledger.simulation.machines.clockwork import Life, S
@@ -39,7 +39,7 @@ MORE = range(SEEDS, LONG_SEEDS, SEEDS_PER_TEST)
 
 
 @cache
-def outcomes_from(first: int) -> list[Outcome]:
+def outcomes_from(first: int) -> list[Verdict]:
     return list(verdicts(range(first, first + SEEDS_PER_TEST), jobs=JOBS))
 
 

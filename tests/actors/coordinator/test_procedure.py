@@ -6,7 +6,7 @@ import pytest
 
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover, Owned
-from tierledger.moving.procedure import (
+from tierledger.actors.coordinator.procedure import (
     COMPARISONS,
     HEARS,
     SETTLED_COMPARISONS,

@@ -1,0 +1,30 @@
+"""The plugin's rules in short: by which manager a broker decides, as its README says."""
+
+from itertools import product
+
+import pytest
+
+from tierledger.actors.coordinator.events import Owner
+from tierledger.actors.coordinator.ownership import OwnerWord, PluginMode
+from tierledger.simulation.machines.moving.plugin import Decision, decision
+
+KAFKA, LEDGER = Owner.KAFKA, Owner.TIERLEDGER
+NOT_READY = Decision(None, None)
+HOLDS_KAFKA, HOLDS_LEDGER = Decision(KAFKA, None), Decision(LEDGER, None)
+BY_KAFKA, BY_LEDGER = Decision(KAFKA, KAFKA), Decision(LEDGER, LEDGER)
+
+WORDS = {
+    OwnerWord(): (BY_KAFKA, NOT_READY, BY_LEDGER),
+    OwnerWord(1, KAFKA): (BY_KAFKA, BY_KAFKA, NOT_READY),
+    OwnerWord(2, Owner.MOVING, KAFKA, LEDGER): (HOLDS_KAFKA, HOLDS_KAFKA, NOT_READY),
+    OwnerWord(3, LEDGER): (NOT_READY, BY_LEDGER, BY_LEDGER),
+    OwnerWord(4, Owner.MOVING, LEDGER, KAFKA): (NOT_READY, HOLDS_LEDGER, HOLDS_LEDGER),
+}
+"""By the newest word: in shadow, handover and tierledger."""
+
+
+@pytest.mark.parametrize(("word", "mode"), list(product(WORDS, PluginMode)))
+def test_a_broker_decides_by_the_owners_manager_alone(
+    word: OwnerWord, mode: PluginMode
+) -> None:
+    assert decision(mode, word) == WORDS[word][list(PluginMode).index(mode)]
