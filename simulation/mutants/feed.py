@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from copy import deepcopy
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tierledger.actors.feed.replica import Replica
 from tierledger.actors.feed.source import FeedSource
 from tierledger.actors.leader.machine import Leader
 from tierledger.events.partition.evolve import evolve_all
+from tierledger.simulation.mutants.mistakes import Patches, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
 
 if TYPE_CHECKING:
@@ -22,8 +23,13 @@ if TYPE_CHECKING:
 EVERY = 7
 """A batch in so many is lost."""
 
+WITHIN = 400
+"""Seeds, of which one in eight has replicas."""
 
-def change_lost() -> list[tuple[Any, str, Any]]:
+
+@mistake("M66", "fed_refused", within=WITHIN)
+def change_lost() -> Patches:
+    """A batch in seven is not told to replicas."""
     changed = FeedSource.changed
 
     def forgetful(self: FeedSource, events: Sequence[Event]) -> None:
@@ -37,7 +43,9 @@ def change_lost() -> list[tuple[Any, str, Any]]:
     return [(FeedSource, "changed", forgetful)]
 
 
-def told_before_durable() -> list[tuple[Any, str, Any]]:
+@mistake("M67", "fed_early", within=WITHIN)
+def told_before_durable() -> Patches:
+    """Replicas are told of a batch when it is sent to the store."""
     pump, changed = Leader._pump, FeedSource.changed
 
     def hasty(self: Leader) -> list[msg.Effect]:
@@ -64,7 +72,9 @@ def told_before_durable() -> list[tuple[Any, str, Any]]:
     return [(Leader, "_pump", hasty), (FeedSource, "changed", once)]
 
 
-def snapshot_misses_its_tail() -> list[tuple[Any, str, Any]]:
+@mistake("M68", "fed_refused", within=WITHIN)
+def snapshot_misses_its_tail() -> Patches:
+    """What changed while slices were taken is left out."""
     return rewritten(
         FeedSource._next,
         "one.frozen = one.slices = None\n",
@@ -72,7 +82,9 @@ def snapshot_misses_its_tail() -> list[tuple[Any, str, Any]]:
     )
 
 
-def older_position_after_reconnect() -> list[tuple[Any, str, Any]]:
+@mistake("M69", "fed_refused", within=WITHIN)
+def older_position() -> Patches:
+    """A source that is behind begins a snapshot."""
     subscribe = FeedSource.subscribe
 
     def careless(self: FeedSource, subscription: Subscription) -> int:
@@ -81,62 +93,16 @@ def older_position_after_reconnect() -> list[tuple[Any, str, Any]]:
     return [(FeedSource, "subscribe", careless)]
 
 
-def numbers_told_once() -> list[tuple[Any, str, Any]]:
+@mistake("M70", "fed_wrong", within=WITHIN)
+def numbers_told_once() -> Patches:
+    """An epoch's highest offset and size are told when it appears, and never again."""
     return rewritten(FeedSource._renumber, "if told != numbers:", "if told is None:")
 
 
-def floor_forgotten() -> list[tuple[Any, str, Any]]:
+@mistake("M71", "fed_back", within=WITHIN)
+def floor_forgotten() -> Patches:
+    """Neither source nor replica remembers at which position it has answered."""
     return [
-        *older_position_after_reconnect(),
+        *older_position(),
         *rewritten(Replica._begin, "begun.position < self.floor", "begun.position < -1"),
     ]
-
-
-WITHIN = 400
-"""Seeds, of which one in eight has replicas."""
-
-MISTAKES = (
-    (
-        "M66 change-lost",
-        "a batch in seven is not told to replicas",
-        "fed_refused",
-        change_lost,
-        WITHIN,
-    ),
-    (
-        "M67 told-before-durable",
-        "replicas are told of a batch when it is sent to the store",
-        "fed_early",
-        told_before_durable,
-        WITHIN,
-    ),
-    (
-        "M68 snapshot-misses-its-tail",
-        "what changed while slices were taken is left out",
-        "fed_refused",
-        snapshot_misses_its_tail,
-        WITHIN,
-    ),
-    (
-        "M69 older-position",
-        "a source that is behind begins a snapshot",
-        "fed_refused",
-        older_position_after_reconnect,
-        WITHIN,
-    ),
-    (
-        "M70 numbers-told-once",
-        "an epoch's highest offset and size are told when it appears, and never again",
-        "fed_wrong",
-        numbers_told_once,
-        WITHIN,
-    ),
-    (
-        "M71 floor-forgotten",
-        "neither source nor replica remembers at which position it has answered",
-        "fed_back",
-        floor_forgotten,
-        WITHIN,
-    ),
-)
-"""Name, mistake, checkers that find it, what replaces what, and within how many seeds."""

@@ -1,7 +1,4 @@
-"""Mistakes in how a leader claims, appends, and tells what became of a batch.
-
-Each function gives what to replace for one mistake: object, attribute, replacement.
-"""
+"""Mistakes in how a leader claims, appends, and tells what became of a batch."""
 
 from __future__ import annotations
 
@@ -13,10 +10,13 @@ from tierledger.actors.leader.machine import Leader
 from tierledger.events import log_events as log
 from tierledger.events.errors import StorageUnavailable
 from tierledger.events.partition import decide
+from tierledger.simulation.mutants.mistakes import TWO_HISTORIES, Patches, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
 
 
-def claim_not_appended() -> list[tuple[Any, str, Any]]:
+@mistake("M01", "two_leaders")
+def claim_not_appended() -> Patches:
+    """A leader serves under whatever session it finds open in the log."""
     open_session: Any = vars(decide)["open_session"]
     slot_read = Leader._slot_read
 
@@ -32,7 +32,9 @@ def claim_not_appended() -> list[tuple[Any, str, Any]]:
     return [(decide, "open_session", content), (Leader, "_slot_read", in_office)]
 
 
-def tail_not_replayed() -> list[tuple[Any, str, Any]]:
+@mistake("M02", "wrong_answer replay_determinism")
+def tail_not_replayed() -> Patches:
+    """A leader claims behind a tail of the log of which it has read the sessions only."""
     evolve_all: Any = vars(leader)["evolve_all"]
     log_read = Leader._log_read
     is_loading = False
@@ -59,7 +61,9 @@ def tail_not_replayed() -> list[tuple[Any, str, Any]]:
     return [(Leader, "_log_read", loading), (leader, "evolve_all", skimmed)]
 
 
-def claim_not_awaited() -> list[tuple[Any, str, Any]]:
+@mistake("M03", TWO_HISTORIES, within=200)
+def claim_not_awaited() -> Patches:
+    """A leader takes its session for open once it was sent."""
     answered = Leader._append_answered
 
     def assumed(self: Leader, stimulus: msg.AppendAnswered) -> list[msg.Effect]:
@@ -70,7 +74,9 @@ def claim_not_awaited() -> list[tuple[Any, str, Any]]:
     return [(Leader, "_append_answered", assumed)]
 
 
-def foreign_write_taken_for_own() -> list[tuple[Any, str, Any]]:
+@mistake("M05", TWO_HISTORIES)
+def foreign_write_taken_for_own() -> Patches:
+    """That the slot exists is success."""
     answered = Leader._append_answered
 
     def trusting(self: Leader, stimulus: msg.AppendAnswered) -> list[msg.Effect]:
@@ -81,7 +87,9 @@ def foreign_write_taken_for_own() -> list[tuple[Any, str, Any]]:
     return [(Leader, "_append_answered", trusting)]
 
 
-def own_write_taken_for_foreign() -> list[tuple[Any, str, Any]]:
+@mistake("M06", "phantom_write", within=500)
+def own_write_taken_for_foreign() -> Patches:
+    """What a lost answer left in the slot is not recognised."""
     read = Leader._slot_read
 
     def mistaken(self: Leader, stimulus: msg.SlotRead) -> list[msg.Effect]:
@@ -93,7 +101,9 @@ def own_write_taken_for_foreign() -> list[tuple[Any, str, Any]]:
     return [(Leader, "_slot_read", mistaken)]
 
 
-def conflict_taken_for_own() -> list[tuple[Any, str, Any]]:
+@mistake("M07", "CorruptLog", within=500)
+def conflict_taken_for_own() -> Patches:
+    """A conflict in a slot that is free afterwards is success."""
     read = Leader._slot_read
 
     def assumed(self: Leader, stimulus: msg.SlotRead) -> list[msg.Effect]:
@@ -105,7 +115,9 @@ def conflict_taken_for_own() -> list[tuple[Any, str, Any]]:
     return [(Leader, "_slot_read", assumed)]
 
 
-def ack_before_durable() -> list[tuple[Any, str, Any]]:
+@mistake("M08", "early_answer")
+def ack_before_durable() -> Patches:
+    """Writes are acknowledged when they are sent to the store."""
     pump = Leader._pump
 
     def hasty(self: Leader) -> list[msg.Effect]:
@@ -119,7 +131,9 @@ def ack_before_durable() -> list[tuple[Any, str, Any]]:
     return [(Leader, "_pump", hasty)]
 
 
-def unknown_taken_for_failure() -> list[tuple[Any, str, Any]]:
+@mistake("M33", TWO_HISTORIES, within=500)
+def unknown_taken_for_failure() -> Patches:
+    """What was not answered did not happen."""
     answered = Leader._append_answered
 
     def hopeless(self: Leader, stimulus: msg.AppendAnswered) -> list[msg.Effect]:
@@ -132,7 +146,9 @@ def unknown_taken_for_failure() -> list[tuple[Any, str, Any]]:
     return [(Leader, "_append_answered", hopeless)]
 
 
-def taken_slot_skipped() -> list[tuple[Any, str, Any]]:
+@mistake("M34", TWO_HISTORIES)
+def taken_slot_skipped() -> Patches:
+    """A leader whose slot is taken takes the next."""
     answered = Leader._append_answered
 
     def skipping(self: Leader, stimulus: msg.AppendAnswered) -> list[msg.Effect]:
@@ -146,15 +162,19 @@ def taken_slot_skipped() -> list[tuple[Any, str, Any]]:
     return [(Leader, "_append_answered", skipping)]
 
 
-def reads_without_probe() -> list[tuple[Any, str, Any]]:
+@mistake("M17", "linearizability fencing", within=500)
+def reads_without_probe() -> Patches:
+    """A leader answers reads without a look at the next slot."""
     return _unprobed(msg.Answer)
 
 
-def never_probed() -> list[tuple[Any, str, Any]]:
+@mistake("M39", "linearizability fencing wrong_refusal", within=500)
+def never_probed() -> Patches:
+    """A leader says whatever appends nothing without a look at the next slot."""
     return _unprobed(msg.Answer, msg.Reply, msg.ReplyError)
 
 
-def _unprobed(*kinds: type[Any]) -> list[tuple[Any, str, Any]]:
+def _unprobed(*kinds: type[Any]) -> Patches:
     pump = Leader._pump
 
     def early(self: Leader) -> list[msg.Effect]:
@@ -169,7 +189,9 @@ def _unprobed(*kinds: type[Any]) -> list[tuple[Any, str, Any]]:
     return [(Leader, "_pump", early)]
 
 
-def reads_beside_an_append() -> list[tuple[Any, str, Any]]:
+@mistake("M63", "linearizability", within=500)
+def reads_beside_an_append() -> Patches:
+    """A leader answers reads at once while a batch is on its way."""
     wait = "    self._queries.append(arrived)"
     answer = "return [msg.Answer(arrived.reply_to, arrived.query)]"
     return rewritten(Leader._query, wait, f"    if self._in_flight:\n        {answer}\n{wait}")

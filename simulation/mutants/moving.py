@@ -8,6 +8,8 @@ from tierledger.actors.coordinator import rules
 from tierledger.actors.coordinator.machine import Coordinator
 from tierledger.actors.coordinator.procedure import Procedure
 from tierledger.simulation.machines.moving.plugin import PluginNode
+from tierledger.simulation.machines.scenario import MOVES_EVERY, MOVES_FIRST
+from tierledger.simulation.mutants.mistakes import Mutant, Patches
 from tierledger.simulation.mutants.rewriting import rewritten
 
 if TYPE_CHECKING:
@@ -146,14 +148,17 @@ _RULES: tuple[tuple[str, str, str, Callable[..., Any], str, str], ...] = (
 """Name, mistake, checkers that find it, the function, and which of its text is what instead."""
 
 
-def _planted(function: Callable[..., Any], old: str, new: str) -> Callable[[], Any]:
+def _planted(function: Callable[..., Any], old: str, new: str) -> Callable[[], Patches]:
     return lambda: rewritten(function, old, new)
 
 
 FIRST = 89
 """Their numbers follow those of the others."""
 
-MISTAKES = tuple(
-    (f"M{at} {name}", mistake, caught_by, _planted(function, old, new))
+MUTANTS = tuple(
+    Mutant(
+        f"M{at} {name}", mistake, frozenset(caught_by.split()), _planted(function, old, new),
+        within=200, first=MOVES_FIRST, every=MOVES_EVERY,
+    )
     for at, (name, mistake, caught_by, function, old, new) in enumerate(_RULES, FIRST)
-)
+)  # fmt: skip

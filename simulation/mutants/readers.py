@@ -10,6 +10,7 @@ from tierledger.actors import follower
 from tierledger.actors import messages as msg
 from tierledger.actors.follower import Follower, Phase
 from tierledger.actors.leader.machine import Leader
+from tierledger.simulation.mutants.mistakes import Patches, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
 from tierledger.storage.partition.event_log import (
     DecodedBatch,
@@ -28,7 +29,9 @@ BEFORE_AT = 7
 """Where a stored event names the hash of the one before it."""
 
 
-def follower_ignores_position() -> list[tuple[Any, str, Any]]:
+@mistake("M18", "session_reads")
+def follower_ignores_position() -> Patches:
+    """A follower answers behind what its reader has seen."""
     query = Follower._query
 
     def careless(self: Follower, arrived: msg.QueryArrived) -> list[msg.Effect]:
@@ -37,7 +40,9 @@ def follower_ignores_position() -> list[tuple[Any, str, Any]]:
     return [(Follower, "_query", careless)]
 
 
-def follower_applies_a_gap() -> list[tuple[Any, str, Any]]:
+@mistake("M19", "wrong_answer")
+def follower_applies_a_gap() -> Patches:
+    """A follower goes on behind a batch it did not apply."""
     evolve_all: Any = vars(follower)["evolve_all"]
 
     def gappy(state: Any, events: Any, chain_hash: bytes) -> None:  # noqa: ANN401 - As it is.
@@ -50,7 +55,9 @@ def follower_applies_a_gap() -> list[tuple[Any, str, Any]]:
     return [(follower, "evolve_all", gappy)]
 
 
-def follower_regresses_after_restart() -> list[tuple[Any, str, Any]]:
+@mistake("M20", "session_reads", within=200)
+def follower_regresses_after_restart() -> Patches:
+    """A follower answers from its checkpoint before it has read on."""
     query = Follower._query
 
     def hasty(self: Follower, arrived: msg.QueryArrived) -> list[msg.Effect]:
@@ -61,7 +68,9 @@ def follower_regresses_after_restart() -> list[tuple[Any, str, Any]]:
     return [(Follower, "_query", hasty)]
 
 
-def quarantine_answers_as_if_fresh() -> list[tuple[Any, str, Any]]:
+@mistake("M40", "linearizability fencing session_reads", within=500)
+def quarantine_answers_as_if_fresh() -> Patches:
+    """Answers from a partition in quarantine are not marked as stale."""
     return [(machine, "handle", _fresh(machine)) for machine in (Leader, Follower)]
 
 
@@ -77,7 +86,9 @@ def _fresh(machine: Any) -> Any:  # noqa: ANN401 - Either of two.
     return fresh
 
 
-def chain_not_followed() -> list[tuple[Any, str, Any]]:
+@mistake("M62", "feed_gap")
+def chain_not_followed() -> Patches:
+    """A follower neither checks nor keeps the hash of what stands before a batch."""
     evolve_all: Any = vars(follower)["evolve_all"]
 
     def believing(
@@ -92,7 +103,9 @@ def chain_not_followed() -> list[tuple[Any, str, Any]]:
     return [(follower, "decode_batch", believing), (follower, "evolve_all", careless)]
 
 
-def readiness_taken_back_twice() -> list[tuple[Any, str, Any]]:
+@mistake("M65", "unforeseen")
+def readiness_taken_back_twice() -> Patches:
+    """A step fails if an announcement is replaced for which nobody was ready yet."""
     return rewritten(
         Follower._assigned, "self._ready.discard(former)", "self._ready.remove(former)"
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tierledger.actors.coordinator import placement as places
 from tierledger.actors.coordinator import rules
 from tierledger.actors.coordinator.state import CoordinatorState
@@ -13,25 +11,34 @@ from tierledger.events.partition import decide, placement
 from tierledger.events.partition import imports as decide_import
 from tierledger.events.partition.state import Tombstones
 from tierledger.events.tables.paged_map import PagedMap
+from tierledger.simulation.mutants.mistakes import Patches, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
 
 
-def update_says_another_time() -> list[tuple[Any, str, Any]]:
+@mistake("M46", "altered_write")
+def update_says_another_time() -> Patches:
+    """An update is stored with another time than it was given."""
     return rewritten(
         decide._update, "update.broker_id, update.event_timestamp_ms\n",
         "update.broker_id, update.event_timestamp_ms + 1\n",
     )  # fmt: skip
 
 
-def other_content_holds_already() -> list[tuple[Any, str, Any]]:
+@mistake("M47", "hollow_write")
+def other_content_holds_already() -> Patches:
+    """A segment that is added again with other content is said to be there."""
     return rewritten(decide._add, "if row == pack_row(started_fields(body)):", "if row:")
 
 
-def highest_offset_goes_back() -> list[tuple[Any, str, Any]]:
+@mistake("M48", "unlike_model")
+def highest_offset_goes_back() -> Patches:
+    """The highest offset of an epoch is that of the last segment to finish."""
     return rewritten(placement.reference, "if highest is None or end > highest:", "if True:")
 
 
-def replaced_claim_forgotten() -> list[tuple[Any, str, Any]]:
+@mistake("M49", "lockout", within=500)
+def replaced_claim_forgotten() -> Patches:
+    """A claim that another's replaced is not kept in mind."""
     return rewritten(
         rules._announced,
         "entry.displaced[entry.leadership.claim.broker_id] = entry.leadership",
@@ -39,7 +46,9 @@ def replaced_claim_forgotten() -> list[tuple[Any, str, Any]]:
     )
 
 
-def follower_never_placed_again() -> list[tuple[Any, str, Any]]:
+@mistake("M50", "unfollowed")
+def follower_never_placed_again() -> Patches:
+    """A follower of a lost host is never placed again."""
     return rewritten(
         CoordinatorState.review,
         "bool(entry.followers) and entry.follower_host is None",
@@ -47,13 +56,17 @@ def follower_never_placed_again() -> list[tuple[Any, str, Any]]:
     )
 
 
-def ready_too_early() -> list[tuple[Any, str, Any]]:
+@mistake("M51", "early_ready", within=500)
+def ready_too_early() -> Patches:
+    """A follower is ready after a read that began before the announcement."""
     began_too_early = rewritten(Follower._assigned, "self._read(again=True)", "self._read()")
     read = "if read.number == self.next_batch and read.value is None:"
     return began_too_early + rewritten(Follower._slot_read, read, "if True:")
 
 
-def never_ready() -> list[tuple[Any, str, Any]]:
+@mistake("M52", "unready")
+def never_ready() -> Patches:
+    """A follower forgets who waits for it."""
     return rewritten(
         Follower._look,
         "self._looking, self._awaiting_end = self._awaiting_end, []",
@@ -61,24 +74,32 @@ def never_ready() -> list[tuple[Any, str, Any]]:
     )
 
 
-def tombstone_stays_in_index() -> list[tuple[Any, str, Any]]:
+@mistake("M53", "replay_determinism")
+def tombstone_stays_in_index() -> Patches:
+    """A tombstone that was dropped is still found by its id."""
     return rewritten(Tombstones.drop_at, "self._positions.drop(value[:16])", "pass")
 
 
-def one_checkpoint_only() -> list[tuple[Any, str, Any]]:
+@mistake("M54", "stalled_checkpoint")
+def one_checkpoint_only() -> Patches:
+    """A leader writes no checkpoint after its first."""
     return rewritten(
         Checkpoints.done, "self.is_writing = False", "self.is_writing = done.stored"
     )
 
 
-def leader_moves_with_each_claim() -> list[tuple[Any, str, Any]]:
+@mistake("M55", "needless_move")
+def leader_moves_with_each_claim() -> Patches:
+    """A leader's next claim is placed on another host."""
     return rewritten(
         places._Placing.lead,
         "    if home is None:\n        if", "    if True:\n        if",
     )  # fmt: skip
 
 
-def follower_stays_beside_leader() -> list[tuple[Any, str, Any]]:
+@mistake("M56", "together")
+def follower_stays_beside_leader() -> Patches:
+    """A follower stays on the host where its leader has come."""
     return rewritten(
         places.place,
         "entry.follower_host is not None and entry.follower_host == led_from",
@@ -86,11 +107,15 @@ def follower_stays_beside_leader() -> list[tuple[Any, str, Any]]:
     )
 
 
-def waiting_reader_dropped() -> list[tuple[Any, str, Any]]:
+@mistake("M57", "unanswered")
+def waiting_reader_dropped() -> Patches:
+    """Of those who wait for a position the first is forgotten."""
     return rewritten(Follower._serve, "for query in due]", "for query in due[1:]]")
 
 
-def illegal_record_imported() -> list[tuple[Any, str, Any]]:
+@mistake("M58", "wrong_import", within=500)
+def illegal_record_imported() -> Patches:
+    """A recorded segment is added over one that is there."""
     return rewritten(
         decide_import._added,
         "if not is_valid_segment_transition(_state_of(view, segment_id), metadata.state):",
@@ -98,9 +123,13 @@ def illegal_record_imported() -> list[tuple[Any, str, Any]]:
     )
 
 
-def former_process_ends_host() -> list[tuple[Any, str, Any]]:
+@mistake("M59", "needless_loss", within=500)
+def former_process_ends_host() -> Patches:
+    """A host is given up for the end of a process that it had before."""
     return rewritten(rules.host_lost, "process not in {None, known}", "False")
 
 
-def page_moves_without_its_index() -> list[tuple[Any, str, Any]]:
+@mistake("M60", "lifecycle")
+def page_moves_without_its_index() -> Patches:
+    """The first entry of a page is another, and is not found."""
     return rewritten(PagedMap.set, "page.first = self._firsts[at] = key", "page.first = key")

@@ -12,10 +12,13 @@ from tierledger.events.commands import Claim
 from tierledger.events.partition import decide
 from tierledger.events.partition import sessions as decide_session
 from tierledger.events.partition.overlay import Overlay
+from tierledger.simulation.mutants.mistakes import Patches, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
 
 
-def old_assignment_reopens() -> list[tuple[Any, str, Any]]:
+@mistake("M16", "fencing", within=200)
+def old_assignment_reopens() -> Patches:
+    """An assignment that has opened a session opens another."""
     refuse: Any = vars(decide_session)["_refuse_outdated"]
 
     def lenient(view: Any, command: Any) -> None:  # noqa: ANN401 - As the original.
@@ -26,7 +29,9 @@ def old_assignment_reopens() -> list[tuple[Any, str, Any]]:
     return [(decide_session, "_refuse_outdated", lenient)]
 
 
-def late_announcement_wins() -> list[tuple[Any, str, Any]]:
+@mistake("M35", "fencing", within=200)
+def late_announcement_wins() -> Patches:
+    """An older announcement counts if it arrives later."""
     refuse: Any = vars(decide_session)["_refuse_outdated"]
     announce = rules.announce
 
@@ -65,7 +70,9 @@ def late_announcement_wins() -> list[tuple[Any, str, Any]]:
     ]
 
 
-def lower_leader_epoch_accepted() -> list[tuple[Any, str, Any]]:
+@mistake("M36", "fencing")
+def lower_leader_epoch_accepted() -> Patches:
+    """A claim wins against a higher leader epoch."""
     against: Any = vars(decide_session)["_against"]
 
     def lenient(view: Any, command: Any, rival: Any) -> Any:  # noqa: ANN401
@@ -79,14 +86,19 @@ def lower_leader_epoch_accepted() -> list[tuple[Any, str, Any]]:
     return [(decide_session, "_against", lenient), (rules, "outranked", nobody)]
 
 
-def oracle_not_asked() -> list[tuple[Any, str, Any]]:
+@mistake("M25", "unsettled_dispute")
+def oracle_not_asked() -> Patches:
+    """Of two claims that cannot be compared the later one wins."""
+
     def never(_command: object, _rival: object) -> bool:
         return False
 
     return [(decide_session, "_needs_verdict", never)]
 
 
-def claim_not_compared() -> list[tuple[Any, str, Any]]:
+@mistake("M37", "fencing")
+def claim_not_compared() -> Patches:
+    """Who writes needs no claim as long as somebody leads."""
     require: Any = vars(decide)["_require_session"]
 
     def lenient(view: Any, claim: Claim) -> None:  # noqa: ANN401
@@ -96,7 +108,9 @@ def claim_not_compared() -> list[tuple[Any, str, Any]]:
     return [(decide, "_require_session", lenient)]
 
 
-def foreign_session_closed() -> list[tuple[Any, str, Any]]:
+@mistake("M38", "liveness")
+def foreign_session_closed() -> Patches:
+    """A broker that leads no more closes whatever session is open."""
     close: Any = vars(decide)["close_session"]
 
     def careless(view: Any, command: Any) -> list[log.Body]:  # noqa: ANN401
@@ -109,7 +123,9 @@ def foreign_session_closed() -> list[tuple[Any, str, Any]]:
     return [(decide, "close_session", careless)]
 
 
-def assignment_given_twice() -> list[tuple[Any, str, Any]]:
+@mistake("M23", "liveness")
+def assignment_given_twice() -> Patches:
+    """Assignments are counted from those that run."""
     placing: Any = vars(places)["_Placing"]
     begin = placing.__init__
 
@@ -121,24 +137,33 @@ def assignment_given_twice() -> list[tuple[Any, str, Any]]:
     return [(placing, "__init__", from_what_runs)]
 
 
-def refused_claim_stays() -> list[tuple[Any, str, Any]]:
+@mistake("M28", "refusal_repeated", within=500)
+def refused_claim_stays() -> Patches:
+    """A claim that the log refused stays in force."""
+
     def never(*_: object) -> None:
         return None
 
     return [(rules, "give_back", never)]
 
 
-def disputes_not_counted_on() -> list[tuple[Any, str, Any]]:
+@mistake("M26", "lifecycle", within=200)
+def disputes_not_counted_on() -> Patches:
+    """Of disputes in a row each counts as the first."""
     return rewritten(decide_session._in_a_row, "return run.in_a_row", "return 0")
 
 
-def closed_in_the_same_batch() -> list[tuple[Any, str, Any]]:
+@mistake("M41", "fencing", within=200)
+def closed_in_the_same_batch() -> Patches:
+    """What follows in a batch that closes the session is decided as if it were open."""
     return rewritten(
         Overlay.note, "self.session = self.session._replace(is_open=False)", "pass"
     )
 
 
-def claim_compared_with_nobody() -> list[tuple[Any, str, Any]]:
+@mistake("M64", "unforeseen_failure")
+def claim_compared_with_nobody() -> Patches:
+    """The coordinator fails at a claim to a partition that nobody leads."""
     return rewritten(
         rules.outranked,
         "led is None or led.claim.broker_id == given.broker_id",
@@ -146,48 +171,66 @@ def claim_compared_with_nobody() -> list[tuple[Any, str, Any]]:
     )
 
 
-def full_host_takes_one_more() -> list[tuple[Any, str, Any]]:
+@mistake("M72", "crowded")
+def full_host_takes_one_more() -> Patches:
+    """A host that has all that it has room for gets one more."""
     least = places._Room.least
     return rewritten(least, "load >= self._bound", "load > self._bound")
 
 
-def oldest_claim_stands_again() -> list[tuple[Any, str, Any]]:
+@mistake("M73", "passed_over", within=500)
+def oldest_claim_stands_again() -> Patches:
+    """Of the claims that stand when one is given up the oldest is put in force."""
     last = displaced._last_standing
     return rewritten(last, "reversed(entry.displaced.items())", "entry.displaced.items()")
 
 
-def anybody_refuses() -> list[tuple[Any, str, Any]]:
+@mistake("M74", "needless_move")
+def anybody_refuses() -> Patches:
+    """A claim is taken from its host on another's word that it was refused."""
     return rewritten(refusals.leader_refused, "if entry.leader_host != host:", "if False:")
 
 
-def import_ends_at_the_hosts_time() -> list[tuple[Any, str, Any]]:
+@mistake("M75", "lifecycle")
+def import_ends_at_the_hosts_time() -> Patches:
+    """The end of an import makes its log as late as its host is."""
     imports = "if view.session is not None and view.session.import_cluster is not None:"
     return rewritten(decide._decided, imports, "if False:")
 
 
-def waiting_does_not_count() -> list[tuple[Any, str, Any]]:
+@mistake("M76", "misdecided", within=500)
+def waiting_does_not_count() -> Patches:
+    """A claim that has waited waits as long again where the host's clock is behind."""
     back_off: Any = vars(decide_session)["_back_off"]
     return rewritten(
         back_off, "max(waited_ms, now_ms - run.log_time_ms)", "(now_ms - run.log_time_ms)"
     )
 
 
-def late_registration_fences() -> list[tuple[Any, str, Any]]:
+@mistake("M77", "miscoordinated")
+def late_registration_fences() -> Patches:
+    """A broker's registration that comes late counts as its newest."""
     return rewritten(rules.register, "after != newest or ", "")
 
 
-def late_word_of_the_oracle_counts() -> list[tuple[Any, str, Any]]:
+@mistake("M79", "wrong_memory")
+def late_word_of_the_oracle_counts() -> Patches:
+    """The oracle's word on a claim counts for the one that replaced it."""
     late = "waiting is None or waiting.number != answer.number"
     return rewritten(WaitingClaims.answered, late, "waiting is None")
 
 
-def kafkas_word_ignored() -> list[tuple[Any, str, Any]]:
+@mistake("M80", "against_kafka")
+def kafkas_word_ignored() -> Patches:
+    """A claim is taken though Kafka names another broker."""
     return rewritten(
         rules.not_taken, "[*named, *outranked(state, given)]", "outranked(state, given)"
     )
 
 
-def kafkas_epoch_lost() -> list[tuple[Any, str, Any]]:
+@mistake("M81", "against_kafka")
+def kafkas_epoch_lost() -> Patches:
+    """The leader epoch that Kafka names is not announced."""
     informed = messages.informed
 
     def forgetful(given: Any, verdicts: Any) -> Any:  # noqa: ANN401
@@ -196,27 +239,37 @@ def kafkas_epoch_lost() -> list[tuple[Any, str, Any]]:
     return [(messages, "informed", forgetful)]
 
 
-def shadow_let_in_too_late() -> list[tuple[Any, str, Any]]:
+@mistake("M83", "miscoordinated")
+def shadow_let_in_too_late() -> Patches:
+    """A broker that decides by Kafka's own manager is let in while tierledger owns."""
     shadow = "if owner == Owner.TIERLEDGER:"
     return rewritten(ownership.check_mode, shadow, "if False:")
 
 
-def any_word_ends_a_move() -> list[tuple[Any, str, Any]]:
+@mistake("M84", "miscoordinated")
+def any_word_ends_a_move() -> Patches:
+    """A move is ended by whom another one's word began."""
     numbered = "if word.number != wish.number:"
     return rewritten(ownership.hand_over, numbered, "if False:")
 
 
-def leader_beside_kafkas_manager() -> list[tuple[Any, str, Any]]:
+@mistake("M85", "miscoordinated")
+def leader_beside_kafkas_manager() -> Patches:
+    """A broker leads while Kafka's own manager owns the metadata."""
     kafkas = "if word.owner == Owner.KAFKA:"
     return rewritten(ownership.check_leading, kafkas, "if False:")
 
 
-def move_ends_anywhere() -> list[tuple[Any, str, Any]]:
+@mistake("M86", "miscoordinated")
+def move_ends_with_a_stranger() -> Patches:
+    """A move from Kafka's own manager to tierledger may end with nobody."""
     ends = "if to not in {word.source, word.heading}:"
     return rewritten(ownership.hand_over, ends, "if False:")
 
 
-def unknown_leader_is_another() -> list[tuple[Any, str, Any]]:
+@mistake("M87", "lockout")
+def unknown_leader_is_another() -> Patches:
+    """A claim is refused though Kafka does not know who leads."""
     return rewritten(
         messages.informed,
         "verdict.broker_id >= 0",
@@ -224,9 +277,13 @@ def unknown_leader_is_another() -> list[tuple[Any, str, Any]]:
     )
 
 
-def outranked_claim_taken() -> list[tuple[Any, str, Any]]:
+@mistake("M88", "miscoordinated", within=200)
+def outranked_claim_taken() -> Patches:
+    """A claim replaces one in force that has a higher leader epoch."""
     return rewritten(rules.outranked, "ours <= theirs", "False")
 
 
-def plugin_let_in_too_early() -> list[tuple[Any, str, Any]]:
+@mistake("M82", "miscoordinated")
+def plugin_let_in_too_early() -> Patches:
+    """A broker's plugin is let in while nobody owns the metadata."""
     return rewritten(rules.register, "if mode is not None:", "if False:")

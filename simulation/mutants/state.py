@@ -11,6 +11,7 @@ from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.partition import decide, evolve
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.tables.paged_map import PagedMap
+from tierledger.simulation.mutants.mistakes import Patches, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -19,25 +20,34 @@ REQUESTS_IN_SET = 2
 """Requests of an origin that a mistaken fold keeps: few enough that some are forgotten."""
 
 
-def request_ids_forgotten() -> list[tuple[Any, str, Any]]:
+@mistake("M09", "lost_write")
+def request_ids_forgotten() -> Patches:
+    """A repeated request is decided again."""
+
     def never(_self: Overlay, *_: object) -> None:
         return None
 
     return [(Overlay, "seen", never)]
 
 
-def repeat_appended_again() -> list[tuple[Any, str, Any]]:
+@mistake("M61", "duplicate_write")
+def repeat_appended_again() -> Patches:
+    """A repeated request is decided again, and appended although it holds."""
     holds = "if now == [target, update.broker_id, update.event_timestamp_ms, custom]:"
     return request_ids_forgotten() + rewritten(decide._update, holds, "if False:")
 
 
-def newest_request_ids_forgotten() -> list[tuple[Any, str, Any]]:
+@mistake("M32", "unlike_model")
+def newest_request_ids_forgotten() -> Patches:
+    """Of a broker's requests the newest are forgotten, not the oldest."""
     return rewritten(
         evolve._evolve_each, "list(kept)[:-REQUESTS_KEPT]", "list(kept)[REQUESTS_KEPT:]"
     )
 
 
-def fold_reads_a_clock() -> list[tuple[Any, str, Any]]:
+@mistake("M14", "checkpoint_is_fold")
+def fold_reads_a_clock() -> Patches:
+    """A leader stamps what it applies with its host's time."""
     stored = Leader._stored
 
     def clocked(self: Leader, flight: Any) -> Any:  # noqa: ANN401 - As the original.
@@ -73,7 +83,9 @@ class _KeptInSet(dict[bytes, int]):
                 del self[request]
 
 
-def fold_iterates_a_set() -> list[tuple[Any, str, Any]]:
+@mistake("M15", "checkpoint_is_fold replay_determinism")
+def fold_iterates_a_set() -> Patches:
+    """Which requests are forgotten is left to the order of a set."""
     evolve_each: Any = vars(evolve)["_evolve_each"]
 
     def unordered(state: Any, events: Any) -> None:  # noqa: ANN401
@@ -89,7 +101,9 @@ def fold_iterates_a_set() -> list[tuple[Any, str, Any]]:
     return [(evolve, "_evolve_each", unordered)]
 
 
-def log_time_from_the_clock() -> list[tuple[Any, str, Any]]:
+@mistake("M24", "lifecycle")
+def log_time_from_the_clock() -> Patches:
+    """Log time is what the host's clock says."""
     append: Any = vars(decide)["_append"]
 
     def clocked(view: Any, bodies: Any, now_ms: int, origin: Any) -> Any:  # noqa: ANN401
@@ -99,21 +113,29 @@ def log_time_from_the_clock() -> list[tuple[Any, str, Any]]:
     return [(decide, "_append", clocked)]
 
 
-def illegal_transition_accepted() -> list[tuple[Any, str, Any]]:
+@mistake("M44", "lifecycle")
+def illegal_transition_accepted() -> Patches:
+    """A segment goes from any state to any other."""
+
     def always(_source: object, _target: object) -> bool:
         return True
 
     return [(decide, "is_valid_segment_transition", always)]
 
 
-def deleted_id_comes_back() -> list[tuple[Any, str, Any]]:
+@mistake("M45", "lifecycle", within=200)
+def deleted_id_comes_back() -> Patches:
+    """A segment that was deleted can be added again."""
+
     def never(_self: Overlay, _segment_id: bytes) -> bool:
         return False
 
     return [(Overlay, "is_deleted", never)]
 
 
-def tombstones_dropped_early() -> list[tuple[Any, str, Any]]:
+@mistake("M21", "early_forgetting")
+def tombstones_dropped_early() -> Patches:
+    """Ids of deleted segments are forgotten at the next checkpoint."""
     expired = Overlay.expired_tombstones
 
     def impatient(self: Overlay, _cutoff_ms: int, limit: int) -> list[int]:
@@ -122,7 +144,9 @@ def tombstones_dropped_early() -> list[tuple[Any, str, Any]]:
     return [(Overlay, "expired_tombstones", impatient)]
 
 
-def custom_limit_excludes_equal() -> list[tuple[Any, str, Any]]:
+@mistake("M42", "wrong_refusal")
+def custom_limit_excludes_equal() -> Patches:
+    """Custom metadata as long as the limit is refused."""
     within: Any = vars(decide)["_within_limit"]
 
     def strict(segment_id: bytes, target: Any, custom: bytes, limits: Any) -> Any:  # noqa: ANN401
@@ -133,12 +157,17 @@ def custom_limit_excludes_equal() -> list[tuple[Any, str, Any]]:
     return [(decide, "_within_limit", strict)]
 
 
-def custom_limit_not_enforced() -> list[tuple[Any, str, Any]]:
+@mistake("M43", "lifecycle")
+def custom_limit_not_enforced() -> Patches:
+    """Custom metadata of any length is taken."""
+
     def generous(_id: bytes, _target: object, custom: bytes, _limits: object) -> Any:  # noqa: ANN401
         return custom, 0
 
     return [(decide, "_within_limit", generous)]
 
 
-def passed_pages_told_again() -> list[tuple[Any, str, Any]]:
+@mistake("M78", "wrong_table")
+def passed_pages_told_again() -> Patches:
+    """Entries of pages that were to be passed over are told all the same."""
     return rewritten(PagedMap.items_from, "continue", "pass")

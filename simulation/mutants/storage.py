@@ -17,6 +17,7 @@ from tierledger.events.event_codec import PARTITION_CODEC, chain
 from tierledger.events.log_events import Event, TombstonesDropped
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.state import PartitionState
+from tierledger.simulation.mutants.mistakes import Patches, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
 from tierledger.storage import serde as serdes
 from tierledger.storage.backend import Operation, Put
@@ -33,7 +34,9 @@ NOTHING = TombstonesDropped(0, 0)
 # Checkpoints.
 
 
-def request_ids_not_in_checkpoint() -> list[tuple[Any, str, Any]]:
+@mistake("M10", "duplicate_write lost_write", within=500)
+def request_ids_not_in_checkpoint() -> Patches:
+    """Who loads a checkpoint does not know which requests were served."""
     head_fields = PartitionState.head_fields
 
     def without(self: PartitionState) -> list[Any]:
@@ -44,7 +47,9 @@ def request_ids_not_in_checkpoint() -> list[tuple[Any, str, Any]]:
     return [(PartitionState, "head_fields", without)]
 
 
-def checkpoint_ahead_of_log() -> list[tuple[Any, str, Any]]:
+@mistake("M11", "early_checkpoint", within=200)
+def checkpoint_ahead_of_log() -> Patches:
+    """A checkpoint holds the batch that is still on its way."""
     handle, freeze = Leader.handle, CheckpointStore.freeze
     on_its_way: dict[int, Any] = {}
 
@@ -67,7 +72,9 @@ def checkpoint_ahead_of_log() -> list[tuple[Any, str, Any]]:
     return [(Leader, "handle", handled), (CheckpointStore, "freeze", ahead)]
 
 
-def checkpoint_off_by_one() -> list[tuple[Any, str, Any]]:
+@mistake("M12", "liveness")
+def checkpoint_off_by_one() -> Patches:
+    """A checkpoint says that the log goes on one batch later than it does."""
     freeze = CheckpointStore.freeze
 
     def late(
@@ -78,14 +85,16 @@ def checkpoint_off_by_one() -> list[tuple[Any, str, Any]]:
     return [(CheckpointStore, "freeze", late)]
 
 
-def batch_after_checkpoint_skipped() -> list[tuple[Any, str, Any]]:
-    patches: list[tuple[Any, str, Any]] = []
+@mistake("M13", "wrong_answer")
+def batch_after_checkpoint_skipped() -> Patches:
+    """The first batch behind a checkpoint is not applied."""
+    patches: Patches = []
     for machine in (Leader, Follower):
         patches += _skipping(machine)
     return patches
 
 
-def _skipping(machine: Any) -> list[tuple[Any, str, Any]]:  # noqa: ANN401 - Either of two.
+def _skipping(machine: Any) -> Patches:  # noqa: ANN401 - Either of two.
     handle, log_read = machine.handle, machine._log_read
 
     def loaded(self: Any, stimulus: msg.Stimulus) -> Any:  # noqa: ANN401
@@ -108,14 +117,19 @@ def _skipping(machine: Any) -> list[tuple[Any, str, Any]]:  # noqa: ANN401 - Eit
     return [(machine, "handle", loaded), (machine, "_log_read", skipping)]
 
 
-def zombie_checkpoint() -> list[tuple[Any, str, Any]]:
+@mistake("M22", "checkpoint_regressed CorruptCheckpoint", within=500)
+def zombie_checkpoint() -> Patches:
+    """A checkpoint is written whatever stands there."""
+
     def unfenced(self: CheckpointStore, value: bytes, _expected: bytes | None) -> Operation:
         return Put(self.keys.partition(self.topic_id_partition), value)
 
     return [(CheckpointStore, "_guard", unfenced)]
 
 
-def upcaster_loses_a_field() -> list[tuple[Any, str, Any]]:
+@mistake("M30", "CorruptCheckpoint", within=500)
+def upcaster_loses_a_field() -> Patches:
+    """What an older release wrote is brought up to date with one field too few."""
     return rewritten(
         serdes._with_dispute_run,
         "[*fields[head_at], None]",
@@ -126,7 +140,7 @@ def upcaster_loses_a_field() -> list[tuple[Any, str, Any]]:
 # Batches.
 
 
-def _decoding(replacement: Any) -> list[tuple[Any, str, Any]]:  # noqa: ANN401
+def _decoding(replacement: Any) -> Patches:  # noqa: ANN401
     return [(module, "decode_batch", replacement) for module in (leader, follower)]
 
 
@@ -138,7 +152,10 @@ def _envelope(value: bytes, position: int) -> list[bytes]:
     return list(stored)
 
 
-def checksums_not_checked() -> list[tuple[Any, str, Any]]:
+@mistake("M27", "wrong_answer replay_determinism feed_gap CorruptLog", within=500)
+def checksums_not_checked() -> Patches:
+    """Batches are applied as they are read."""
+
     def trusting(serde: Any, batch: StoredBatch, position: int, before: bytes) -> DecodedBatch:  # noqa: ANN401
         try:
             return decode_batch(serde, batch, position, before)
@@ -161,15 +178,19 @@ def _read(data: bytes, position: int) -> Event:
     return Event(position, session, log_time, broker, request, body)
 
 
-def unreadable_batch_left_out() -> list[tuple[Any, str, Any]]:
+@mistake("M29", "wrong_answer replay_determinism feed_gap", within=500)
+def unreadable_batch_left_out() -> Patches:
+    """A batch that does not verify is passed over."""
     return _leaving_out(CorruptLog)
 
 
-def unknown_format_left_out() -> list[tuple[Any, str, Any]]:
+@mistake("M31", "wrong_answer", within=200)
+def unknown_format_left_out() -> Patches:
+    """What a newer release wrote is passed over."""
     return _leaving_out(FormatTooNew)
 
 
-def _leaving_out(kind: type[Exception]) -> list[tuple[Any, str, Any]]:
+def _leaving_out(kind: type[Exception]) -> Patches:
     def silent(serde: Any, batch: StoredBatch, position: int, before: bytes) -> DecodedBatch:  # noqa: ANN401
         try:
             return decode_batch(serde, batch, position, before)
@@ -194,7 +215,10 @@ def _nothing(data: bytes, position: int) -> Event:
 # The store.
 
 
-def conflict_not_noticed() -> list[tuple[Any, str, Any]]:
+@mistake("M04", "checkpoint_regressed", within=500)
+def conflict_not_noticed() -> Patches:
+    """The store carries out a step that expected another value."""
+
     def never(_operation: object, _present: object) -> None:
         return None
 
