@@ -37,6 +37,8 @@ class Assignment(NamedTuple):
     import_cluster: str | None = None
     recorded_time_ms: int | None = None
     """Log time of the session if it imports history; else the host's clock is asked."""
+    resigned: tuple[Claim, ...] = ()
+    """Of an import: the claims of brokers that only follow now; see `OpenSession`."""
 
 
 class AppendOutcome(Enum):

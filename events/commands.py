@@ -53,6 +53,8 @@ class OpenSession(NamedTuple):
     """How long this claim was held back already; the log's clock may not be this host's."""
     opener: RequestId | None = None
     """Which process opens; so two that are told the same never open one session both."""
+    resigned: tuple[Claim, ...] = ()
+    """Of brokers that only follow: an earlier session of theirs is taken for closed."""
 
 
 class CloseSession(NamedTuple):

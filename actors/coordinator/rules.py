@@ -432,6 +432,7 @@ def _leading(key: PartitionKey, entry: Entry) -> Placement:
         topic=entry.topic,
         import_cluster=led.import_cluster,
         recorded_time_ms=led.recorded_time_ms,
+        resigned=() if led.import_cluster is None else tuple(sorted(entry.followers.values())),
     )
     return Placement(key, entry.topic, LEADER, assignment)
 

@@ -33,6 +33,7 @@ def open_command(assigned: msg.Assigned) -> msg.CommandArrived:
         given.topic,
         given.import_cluster,
         opener=assigned.opener,
+        resigned=given.resigned,
     )
     recorded = given.recorded_time_ms
     now_ms = assigned.now_ms if recorded is None else recorded

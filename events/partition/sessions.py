@@ -96,11 +96,21 @@ def _refuse_outdated(view: Overlay, command: OpenSession) -> None:
 
 
 def _rival(view: Overlay, command: OpenSession) -> Session | None:
-    """Another broker's open session, against which the claim has to stand."""
+    """Another broker's open session, against which the claim has to stand.
+
+    Not one whose broker has announced since that it only follows: it may have died before its
+    session was closed, and an import has neither a leader epoch nor Kafka's word against it.
+    """
     session = view.session
     if session is None or not session.is_open:
         return None
-    return None if session.broker_id == command.claim.broker_id else session
+    if session.broker_id == command.claim.broker_id:
+        return None
+    pair = (session.incarnation, session.announcement)
+    for follows in command.resigned:
+        if follows.broker_id == session.broker_id and follows[1:] > pair:
+            return None
+    return session
 
 
 def _needs_verdict(command: OpenSession, rival: Session) -> bool:

@@ -236,6 +236,7 @@ class SlowCoordinator:
             topic=row.topic,
             import_cluster=said.import_cluster,
             recorded_time_ms=said.recorded_time_ms,
+            resigned=tuple(sorted(row.followers.values())) if said.import_cluster else (),
         )
         return Placement(key, row.topic, LEADER, assigned)
 

@@ -246,6 +246,9 @@ def _sessions(facts: Facts, command: cmd.OpenSession, now_ms: int) -> list[Any]:
         if not facts.is_open and last[1:4] == claim:
             raise Refused("Fenced")
     is_rivalled = last is not None and facts.is_open and last.broker_id != claim.broker_id
+    for broker_id, *follows in command.resigned:
+        if last is not None and last.broker_id == broker_id and tuple(follows) > last[2:4]:
+            is_rivalled = False
     theirs = None if last is None else last.leader_epoch
     epoch, dispute = ours, list[Any]()
     if is_rivalled and last is not None:

@@ -20,7 +20,7 @@ from tierledger.simulation.machines.clockwork import MS, S
 from tierledger.simulation.machines.medium import COORDINATOR
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from tierledger.events.commands import LeaderVerdict
     from tierledger.simulation.history.final_log import FinalLog
@@ -43,6 +43,16 @@ class Coordinated(NamedTuple):
     durable_at: int
     """Nanoseconds, as in histories."""
     body: object
+
+
+def resigned(events: Iterable[Coordinated], key: PartitionKey) -> frozenset[int]:
+    """The brokers that have ever announced that they follow the partition."""
+    return frozenset(
+        one.body.broker_id
+        for one in events
+        if isinstance(one.body, ev.Announced)
+        and any((topic_id, number) == key for topic_id, number, _ in one.body.followers)
+    )
 
 
 def coordinated(world: World) -> list[Coordinated]:

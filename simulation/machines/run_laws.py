@@ -20,6 +20,7 @@ from tierledger.storage.partition.checkpoint import CheckpointStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from collections.abc import Set as AbstractSet
 
     from tierledger.actors.calls import PartitionKey
     from tierledger.events.commands import LeaderVerdict
@@ -78,14 +79,15 @@ def early_checkpoint(checkpoints: Iterable[Written], log: FinalLog) -> Iterator[
 
 
 def unsettled_dispute(
-    log: FinalLog, named: Iterable[tuple[int, LeaderVerdict]]
+    log: FinalLog, named: Iterable[tuple[int, LeaderVerdict]], resigned: AbstractSet[int]
 ) -> Iterator[Violation]:
     """A session took over where leader epochs cannot be compared, and nobody had said so.
 
     `named`: all that the leader oracle ever said, and when it was asked (ns). Without its word,
     or with one that is from before the leader epoch it is about, or that was asked for before
     the session was there that it ended, the dispute has to stand in the log. What opens by its
-    word has the leader epoch that it named, or a later one.
+    word has the leader epoch that it named, or a later one. An import needs neither against a
+    broker that has `resigned`: that ever announced that it follows.
     """
     known = list(named)
     last_at = -1
@@ -95,6 +97,8 @@ def unsettled_dispute(
         assert isinstance(body, SessionOpened), "the log's index says so"
         last, last_at = body, at
         if former is None or former.broker_id == body.broker_id or log.claims[at - 1] is None:
+            continue
+        if body.import_cluster is not None and former.broker_id in resigned:
             continue
         is_unclear = (body.leader_epoch is None) != (former.leader_epoch is None)
         is_on_record = at < log.end and isinstance(log.events[at + 1].body, SessionDisputed)

@@ -158,8 +158,7 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         delays=_delays(shape.stream("delays"), _pick(seed, "delay", (300, 800, 5000))),
         skews_ms=_skews(shape.stream("skews")),
         known_epochs=_pick(seed, "epochs", (0, 50, 100, 100)),
-        # By its word an import could never follow a broker that died with its session open.
-        oracle_knows=0 if moves else _pick(seed, "oracle", (0, 50, 100)),
+        oracle_knows=_pick(seed, "oracle", (0, 50, 100)),
         knobs=tuple((name, _pick(seed, name, values)) for name, values in KNOBS.items()),
         upgraded=upgraded,
         writes_newer=bool(upgraded) and _chance(seed, "newer") < 0.5,

@@ -35,6 +35,7 @@ from tierledger.simulation.machines.coordination_laws import (
     needless_move,
     passed_over,
     refusal_repeated,
+    resigned,
     stalled_checkpoint,
     together,
     unanswered,
@@ -225,7 +226,8 @@ def _of_the_run(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Iterato
     for number in range(world.scenario.partitions):
         log = logs.get(world.keys_of[number])
         if log is not None:
-            yield from unsettled_dispute(log, world.oracle_named.get(number, ()))
+            named = world.oracle_named.get(number, ())
+            yield from unsettled_dispute(log, named, resigned(events, log.key))
             yield from early_forgetting(log, world.limits.tombstone_retention_ms)
             yield from wrong_import(log, histories)
     if not world.is_well:

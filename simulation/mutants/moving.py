@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tierledger.actors.coordinator import rules
 from tierledger.actors.coordinator.machine import Coordinator
 from tierledger.actors.coordinator.procedure import Procedure
+from tierledger.events.partition import sessions
 from tierledger.simulation.machines.moving.plugin import PluginNode
 from tierledger.simulation.machines.scenario import MOVES_EVERY, MOVES_FIRST
 from tierledger.simulation.mutants.mistakes import Mutant, Patches
@@ -143,6 +144,14 @@ _RULES: tuple[tuple[str, str, str, Callable[..., Any], str, str], ...] = (
         Procedure._compared,
         "if differences and not",
         "if False and",
+    ),
+    (
+        "dead-leader-stands",
+        "an import stands against the session of a broker that only follows by now",
+        "liveness lockout",
+        sessions._rival,
+        "follows.broker_id == session.broker_id",
+        "False",
     ),
 )
 """Name, mistake, checkers that find it, the function, and which of its text is what instead."""

@@ -170,7 +170,15 @@ class _Asking:
             pick((None, number, number, number, max(0, number - 1))),
             pick((0, 0, 999, 1000, 5000)),
             pick((None, b"asked")),
+            self._resigned(),
         )
+
+    def _resigned(self) -> tuple[cmd.Claim, ...]:
+        """What the session's broker has said of following: before it, with it, or since."""
+        last = self._facts.session
+        if last is None or self._random.random() < 0.8:
+            return ()
+        return (cmd.Claim(*last[1:3], last.announcement + self._pick((-1, 0, 1))),)
 
     def _close(self) -> cmd.CloseSession:
         return cmd.CloseSession(self._claim(), "asked")

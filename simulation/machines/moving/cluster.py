@@ -368,6 +368,8 @@ class Command:
         """Move the cluster to whom it does not belong; once all has healed to tierledger."""
         if self._procedure is None:
             self._ask_how_it_stands(self._begin)
+        elif self._world.is_healing and self._procedure.task == steps.TASKS[Owner.KAFKA]:
+            self.interrupt()
 
     def interrupt(self) -> None:
         """Somebody presses Ctrl-C."""

@@ -160,8 +160,11 @@ def test_only_imports_lead_while_kafkas_own_manager_owns_the_metadata() -> None:
         one.announce(1, leads=[0])
     one.register(2)
     imports = announcement(2, 3, leads=[0])._replace(import_cluster="kafka")
-    one.apply(rules.announce(one.state, imports))
+    works = one.apply(rules.announce(one.state, imports))
     assert one.leader_of() == Claim(2, 1, 3)
+    (placed,) = [one for one in placements(works) if one.role == LEADER]
+    assert placed.assignment is not None
+    assert placed.assignment.resigned == (Claim(1, 1, 1),), "it only follows"
 
     say(one, FORTH)
 

@@ -132,6 +132,26 @@ def test_a_closed_session_disputes_nothing() -> None:
     assert kinds(partition.accept(open_session(OTHER, 2, 3)).events) == [SessionOpened]
 
 
+@pytest.mark.parametrize(
+    ("follows", "opens"),
+    [(CLAIM._replace(announcement=2), True), (CLAIM, False), (cmd.Claim(3, 9, 9), False)],
+)
+def test_an_import_takes_over_from_a_broker_that_has_resigned_since(
+    follows: cmd.Claim, *, opens: bool
+) -> None:
+    """It may have died before its session was closed, and only follow in its next life."""
+    partition = led(CLAIM, 1, 7)
+    claim = open_session(OTHER, 2)._replace(
+        import_cluster="kafka", verdict=cmd.LeaderVerdict(CLAIM.broker_id, 7)
+    )
+    claim = claim._replace(resigned=(follows,))
+
+    if opens:
+        assert kinds(partition.accept(claim).events) == [SessionOpened]
+    else:
+        assert isinstance(partition.refuse(claim), Fenced)
+
+
 def test_whoever_was_replaced_is_fenced() -> None:
     partition = opened()
     partition.accept(open_session(OTHER, 2))
