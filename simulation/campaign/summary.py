@@ -25,7 +25,7 @@ MEANS_SEEDS = 20
 OK_CALLS_MIN = 10.0
 CHANGES_MIN = 1.0
 """What a seed has to have on average."""
-DELETIONS_SHARE_MIN = 0.5
+DELETIONS_SHARE_MIN = 0.45
 FAULTY_SHARE_MIN = 0.5
 """Share of the seeds in which some fault must have come about."""
 

@@ -386,8 +386,8 @@ _ACTORS = (
     (
         "a new life of a broker does not announce that it follows",
         rules._follows,
-        "claim is not None and claim.incarnation == given.incarnation",
-        "claim is not None",
+        "claim is None or claim.incarnation != given.incarnation",
+        "claim is None",
     ),
     (
         "a new life of a broker does not announce that it leads",

@@ -97,7 +97,7 @@ def test_the_service_world_is_repeated_and_traced_too(tmp_path: Path) -> None:
         (["--keep", "1,x"], "expected numbers like 3,8,19-22 or none, got '1,x'"),
         (["--keep", "99999"], "seed 1 has no decision 99999"),
         (["--shape", "roof=flat"], "no shape 'roof=flat'; there are brokers=NUMBER"),
-        (["--mutant", "M99"], "no mutant 'M99'; there are M01"),
+        (["--mutant", "M999"], "no mutant 'M999'; there are M01"),
         (["--world", "service", "--keep", "1"], "--keep and --shape are for --world machines"),
         (["--history", "no/such/folder"], "no/such is no folder"),
         (["--mutant", "D3"], "--mutant D3: it shows in the world of the service alone"),

@@ -37,7 +37,10 @@ SPEAKERS = {
 async def door(request: pytest.FixtureRequest) -> AsyncIterator[str]:
     says = SPEAKERS.get(request.param)
 
+    clients = list[asyncio.StreamWriter]()
+
     async def greet(_: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        clients.append(client)
         if says is not None:
             client.write(says)
             client.close()
@@ -47,6 +50,8 @@ async def door(request: pytest.FixtureRequest) -> AsyncIterator[str]:
         return
     async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        for client in clients:
+            client.transport.abort()
 
 
 async def test_a_service_that_is_away(plugins: Plugins, door: str) -> None:

@@ -10,9 +10,9 @@ from tierledger.simulation.live.kafka_broker import CLUSTER_ID
 _PAGE = Path(__file__).parents[2] / "docs" / "kafka.md"
 
 
-def _blocks(language: str) -> str:
+def _blocks(language: str) -> list[str]:
     text = _PAGE.read_text(encoding="utf-8")
-    return "".join(re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def commands(store: str, door: str, kafka: str) -> list[list[str]]:
@@ -23,7 +23,7 @@ def commands(store: str, door: str, kafka: str) -> list[list[str]]:
         "127.0.0.1:9092": kafka,
         '"$CLUSTER"': CLUSTER_ID,
     }
-    lines = _blocks("console").replace("\\\n", "").splitlines()
+    lines = "".join(_blocks("console")).replace("\\\n", "").splitlines()
     return [
         [instead.get(word, word) for word in line.split()[2:]]
         for line in lines
@@ -32,5 +32,6 @@ def commands(store: str, door: str, kafka: str) -> list[list[str]]:
 
 
 def settings() -> set[str]:
-    """The keys of all that brokers are given."""
-    return {line.partition("=")[0] for line in _blocks("properties").splitlines()}
+    """The keys of all that brokers are given; the service's own file has none of these."""
+    brokers = [block for block in _blocks("properties") if "rlmm.config." in block]
+    return {line.partition("=")[0] for block in brokers for line in block.splitlines()}

@@ -10,7 +10,13 @@ from typer.testing import CliRunner
 from tierledger.cli.main import app
 from tierledger.simulation.campaign.campaign import hunt, mutant_named
 from tierledger.simulation.campaign.reduction import Reduction, reduced
-from tierledger.simulation.machines.scenario import Decision, Scenario, drawn
+from tierledger.simulation.machines.scenario import (
+    MOVES_EVERY,
+    MOVES_FIRST,
+    Decision,
+    Scenario,
+    drawn,
+)
 from tierledger.simulation.machines.shape import scenario_of, simpler
 from tierledger.simulation.machines.shrink import shrunk
 
@@ -23,7 +29,9 @@ DECISIONS_MAX = 15
 @cache
 def reduction_of(name: str) -> Reduction:
     mutant = mutant_named(name)
-    found = hunt(mutant, range(mutant.within))
+    # Where a cluster moves there is little to leave out.
+    seeds = [one for one in range(mutant.within) if one % MOVES_EVERY != MOVES_FIRST]
+    found = hunt(mutant, seeds)
     assert found.caught_at is not None, f"nobody caught {name}"
     small = reduced(found.caught_at, mutant=mutant.name)
     assert small is not None, f"seed {found.caught_at} caught {name} only once"
