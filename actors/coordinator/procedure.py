@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SILENT_MS = 3000
 """A broker or follower whose last report is older does not attend."""
 
-COMPARISONS = 20
+COMPARISONS = 10
 """So often what differs while brokers write has to be found, unchanged, before it counts."""
 
 SETTLED_COMPARISONS = 3
