@@ -31,7 +31,13 @@ def ledger(tmp_path: Path) -> Path:
     return tmp_path / "ledger.sqlite"
 
 
-@pytest.fixture(params=[OLDEST, JARS], ids=["3.9", "newest"])
+# What is of the manager inside on the classes of 3.9, `test_modes` tries as well.
+@pytest.fixture(
+    params=[
+        pytest.param(OLDEST, marks=pytest.mark.long, id="3.9"),
+        pytest.param(JARS, id="newest"),
+    ]
+)
 def jars(request: pytest.FixtureRequest) -> Path:
     path: Path = request.param
     return path
