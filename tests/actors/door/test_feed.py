@@ -79,8 +79,9 @@ async def answers(manager: AsyncRemoteLogMetadataManager) -> list[Any]:
     ]
 
 
-def told(replica: FedReplica) -> list[Any]:
-    """The same, from a replica."""
+async def told(replica: FedReplica) -> list[Any]:
+    """The same, from a replica, once it is ready: what was reached may come before that."""
+    await replica.when_ready()
     return [
         sorted(replica.list_remote_log_segments(), key=str),
         replica.list_remote_log_segments(0),
@@ -101,15 +102,14 @@ async def test_a_replica_answers_as_its_leader_does(world: LocalWorld) -> None:
     async with replicas_at(await door_of(world)) as home:
         replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
         await replica.reached(position)
-        await replica.when_ready()
-        assert told(replica) == await answers(manager)
+        assert await told(replica) == await answers(manager)
 
         position = await copy(manager, *map(segment, range(30, 40)))
         deleting = moved(segment(3), DELETING)
         position = await manager.update_remote_log_segment_metadata(deleting)
         await replica.reached(position)
 
-        assert told(replica) == await answers(manager)
+        assert await told(replica) == await answers(manager)
         assert (replica.counts.subscriptions, replica.counts.snapshots) == (1, 1)
 
 
@@ -173,9 +173,8 @@ async def test_a_snapshot_and_what_is_written_meanwhile_arrive_whole(
             await manager.update_remote_log_segment_metadata(moved(segment(number), DELETING))
             await manager.update_remote_log_segment_metadata(moved(segment(number), DELETED))
         await replica.reached(await writing)
-        await replica.when_ready()
 
-        assert told(replica) == await answers(manager)
+        assert await told(replica) == await answers(manager)
         assert (replica.counts.snapshots, replica.counts.dropped) == (1, 0)
 
 
@@ -220,9 +219,8 @@ async def test_what_stands_when_a_feed_begins_is_taken_up_in_bounded_parts(
         await until(lambda: world.service.host("host-0").host.feeds._open)
         position = await manager.add_remote_log_segment_metadata(segment(20, epoch=0))
         await replica.reached(position)
-        await replica.when_ready()
 
-        assert told(replica) == await answers(manager)
+        assert await told(replica) == await answers(manager)
         assert (replica.counts.snapshots, replica.counts.dropped) == (1, 0)
     assert len(parts) >= 7
     assert max(parts) <= 3
@@ -324,7 +322,7 @@ async def test_a_host_that_dies_is_replaced_and_nothing_goes_back(tmp_path: Path
             await replica.reached(position)
             await replica.when_ready()
 
-            assert told(replica) == await answers(manager)
+            assert await told(replica) == await answers(manager)
             assert replica.counts.dropped == 0
 
 
@@ -368,9 +366,8 @@ async def test_after_a_cut_a_replica_goes_on_from_where_it_was(world: LocalWorld
             line.cut()
             position = await copy(manager, segment(number))
         await replica.reached(position)
-        await replica.when_ready()
 
-        assert told(replica) == await answers(manager)
+        assert await told(replica) == await answers(manager)
         assert replica.counts.subscriptions == line.connections >= 5
         assert (replica.counts.snapshots, replica.counts.dropped) == (1, 0)
 
@@ -494,7 +491,7 @@ async def test_a_change_that_is_damaged_on_its_way_is_dropped_and_all_fetched_ag
             damage.append(kind)
             await replica.reached(await copy(manager, segment(number)))
             await replica.when_ready()
-            assert told(replica) == await answers(manager), kind
+            assert await told(replica) == await answers(manager), kind
             assert replica.counts.dropped == number - 4, kind
         assert replica.counts.snapshots == len(kinds) + 1
 
@@ -522,7 +519,7 @@ async def test_a_change_that_is_left_out_is_noticed_and_asked_for(
         await replica.when_ready()
 
         assert lost
-        assert told(replica) == await answers(manager)
+        assert await told(replica) == await answers(manager)
         # It was whole where it stood: it needs no snapshot.
         assert (replica.counts.snapshots, replica.counts.dropped) == (1, 0)
 
@@ -622,7 +619,7 @@ async def test_who_comes_back_behind_the_ring_is_compared_with_the_log(
         position = await copy(manager, *map(segment, range(20, 40)))
         line.let()
         await replica.reached(position)
-        assert told(replica) == await answers(manager)
+        assert await told(replica) == await answers(manager)
         assert (replica.counts.snapshots, replica.trouble) == (2, None)
 
 
