@@ -34,7 +34,10 @@ def import_into(store: JobStore) -> Iterator[str | None]:
         StoreRefused: Another process writes the store: a service, or another import.
     """
     if store.cluster is None:
-        raise InvalidArgument("name the Kafka cluster that the logs are to belong to")
+        raise InvalidArgument(
+            "expected --cluster or TIERLEDGER_CLUSTER: the id of the Kafka cluster that the "
+            "logs are to belong to"
+        )
     with writing(store.config) as socket:
         yield socket
 

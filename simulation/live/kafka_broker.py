@@ -65,6 +65,8 @@ class KafkaBroker(LiveServer):
         super().__init__()
         self.jars = jars
         self.settings = dict(settings or {})
+        self.formatting: tuple[str, ...] = ()
+        """Further options with which its folder is formatted."""
         self.controller_port = free_port()
 
     @override
@@ -122,7 +124,10 @@ class KafkaBroker(LiveServer):
     def _format(self) -> None:
         config = str(self.folder / "server.properties")
         done = subprocess.run(
-            self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", config),
+            self._java(
+                *("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", config),
+                *self.formatting,
+            ),
             capture_output=True,
             text=True,
             timeout=self.ready_timeout_s,

@@ -1,4 +1,4 @@
-"""A broker that wants TLS and a login is asked who leads, imported from and mirrored into."""
+"""A broker that wants a certificate and a login is asked, imported from and mirrored into."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
     NewTopic,
 )
 
-from tests.models.door_secrets import Authority
+from tests.models.door_secrets import Authority, openssl
 from tests.models.local_world import free_ports, partition, segment
 from tests.ray.test_serve import run, served
 from tierledger.actors.oracle.kafka import KafkaOracle
@@ -25,7 +25,9 @@ from tierledger.simulation.live.kafka_broker import CLUSTER_ID, KafkaBroker
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 PASSWORD, WRONG = "the-password-of-ledger", "another-password"
-JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+KEY_PASSWORD = "the-password-of-the-key"
+LOGINS = {"PLAIN": "plain.Plain", "SCRAM-SHA-512": "scram.Scram"}
+JAAS = "org.apache.kafka.common.security.{}LoginModule required"
 
 pytestmark = pytest.mark.ray
 
@@ -39,12 +41,20 @@ class Secured:
         self._folder = folder
         self._ca = ca
 
-    def brokers(self, password: str = PASSWORD) -> KafkaBrokers:
-        file = self._folder / f"{password}.properties"
+    def brokers(
+        self, password: str = PASSWORD, mechanism: str = "PLAIN", *, certificate: bool = True
+    ) -> KafkaBrokers:
+        file = self._folder / "client.properties"
+        jaas = JAAS.format(LOGINS[mechanism])
+        keystore = (
+            f"ssl.keystore.location={self._folder / 'client-keystore.pem'}\n"
+            f"ssl.key.password={KEY_PASSWORD}\n"
+        )
         file.write_text(
-            "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
-            f'sasl.jaas.config={JAAS} username="ledger" password="{password}";\n'
+            f"security.protocol=SASL_SSL\nsasl.mechanism={mechanism}\n"
+            f'sasl.jaas.config={jaas} username="ledger" password="{password}";\n'
             f"ssl.truststore.location={self._ca}\nssl.truststore.type=PEM\n"
+            f"{keystore if certificate else ''}"
         )
         return KafkaBrokers(self.address, str(file))
 
@@ -57,18 +67,28 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     certificate, key = authority.issue("broker", "broker")
     keystore = folder / "keystore.pem"
     keystore.write_text(key.read_text() + certificate.read_text())
+    certificate, key = authority.issue("client", "client", names=None)
+    locked = folder / "client-locked.key"
+    openssl(
+        *("pkcs8", "-topk8", "-in", key, "-out", locked, "-passout", f"pass:{KEY_PASSWORD}")
+    )
+    (folder / "client-keystore.pem").write_text(locked.read_text() + certificate.read_text())
     broker = KafkaBroker()
+    broker.formatting = (*("--add-scram", f"SCRAM-SHA-512=[name=ledger,password={PASSWORD}]"),)
     address = f"127.0.0.1:{free_ports(1)}"
     listener = "listener.name.sasl_ssl"
+    plain, scram = (JAAS.format(module) for module in LOGINS.values())
     broker.settings = {
         "listeners": f"SASL_SSL://{address},CONTROLLER://127.0.0.1:{broker.controller_port}",
         "advertised.listeners": f"SASL_SSL://{address}",
         "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "SASL_SSL",
-        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.enabled.mechanisms": ",".join(LOGINS),
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        f"{listener}.plain.sasl.jaas.config": f'{JAAS} username="ledger" '
-        f'password="{PASSWORD}" user_ledger="{PASSWORD}";',
+        f"{listener}.plain.sasl.jaas.config": f"{plain} "
+        f'username="ledger" password="{PASSWORD}" user_ledger="{PASSWORD}";',
+        f"{listener}.scram-sha-512.sasl.jaas.config": f"{scram};",
+        f"{listener}.ssl.client.auth": "required",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": keystore,
         "ssl.truststore.type": "PEM",
@@ -78,18 +98,23 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         yield Secured(folder, broker, address, authority.certificate)
 
 
-async def test_who_proves_who_it_is_is_answered_and_nobody_else(secured: Secured) -> None:
-    brokers = secured.brokers()
+@pytest.mark.parametrize("mechanism", LOGINS)
+async def test_who_proves_who_it_is_is_answered_and_nobody_else(
+    secured: Secured, mechanism: str
+) -> None:
+    brokers = secured.brokers(mechanism=mechanism)
     assert await cluster_id_of(brokers) == CLUSTER_ID
     assert await KafkaOracle(brokers).leaders_of([partition(0)]) == [None]
 
     with pytest.raises(StorageUnavailable, match="uthentication") as raised:
-        await cluster_id_of(secured.brokers(WRONG))
+        await cluster_id_of(secured.brokers(WRONG, mechanism))
     assert WRONG not in str(raised.value)
+    with pytest.raises(StorageUnavailable):
+        await cluster_id_of(secured.brokers(mechanism=mechanism, certificate=False))
 
 
 async def test_a_service_follows_it(secured: Secured, tmp_path: Path) -> None:
-    brokers = secured.brokers()
+    brokers = secured.brokers(mechanism="SCRAM-SHA-512")
     admin = AIOKafkaAdminClient(bootstrap_servers=brokers.addresses, **brokers.client_options())
     await admin.start()
     await admin.create_topics([NewTopic(METADATA_TOPIC, 1, 1)])
