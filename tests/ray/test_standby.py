@@ -1,7 +1,8 @@
-"""Kafka's metadata topic is followed on when `serve`, on a Ray cluster of others, has died."""
+"""Kafka's metadata topic is followed on while `serve`, on a Ray cluster of others, is away."""
 
 import asyncio
 import json
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ def cluster() -> Iterator[Cluster]:
     cluster.shutdown()  # type: ignore[no-untyped-call]
 
 
-async def test_what_comes_after_serve_has_died_is_imported(
+async def test_what_comes_while_serve_is_frozen_and_when_it_has_died_is_imported(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     store = f"sqlite:{tmp_path / 'ledger.sqlite'}"
@@ -52,13 +53,22 @@ async def test_what_comes_after_serve_has_died_is_imported(
             assert done.returncode == ExitStatus.WELL, done.stderr
             await eventually(lambda: following(store)["round"] > 0)
             first = following(store)["follower"]
-            serve.kill()
-            serve.wait()
             async with AIOKafkaProducer(bootstrap_servers=broker.address) as producer:
-                await producer.send_and_wait(METADATA_TOPIC, encode(segment(1, partition(0))))
 
-            await eventually(lambda: following(store)["records"] == 1)
-            assert following(store)["follower"] != first
+                async def imported(number: int) -> None:
+                    """The next record, by the follower in whose place `serve` does nothing."""
+                    record = encode(segment(number, partition(0)))
+                    await producer.send_and_wait(METADATA_TOPIC, record)
+                    await eventually(lambda: following(store)["records"] == number)
+                    assert following(store)["follower"] != first
+
+                serve.send_signal(signal.SIGSTOP)
+                await imported(1)
+                serve.send_signal(signal.SIGCONT)
+                await imported(2)
+                serve.kill()
+                serve.wait()
+                await imported(3)
 
         # The next one takes over, and ends all of it.
         with served(store, *options, "--kafka", broker.address) as serve:
