@@ -1,16 +1,11 @@
 """Whether a checkpoint costs what has changed, or what there is."""
 
-from __future__ import annotations
-
 import statistics
 import time
-from typing import TYPE_CHECKING
 
+from tierledger.benchmarks.ledger import Ledger
 from tierledger.benchmarks.report import Figure, Sided, ratio
-
-if TYPE_CHECKING:
-    from tierledger.benchmarks.ledger import Ledger
-    from tierledger.benchmarks.scale import Bench
+from tierledger.benchmarks.scale import Bench
 
 RATIO_MAX = 3.0
 

@@ -1,25 +1,19 @@
 """How long `tierledger lookup` takes on a large partition, from nothing: no service runs."""
 
-from __future__ import annotations
-
 import asyncio
 import statistics
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 from tierledger.benchmarks.cold_start import leave_tail
 from tierledger.benchmarks.ledger import store_settings
 from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.workload import CLUSTER, OFFSETS_PER_SEGMENT, PARTITION, Workload
 from tierledger.events.commands import Claim
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tierledger.benchmarks.scale import Bench
 
 SECONDS_MAX = 0.5
 

@@ -3,8 +3,6 @@
 Run as a program on a store, it is the fresh process in which that is measured.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import statistics
@@ -12,13 +10,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tierledger.benchmarks.ledger import open_for_reading, partition_reader
 from tierledger.benchmarks.report import Figure, Goal
-
-if TYPE_CHECKING:
-    from tierledger.benchmarks.scale import Bench
+from tierledger.benchmarks.scale import Bench
 
 SECONDS_MAX = 3.0
 BYTES_PER_SEGMENT_MAX = 400

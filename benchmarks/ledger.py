@@ -1,8 +1,8 @@
 """One partition of a SQLite store, written without actors: what a leader does, step by step."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
 
 from tierledger.benchmarks.workload import (
     BROKER,
@@ -14,25 +14,18 @@ from tierledger.benchmarks.workload import (
 )
 from tierledger.events import commands as cmd
 from tierledger.events.event_codec import genesis
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.log_events import Event
 from tierledger.events.partition.decide import Accepted, Limits, decide
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import PartitionState
-from tierledger.storage.backend import CreateOutcome
+from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend
 from tierledger.storage.connector import load_connector
 from tierledger.storage.keys import DefaultMetadataKeyFactory
-from tierledger.storage.partition.event_log import encode_batch
+from tierledger.storage.partition.event_log import EncodedBatch, encode_batch
 from tierledger.storage.partition.reader import LogEntry, PartitionReader
 from tierledger.storage.serde import MsgpackSerDe
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.log_events import Event
-    from tierledger.storage.backend import MetadataStorageBackend
-    from tierledger.storage.partition.event_log import EncodedBatch
 
 LIMITS = Limits()
 CLAIM = cmd.Claim(BROKER, 1, 1)
@@ -51,7 +44,7 @@ class Ledger:
         self.stored_partition: bytes | None = None
 
     @classmethod
-    async def open(cls, path: Path, segments: int, tip: TopicIdPartition = PARTITION) -> Ledger:
+    async def open(cls, path: Path, segments: int, tip: TopicIdPartition = PARTITION) -> Self:
         """The partition `tip` in the store at `path`; both are made if missing.
 
         It is loaded as a leader loads it: the checkpoint, verified, then the log's tail.

@@ -1,19 +1,14 @@
 """How many worlds of state machines one core runs in a second, with all of their checkers."""
 
-from __future__ import annotations
-
 import gc
 import statistics
 import time
-from typing import TYPE_CHECKING
 
 from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.scale import Bench
+from tierledger.simulation.checkers.verdict import Verdict
 from tierledger.simulation.machines.scenario import drawn
 from tierledger.simulation.machines.verdict import judge
-
-if TYPE_CHECKING:
-    from tierledger.benchmarks.scale import Bench
-    from tierledger.simulation.checkers.verdict import Verdict
 
 SMALL_PER_S_MIN = 250.0
 LARGE_PER_S_MIN = 80.0

@@ -1,25 +1,20 @@
 """How long an add waits on a host that is just loading a large partition."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import statistics
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import led, new_partition, served
 from tierledger.benchmarks.workload import PARTITION, Workload
 from tierledger.events.commands import Claim
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-    from tierledger.benchmarks.scale import Bench
-    from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.identifiers import TopicIdPartition
 
 P99_MS_MAX = 20.0
 

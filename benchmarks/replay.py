@@ -1,14 +1,13 @@
 """How fast a log becomes a state: decoded, its chain verified, and folded, on one core."""
 
-from __future__ import annotations
-
 import itertools
 import statistics
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from tierledger.benchmarks.ledger import LIMITS
 from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.workload import BROKER, CLUSTER, PARTITION, START_MS, Workload
 from tierledger.events import commands as cmd
 from tierledger.events.event_codec import chain, decode_events, encode_event, genesis
@@ -17,11 +16,6 @@ from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import PartitionState
 from tierledger.storage.serde import MsgpackSerDe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from tierledger.benchmarks.scale import Bench
 
 EVENTS_PER_BATCH = 100
 DELETED_ONE_IN = 10

@@ -1,16 +1,12 @@
 """Figures: what was measured, what it should be, and how both are shown."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from rich import box
 from rich.table import Table
 from typing_extensions import override
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class Goal(NamedTuple):
@@ -34,17 +30,6 @@ class Figure(NamedTuple):
     """What the value was made of, as a ratio's two sides."""
 
 
-def ratio(name: str, large: Sided, small: Sided, bound: float | None) -> Figure:
-    """How much more the large side costs than the small one, with both sides."""
-    return Figure(
-        name=name,
-        value=large.value / small.value,
-        unit="x",
-        goal=None if bound is None else Goal(bound),
-        detail=f"{large}; {small}",
-    )
-
-
 class Sided(NamedTuple):
     """One side of a ratio: how large it was, and what it cost."""
 
@@ -55,6 +40,17 @@ class Sided(NamedTuple):
     @override
     def __str__(self) -> str:
         return f"{number(self.value)} {self.unit} at {self.size:,}"
+
+
+def ratio(name: str, large: Sided, small: Sided, bound: float | None) -> Figure:
+    """How much more the large side costs than the small one, with both sides."""
+    return Figure(
+        name=name,
+        value=large.value / small.value,
+        unit="x",
+        goal=None if bound is None else Goal(bound),
+        detail=f"{large}; {small}",
+    )
 
 
 def number(value: float) -> str:

@@ -1,19 +1,12 @@
 """How large a run is, and what its parts share."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tierledger.benchmarks.ledger import Ledger
 from tierledger.benchmarks.workload import PARTITION, build_commands
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tierledger.events.identifiers import TopicIdPartition
-
+from tierledger.events.identifiers import TopicIdPartition
 
 SQLITE = "SQLite"
 POSTGRESQL = "PostgreSQL"

@@ -1,23 +1,17 @@
 """What the service does in one process: adds one at a time, and many calls outstanding."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import statistics
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Iterable, Iterator
 
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.benchmarks.report import Figure
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import led, new_partition, served
 from tierledger.benchmarks.workload import OFFSETS_PER_SEGMENT, Workload
 from tierledger.events.commands import Claim
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Iterator
-
-    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-    from tierledger.benchmarks.scale import Bench
 
 OUTSTANDING = 64
 PARTITIONS = 16

@@ -1,17 +1,12 @@
 """How many calls a simulated world makes in a second of one core, with all of its checkers."""
 
-from __future__ import annotations
-
 import statistics
 import time
-from typing import TYPE_CHECKING
 
 from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.scale import Bench
 from tierledger.simulation.service.plan import calm
 from tierledger.simulation.service.verdict import ran, verdict_of
-
-if TYPE_CHECKING:
-    from tierledger.benchmarks.scale import Bench
 
 CALLS_PER_S_MIN = 10_000.0
 

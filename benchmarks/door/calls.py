@@ -1,18 +1,18 @@
 """What a client gets through a host's door, and what one that asks nothing costs the host."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import statistics
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.door.client.connection import greeting_of
 from tierledger.actors.door.client.streams import Streams
 from tierledger.benchmarks.neighbour import quantile
-from tierledger.benchmarks.on_ray import led_workloads, new_partitions, on_ray, stores
+from tierledger.benchmarks.on_ray import OnRay, led_workloads, new_partitions, on_ray, stores
 from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import led
 from tierledger.benchmarks.service import (
     FIRST_COPIED,
@@ -23,13 +23,7 @@ from tierledger.benchmarks.service import (
     per_second,
     read,
 )
-from tierledger.benchmarks.workload import CLUSTER
-
-if TYPE_CHECKING:
-    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-    from tierledger.benchmarks.on_ray import OnRay
-    from tierledger.benchmarks.scale import Bench
-    from tierledger.benchmarks.workload import Workload
+from tierledger.benchmarks.workload import CLUSTER, Workload
 
 MANY = 256
 

@@ -4,11 +4,8 @@ First without a store or a socket: the source's own steps, and those of the Pyth
 replica. Then through a door, to another process.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
-from typing import TYPE_CHECKING
 
 from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.feed.frames import Subscription
@@ -18,10 +15,8 @@ from tierledger.actors.ray.collector import keep_pauses_short, look_through_all_
 from tierledger.benchmarks.door import feed_wire
 from tierledger.benchmarks.ledger import Ledger
 from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.workload import PARTITION, build_commands
-
-if TYPE_CHECKING:
-    from tierledger.benchmarks.scale import Bench
 
 ROWS_PER_S_MIN = 300_000
 STEP_MS_MAX = 10.0

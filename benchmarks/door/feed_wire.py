@@ -1,7 +1,5 @@
 """The feed through sockets: to replicas in another process, from a host in this one."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json
@@ -9,28 +7,25 @@ import statistics
 import sys
 import time
 from bisect import bisect_left
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.door.server.host_door import DoorSettings
 from tierledger.actors.feed.frames import Change, Subscription
+from tierledger.actors.local_service import LocalService
 from tierledger.benchmarks.neighbour import P99_MS_MAX, adds_until_done, quantile
 from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import led, new_partition, serving
 from tierledger.benchmarks.service import OUTSTANDING, PARTITIONS
 from tierledger.benchmarks.workload import PARTITION, Workload
 from tierledger.events.commands import Claim
 from tierledger.events.errors import NotLeader
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-    from tierledger.actors.local_service import LocalService
-    from tierledger.benchmarks.scale import Bench
-    from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.identifiers import TopicIdPartition
 
 ROWS_PER_S_MIN = 300_000
 CHANGE_MS_MAX = 20.0

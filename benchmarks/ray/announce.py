@@ -1,17 +1,12 @@
 """How long a service on Ray takes to lead many partitions that are announced at once."""
 
-from __future__ import annotations
-
 import statistics
 import time
-from typing import TYPE_CHECKING
 
 from tierledger.benchmarks.on_ray import new_partitions, on_ray, stores
 from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import led
-
-if TYPE_CHECKING:
-    from tierledger.benchmarks.scale import Bench
 
 SECONDS_MAX = 5.0
 

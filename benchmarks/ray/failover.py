@@ -1,7 +1,5 @@
 """How long partitions cannot be written to when the host that leads them is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil
@@ -9,25 +7,20 @@ import signal
 import statistics
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.benchmarks.ledger import open_for_reading
-from tierledger.benchmarks.on_ray import new_partitions, on_ray, stores
+from tierledger.benchmarks.on_ray import OnRay, new_partitions, on_ray, stores
 from tierledger.benchmarks.report import Figure, Goal
-from tierledger.benchmarks.scale import POSTGRESQL, SQLITE
+from tierledger.benchmarks.scale import POSTGRESQL, SQLITE, Bench
 from tierledger.benchmarks.served import led
 from tierledger.benchmarks.service import PARTITIONS, copied, per_second
 from tierledger.benchmarks.workload import Workload
 from tierledger.events.commands import Claim
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.storage.connector import load_connector
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-    from tierledger.benchmarks.on_ray import OnRay
-    from tierledger.benchmarks.scale import Bench
-    from tierledger.events.identifiers import TopicIdPartition
 
 HOSTS = 3
 COPIED_AT_ONCE = 250
@@ -78,7 +71,7 @@ async def measure(bench: Bench) -> list[Figure]:
     return figures
 
 
-async def _measured(bench: Bench, drill: Drill, loss: Loss) -> list[Figure]:
+async def _measured(bench: Bench, drill: "Drill", loss: Loss) -> list[Figure]:
     lasts, middles = [], []
     for turn in range(bench.scale.failovers):
         bench.say(f"failover, {loss.kind}, {loss.what}: {turn + 1} of {bench.scale.failovers}")

@@ -1,24 +1,16 @@
 """Logs as rows: events of a store, scanned by Spark on two cores."""
 
-from __future__ import annotations
-
 import statistics
 import time
-from typing import TYPE_CHECKING
 
-from pyspark.sql import Observation
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sql
 
 from tierledger.benchmarks.report import Figure, Goal
-from tierledger.benchmarks.scale import POSTGRESQL, SQLITE
+from tierledger.benchmarks.scale import POSTGRESQL, SQLITE, Bench
 from tierledger.benchmarks.spark.stores import copy_to, session, store_of_many
 from tierledger.pipeline.source.source import FORMAT, events
 from tierledger.simulation.live.postgres_server import PostgresServer
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from tierledger.benchmarks.scale import Bench
 
 GOALS = {SQLITE: 500_000, POSTGRESQL: 300_000}
 

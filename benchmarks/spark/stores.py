@@ -1,23 +1,17 @@
 """Stores of many partitions for Spark to read, and sessions that read them."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from tierledger.benchmarks.ledger import open_for_reading
+from tierledger.benchmarks.scale import Bench
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline.session import spark_session
 from tierledger.storage.connector import URL_SETTING, load_connector
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
-
-    from tierledger.benchmarks.scale import Bench
 
 EVENTS_PER_SEGMENT = 2
 """It is added and finished."""

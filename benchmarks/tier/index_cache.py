@@ -1,27 +1,20 @@
 """The index cache: a hit, and a restart with many entries."""
 
-from __future__ import annotations
-
 import struct
 import time
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 from typing_extensions import override
 
 from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.workload import OFFSETS_PER_SEGMENT, Workload
 from tierledger.events.commands import Claim
 from tierledger.events.errors import RejectedError, RemoteResourceNotFound
+from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.index_cache.cache import RemoteIndexCache
-from tierledger.tiering.remote_storage_manager import RemoteStorageManager
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tierledger.benchmarks.scale import Bench
-    from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
-    from tierledger.tiering.remote_storage_manager import LogSegmentData
+from tierledger.tiering.remote_storage_manager import LogSegmentData, RemoteStorageManager
 
 LOOKUPS = 50_000
 ENTRIES_PER_INDEX = 1_000

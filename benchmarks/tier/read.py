@@ -1,16 +1,16 @@
 """A sequential read of a log that a copy task has put into a directory."""
 
-from __future__ import annotations
-
 import itertools
 import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tierledger.actors.wall_clock import WallClock
 from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import led, new_partition, served
-from tierledger.benchmarks.tier.logs import write_log
+from tierledger.benchmarks.tier.logs import WrittenLog, write_log
 from tierledger.benchmarks.workload import BROKER
 from tierledger.events.identifiers import Uuid
 from tierledger.tiering.copying.task import CopyTask
@@ -19,13 +19,6 @@ from tierledger.tiering.layouts.tier_url import open_tier
 from tierledger.tiering.local.directory import LogDirectory
 from tierledger.tiering.metrics.tier_metrics import TierMetrics
 from tierledger.tiering.reader.reader import RemoteLogReader
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from tierledger.benchmarks.scale import Bench
-    from tierledger.benchmarks.tier.logs import WrittenLog
 
 SEGMENTS = 8
 MIB = 1 << 20

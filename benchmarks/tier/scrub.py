@@ -1,11 +1,9 @@
 """A scrub of a log that a copy task has put into a directory: every byte and every batch."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
 
 from tierledger.benchmarks.report import Figure
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.tier.logs import write_log
 from tierledger.benchmarks.tier.read import MIB, SEGMENTS, copied
 from tierledger.cli.opened_store import StoreOptions, chosen_partitions, opened_catalog
@@ -14,9 +12,6 @@ from tierledger.tiering.layouts.tier_url import Layout, open_tier
 from tierledger.tiering.scrub.progress import Progress
 from tierledger.tiering.scrub.scrubber import Scrubber
 from tierledger.tiering.scrub.segments import CatalogSegments
-
-if TYPE_CHECKING:
-    from tierledger.benchmarks.scale import Bench
 
 
 async def measure(bench: Bench) -> list[Figure]:
