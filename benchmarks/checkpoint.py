@@ -19,8 +19,7 @@ async def measure(bench: Bench) -> list[Figure]:
     try:
         for ledger in ledgers:
             await ledger.checkpoint()
-        for turn in range(scale.repetitions):
-            bench.say(f"checkpoint: {turn + 1} of {scale.repetitions}")
+        for _ in bench.turns("checkpoint:"):
             for segments, ledger in zip(sizes, ledgers, strict=True):
                 await ledger.turn_over(scale.tail)
                 taken[segments].append(await timed(ledger))

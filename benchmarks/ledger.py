@@ -30,6 +30,9 @@ from tierledger.storage.serde import MsgpackSerDe
 LIMITS = Limits()
 CLAIM = cmd.Claim(BROKER, 1, 1)
 
+VALUES_PER_COPY = 200
+"""Of one step: a batch of the log takes 30 kB, and a step at most 16 MiB."""
+
 
 class Ledger:
     """The partition's state and its log; `open` it."""
@@ -151,6 +154,20 @@ async def open_for_writing(path: Path) -> MetadataStorageBackend:
 async def open_for_reading(path: Path) -> MetadataStorageBackend:
     """The store at `path`, which other processes may have open."""
     return await load_connector(store_settings(path)).backend(read_only=True)
+
+
+async def copy_to(url: str, path: Path) -> None:
+    """Make the store at `url` hold what the SQLite store at `path` holds."""
+    source = await open_for_reading(path)
+    target = await load_connector({"metadata.storage.url": url}).backend(read_only=False)
+    try:
+        after: str | None = None
+        while values := await source.get_like("", after=after, limit=VALUES_PER_COPY):
+            await target.create_each(values)
+            after = values[-1][0]
+    finally:
+        await target.close()
+        await source.close()
 
 
 def store_settings(path: Path) -> dict[str, str]:

@@ -5,7 +5,7 @@ import time
 from random import Random
 
 from tierledger.benchmarks.ledger import Ledger
-from tierledger.benchmarks.report import Figure, Goal, Sided, ratio
+from tierledger.benchmarks.report import Figure, Goal, Sided, median, ratio
 from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.workload import LEADER_EPOCHS, OFFSETS_PER_SEGMENT
 from tierledger.events.partition import answers
@@ -36,7 +36,7 @@ async def measure(bench: Bench) -> list[Figure]:
     )
     detail = f"random offsets of {scale.segments:,} segments"
     return [
-        Figure("lookup", statistics.median(lookups), "µs", Goal(LOOKUP_US_MAX), detail),
+        median("lookup", lookups, "µs", Goal(LOOKUP_US_MAX), detail),
         ratio("remote_log_size, large to small", large, small, SIZE_RATIO_MAX),
     ]
 

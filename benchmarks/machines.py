@@ -4,7 +4,7 @@ import gc
 import statistics
 import time
 
-from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.report import Figure, Goal, median
 from tierledger.benchmarks.scale import Bench
 from tierledger.simulation.checkers.verdict import Verdict
 from tierledger.simulation.machines.scenario import drawn
@@ -31,8 +31,7 @@ async def measure(bench: Bench) -> list[Figure]:
         verdicts: list[Verdict] = []
         gc.collect()
         gc.freeze()  # As in a campaign: what was there before is not looked through.
-        for turn in range(bench.scale.repetitions):
-            bench.say(f"machines: {name}, {turn + 1} of {bench.scale.repetitions}")
+        for turn in bench.turns(f"machines: {name},"):
             begun = time.process_time()
             verdicts = [
                 judge(drawn(seed, small=small))
@@ -45,12 +44,12 @@ async def measure(bench: Bench) -> list[Figure]:
         changes = statistics.median(one.changes for one in verdicts)
         detail = f"median of {calls:.0f} calls, {changes:.0f} leadership changes"
         figures += [
-            Figure(
-                f"machines: {name} worlds", statistics.median(rates), "seeds/s",
+            median(
+                f"machines: {name} worlds", rates, "seeds/s",
                 Goal(goal, at_least=True), detail,
             ),
-            Figure(
-                f"machines: {name}, virtual to real time", statistics.median(ratios), ": 1",
+            median(
+                f"machines: {name}, virtual to real time", ratios, ": 1",
                 Goal(SIMULATED_MIN, at_least=True),
             ),
         ]  # fmt: skip

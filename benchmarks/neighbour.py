@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.report import Figure, Goal, median
 from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import led, new_partition, served
 from tierledger.benchmarks.workload import PARTITION, Workload
@@ -26,18 +26,15 @@ async def measure(bench: Bench) -> list[Figure]:
     scale = bench.scale
     path = await bench.store(scale.segments)
     p99s, p50s, counts = [], [], []
-    for turn in range(scale.repetitions):
-        bench.say(f"neighbour: {turn + 1} of {scale.repetitions}")
+    for turn in bench.turns("neighbour:"):
         waited = await waits(path, turn)
         p99s.append(quantile(waited, 0.99))
         p50s.append(quantile(waited, 0.5))
         counts.append(len(waited))
     detail = f"{statistics.median(counts):.0f} adds while {scale.segments:,} segments load"
     return [
-        Figure(
-            "neighbour: p99 of an add", statistics.median(p99s), "ms", Goal(P99_MS_MAX), detail
-        ),
-        Figure("neighbour: p50 of an add", statistics.median(p50s), "ms"),
+        median("neighbour: p99 of an add", p99s, "ms", Goal(P99_MS_MAX), detail),
+        median("neighbour: p50 of an add", p50s, "ms"),
     ]
 
 

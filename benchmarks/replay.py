@@ -1,12 +1,11 @@
 """How fast a log becomes a state: decoded, its chain verified, and folded, on one core."""
 
 import itertools
-import statistics
 import time
 from collections.abc import Iterable, Iterator
 
 from tierledger.benchmarks.ledger import LIMITS
-from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.report import Figure, Goal, median
 from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.workload import BROKER, CLUSTER, PARTITION, START_MS, Workload
 from tierledger.events import commands as cmd
@@ -33,19 +32,18 @@ async def measure(bench: Bench) -> list[Figure]:
     batches = as_read(recorded(bench.scale.replayed))
     events = sum(len(batch) for batch in batches)
     both, decoding = [], []
-    for turn in range(bench.scale.repetitions):
-        bench.say(f"replay: {turn + 1} of {bench.scale.repetitions}")
-        both.append(replayed(batches))
-        decoding.append(decoded(batches))
+    for _ in bench.turns("replay:"):
+        both.append(events / replayed(batches))
+        decoding.append(events / decoded(batches))
     return [
-        Figure(
+        median(
             "replay: decode and evolve",
-            events / statistics.median(both),
+            both,
             "events/s",
             Goal(EVENTS_PER_S_MIN, at_least=True),
             f"{events:,} events in batches of {EVENTS_PER_BATCH}",
         ),
-        Figure("replay: decode alone", events / statistics.median(decoding), "events/s"),
+        median("replay: decode alone", decoding, "events/s"),
     ]
 
 

@@ -1,6 +1,7 @@
 """Figures: what was measured, what it should be, and how both are shown."""
 
 import json
+import statistics
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -28,6 +29,13 @@ class Figure(NamedTuple):
     goal: Goal | None = None
     detail: str = ""
     """What the value was made of, as a ratio's two sides."""
+
+
+def median(
+    name: str, values: Iterable[float], unit: str, goal: Goal | None = None, detail: str = ""
+) -> Figure:
+    """The middle one of what was measured several times."""
+    return Figure(name, statistics.median(values), unit, goal, detail)
 
 
 class Sided(NamedTuple):

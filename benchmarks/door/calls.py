@@ -88,11 +88,10 @@ async def _turns(bench: Bench, kind: str, service: OnRay) -> list[Turn]:
     await led(manager, new_partitions("door", PARTITIONS))
     workloads = led_workloads(manager, "door", PARTITIONS)
     await one_at_a_time(manager, workloads[0], WARMING)  # Routes and connections.
-    turns: list[Turn] = []
-    for turn in range(bench.scale.repetitions):
-        bench.say(f"door, {kind}: {turn + 1} of {bench.scale.repetitions}")
-        turns.append(await _turn(service, manager, workloads, turn, bench.scale.ray_calls))
-    return turns
+    return [
+        await _turn(service, manager, workloads, turn, bench.scale.ray_calls)
+        for turn in bench.turns(f"door, {kind}:")
+    ]
 
 
 async def _turn(

@@ -18,7 +18,7 @@ from tierledger.actors.door.server.host_door import DoorSettings
 from tierledger.actors.feed.frames import Change, Subscription
 from tierledger.actors.local_service import LocalService
 from tierledger.benchmarks.neighbour import P99_MS_MAX, adds_until_done, quantile
-from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.report import Figure, Goal, median
 from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import led, new_partition, serving
 from tierledger.benchmarks.service import OUTSTANDING, PARTITIONS
@@ -79,8 +79,7 @@ async def measure(bench: Bench) -> list[Figure]:
     figures = await _snapshots(bench, path)
     late: list[float] = []
     rates: list[float] = []
-    for turn in range(scale.repetitions):
-        bench.say(f"feed: changes through a socket, {turn + 1} of {scale.repetitions}")
+    for turn in bench.turns("feed: changes through a socket,"):
         lags, rate = await _changes(bench.new_store(f"feed-{turn}"), scale.ray_calls)
         late.append(quantile(lags, 0.99))
         rates.append(rate)
@@ -88,7 +87,7 @@ async def measure(bench: Bench) -> list[Figure]:
     detail = f"{rate:,.0f} events/s, {OUTSTANDING} outstanding, {PARTITIONS} partitions"
     goal = Goal(CHANGE_MS_MAX)
     name = "feed: a change at a replica, p99"
-    return [*figures, Figure(name, statistics.median(late), "ms", goal, detail)]
+    return [*figures, median(name, late, "ms", goal, detail)]
 
 
 async def _snapshots(bench: Bench, path: Path) -> list[Figure]:

@@ -89,8 +89,7 @@ async def _turns(
     workloads = led_workloads(writer, TOPIC, PARTITIONS)
     looks = bench.scale.lags
     turns = []
-    for turn in range(bench.scale.repetitions):
-        bench.say(f"followers, {kind}: {turn + 1} of {bench.scale.repetitions}")
+    for turn in bench.turns(f"followers, {kind}:"):
         load = Load(writer, workloads, (turn + 1) * FIRST_COPIED)
         under_load = asyncio.create_task(per_second(iter(load), events=2))
         numbers = iter(range(turn * looks, (turn + 1) * looks))

@@ -7,18 +7,14 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tierledger.benchmarks.ledger import open_for_reading
 from tierledger.benchmarks.scale import Bench
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline.session import spark_session
-from tierledger.storage.connector import URL_SETTING, load_connector
 
 EVENTS_PER_SEGMENT = 2
 """It is added and finished."""
 
 PARTITIONS_PER_TOPIC = 10
-
-VALUES_PER_COPY = 200
 
 CONFIG = {
     "spark.driver.memory": "2g",
@@ -45,20 +41,6 @@ async def store_of_many(bench: Bench) -> Path:
             bench.say(f"building partition {number:,} of {scale.spark_partitions:,}")
         await bench.build(path, segments, partition_of_many(number))
     return path
-
-
-async def copy_to(url: str, path: Path) -> None:
-    """Make the store at `url` hold what the SQLite store at `path` holds."""
-    source = await open_for_reading(path)
-    target = await load_connector({URL_SETTING: url}).backend(read_only=False)
-    try:
-        after: str | None = None
-        while values := await source.get_like("", after=after, limit=VALUES_PER_COPY):
-            await target.create_each(values)
-            after = values[-1][0]
-    finally:
-        await target.close()
-        await source.close()
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """A retention run over a large partition in which nothing is due, against a service on Ray."""
 
-import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from pathlib import Path
 
 from tierledger.actors.wall_clock import WallClock
 from tierledger.benchmarks.on_ray import on_ray
-from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.report import Figure, Goal, median
 from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import led
 from tierledger.benchmarks.workload import BROKER, OFFSETS_PER_SEGMENT, PARTITION, Workload
@@ -51,7 +50,7 @@ async def measure(bench: Bench) -> list[Figure]:
                 waited.append((time.perf_counter() - begun) * 1e3)
                 assert not result.deleted, "nothing is due"
             title = f"retention, SQLite: {count:,} segments, nothing due {name}"
-            figures.append(Figure(title, statistics.median(waited), "ms", Goal(50)))
+            figures.append(median(title, waited, "ms", Goal(50)))
         begun = time.perf_counter()
         listed = [one async for one in manager.list_remote_log_segments(PARTITION)]
         took = (time.perf_counter() - begun) * 1e3
