@@ -100,9 +100,7 @@ async def test_a_follower_may_drop_what_is_remote_of_its_own_log(world: Follower
     assert log.highest_offset_in_remote_storage == 83
 
 
-async def test_a_follower_drops_nothing_of_a_tier_that_is_empty_or_not_ready(
-    world: FollowerWorld,
-) -> None:
+async def test_nothing_is_dropped_of_a_tier_empty_or_not_ready(world: FollowerWorld) -> None:
     world.ledger.store(PAYMENTS)
     log = await world.log()
     task = world.task(log)
@@ -145,9 +143,7 @@ async def test_a_transaction_that_the_tier_left_open_stays_open(world: FollowerW
     assert log.last_stable_offset < log.log_end_offset == 84
 
 
-async def test_an_offset_that_no_segment_holds_leaves_the_log_alone(
-    world: FollowerWorld,
-) -> None:
+async def test_an_offset_in_no_segment_leaves_the_log_alone(world: FollowerWorld) -> None:
     await world.copy()
     log = await world.log()
     before = log.segments()
@@ -188,9 +184,7 @@ async def test_a_state_that_is_missing_or_damaged_leaves_the_log_alone(
 
 
 @pytest.mark.parametrize("number", range(3))
-async def test_what_fails_on_the_way_can_be_tried_again(
-    world: FollowerWorld, number: int
-) -> None:
+async def test_what_fails_on_the_way_can_be_retried(world: FollowerWorld, number: int) -> None:
     await world.copy()
     log = await world.log()
     task = world.task(log)

@@ -50,9 +50,7 @@ def names(findings: list[Finding]) -> set[str]:
 
 
 @LAYOUTS
-async def test_nothing_is_wrong_with_what_a_broker_wrote(
-    layout: Layout, tmp_path: Path
-) -> None:
+async def test_nothing_is_wrong_with_a_brokers_tier(layout: Layout, tmp_path: Path) -> None:
     tier = await DamagedTier.written(layout, tmp_path, list(tier_trace.segments()))
 
     progress = await scrubbed(tier)
@@ -79,9 +77,7 @@ def is_harmless(layout: Layout, damage: Planted) -> bool:
 
 
 @LAYOUTS
-async def test_every_damage_of_every_object_is_found_and_nothing_else(
-    layout: Layout, tmp_path: Path
-) -> None:
+async def test_every_damage_is_found_and_nothing_else(layout: Layout, tmp_path: Path) -> None:
     tier = await DamagedTier.written(layout, tmp_path, payments())
     wrong = []
 
@@ -150,9 +146,7 @@ def all_ids(tier: DamagedTier) -> set[Uuid]:
 
 
 @pytest.mark.parametrize("kill_at", [0, 1, 17, 39])
-async def test_a_killed_scrub_goes_on_and_reads_each_segment_once(
-    kill_at: int, tmp_path: Path
-) -> None:
+async def test_a_killed_scrub_reads_each_segment_once(kill_at: int, tmp_path: Path) -> None:
     tier = await DamagedTier.written(Layout.LOCAL_TIERED, tmp_path, list(tier_trace.segments()))
     (damage,) = [
         one for one in await tier.damages(0) if (one.role, one.kind) == ("index", "missing")
@@ -269,9 +263,7 @@ async def test_it_reads_no_faster_than_its_rate(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_file_of_something_else_is_refused(
-    content: str, message: str, tmp_path: Path
-) -> None:
+def test_a_file_of_anything_else_is_refused(content: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text(content)
 
     with pytest.raises((InvalidArgument, FormatTooNew), match=message):
@@ -287,9 +279,7 @@ def test_a_device_is_neither_read_as_progress_nor_replaced() -> None:
     ("epochs", "is_right"),
     [({0: 0, 3: 82}, True), ({0: 0, 3: 81}, False), ({0: 0}, False), ({3: 82}, True)],
 )
-def test_a_leader_epoch_has_to_begin_where_the_metadata_has_it(
-    epochs: dict[int, int], is_right: bool
-) -> None:
+def test_an_epoch_begins_where_it_is_known(epochs: dict[int, int], is_right: bool) -> None:
     *_, segment = payments()
     metadata = replace(segment.metadata, segment_leader_epochs={3: 84})
     indexes = {**segment.indexes, IndexType.LEADER_EPOCH: format_leader_epochs(epochs)}

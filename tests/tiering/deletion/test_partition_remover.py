@@ -132,9 +132,7 @@ async def test_killed_at_any_step_the_next_process_goes_on(when: When) -> None:
 
 @pytest.mark.parametrize("when", When)
 @pytest.mark.parametrize("error", [StorageUnavailable, OutcomeUnknown, NotLeader])
-async def test_failed_at_any_step_the_next_run_goes_on(
-    when: When, error: type[RemoteStorageError]
-) -> None:
+async def test_failed_anywhere_it_goes_on(when: When, error: type[RemoteStorageError]) -> None:
     world = await marked()
     await world.remover().run_once(TIP)
     steps = len(world.faults.calls)
@@ -205,9 +203,7 @@ async def test_many_segments_go_so_many_at_a_time(monkeypatch: pytest.MonkeyPatc
     assert is_removed(world)
 
 
-async def test_a_segment_that_comes_behind_the_last_list_is_removed_by_the_next_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_late_segment_goes_with_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
     world = await marked()
     delete = world.storage.delete_log_segment_data
     late: list[RemoteLogSegmentMetadata] = []

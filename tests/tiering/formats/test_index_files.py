@@ -63,9 +63,7 @@ def packed(entry: Struct, *rows: tuple[int, ...]) -> bytes:
 
 
 @every_segment
-def test_kafkas_offset_index_leads_to_a_batch_at_or_before_every_offset(
-    segment: TieredSegment,
-) -> None:
+def test_kafkas_offset_index_leads_to_or_before_every_offset(segment: TieredSegment) -> None:
     index, log = offset_index(segment), batches(segment.log)
     starts = {at for _, _, at in log}
 
@@ -80,9 +78,7 @@ def test_kafkas_offset_index_leads_to_a_batch_at_or_before_every_offset(
 
 
 @every_segment
-def test_kafkas_time_index_never_leads_past_the_first_record_of_a_time(
-    segment: TieredSegment,
-) -> None:
+def test_kafkas_time_index_never_leads_past_a_times_record(segment: TieredSegment) -> None:
     metadata, log = segment.metadata, batches(segment.log)
     tip = metadata.topic_id_partition
     records = [
@@ -115,9 +111,7 @@ def test_every_entry_of_kafkas_indexes_is_read(segment: TieredSegment) -> None:
     assert len(offsets) * OFFSET_ENTRY.size == len(segment.indexes[IndexType.OFFSET])
 
 
-def test_aborted_transactions_of_all_segments_explain_what_committed_readers_do_not_get() -> (
-    None
-):
+def test_aborted_transactions_of_all_segments_explain_what_committed_reads_lack() -> None:
     for partition in (0, 1):
         everything = consumed("read_uncommitted")["payments-tx", partition]
         committed = {

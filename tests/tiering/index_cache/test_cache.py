@@ -67,9 +67,7 @@ async def test_a_segment_without_transaction_index_gets_an_empty_one(tmp_path: P
     assert storage.requests[0][1] == {IndexType.OFFSET, IndexType.TIMESTAMP}
 
 
-async def test_a_transaction_index_that_is_missing_though_announced_is_empty(
-    tmp_path: Path,
-) -> None:
+async def test_a_missing_transaction_index_is_empty_though_announced(tmp_path: Path) -> None:
     storage = IndexStorage(WITH_ABORTED)
     del storage.indexes[WITH_ABORTED.metadata.remote_log_segment_id.id][IndexType.TRANSACTION]
     async with RemoteIndexCache(tmp_path, storage) as cache:
@@ -99,9 +97,7 @@ async def test_a_time_is_looked_up_from_the_starting_offset_on(tmp_path: Path) -
         assert await cache.lookup_timestamp(metadata, 1795220685533, 3) == 4967
 
 
-async def test_a_full_cache_gives_up_a_segment_and_fetches_it_when_asked_again(
-    tmp_path: Path,
-) -> None:
+async def test_a_full_cache_gives_a_segment_up_and_fetches_it_again(tmp_path: Path) -> None:
     storage = IndexStorage(FIRST, SECOND, THIRD)
     room = weight(FIRST, SECOND, THIRD) - 1
     async with RemoteIndexCache(tmp_path, storage, room) as cache:
@@ -140,9 +136,7 @@ async def test_an_entry_stays_good_after_the_cache_has_given_it_up(tmp_path: Pat
     assert entry.lookup_offset(44) == before
 
 
-async def test_a_segment_heavier_than_the_cache_is_served_and_pushes_nothing_out(
-    tmp_path: Path,
-) -> None:
+async def test_a_segment_too_heavy_is_served_and_pushes_nothing_out(tmp_path: Path) -> None:
     storage = IndexStorage(FIRST, WITH_ABORTED)
     assert weight(WITH_ABORTED) > weight(FIRST)
     async with RemoteIndexCache(tmp_path, storage, weight(FIRST)) as cache:
@@ -182,9 +176,7 @@ async def test_closing_a_cache_that_was_never_opened_does_nothing(tmp_path: Path
     assert not (tmp_path / "nothing").exists()
 
 
-async def test_who_waits_for_a_load_when_the_cache_closes_hears_not_ready(
-    tmp_path: Path,
-) -> None:
+async def test_waiters_for_a_load_hear_not_ready_at_close(tmp_path: Path) -> None:
     storage = IndexStorage(FIRST)
     storage.gates[FIRST.metadata.remote_log_segment_id.id] = asyncio.Event()
     cache = RemoteIndexCache(tmp_path, storage)
@@ -213,9 +205,7 @@ async def test_a_restart_needs_no_request(tmp_path: Path) -> None:
     assert (cache.counts.file_hits, cache.counts.misses, cache.counts.hits) == (2, 2, 1)
 
 
-async def test_a_restart_under_a_smaller_limit_keeps_what_was_loaded_last(
-    tmp_path: Path,
-) -> None:
+async def test_a_restart_with_less_room_keeps_what_was_loaded_last(tmp_path: Path) -> None:
     async with RemoteIndexCache(tmp_path, IndexStorage(FIRST, SECOND, THIRD)) as cache:
         for segment in (SECOND, FIRST, THIRD):
             await cache.get(segment.metadata)
@@ -226,9 +216,7 @@ async def test_a_restart_under_a_smaller_limit_keeps_what_was_loaded_last(
 
 
 @pytest.mark.parametrize("removed", [[], [FIRST], [FIRST, THIRD], [FIRST, SECOND, THIRD]])
-async def test_removed_segments_leave_with_their_files_and_others_stay(
-    tmp_path: Path, removed: list[TieredSegment]
-) -> None:
+async def test_removals_take_their_files(tmp_path: Path, removed: list[TieredSegment]) -> None:
     every = (FIRST, SECOND, THIRD)
     storage = IndexStorage(*every)
     async with RemoteIndexCache(tmp_path, storage) as cache:
@@ -247,9 +235,7 @@ async def test_removed_segments_leave_with_their_files_and_others_stay(
         assert len(storage.requests) == 3 + len(removed)
 
 
-async def test_what_is_removed_before_the_first_question_does_not_come_back(
-    tmp_path: Path,
-) -> None:
+async def test_what_is_removed_before_the_opening_does_not_come_back(tmp_path: Path) -> None:
     async with RemoteIndexCache(tmp_path, IndexStorage(FIRST, SECOND)) as cache:
         await cache.get(FIRST.metadata)
         await cache.get(SECOND.metadata)
@@ -262,9 +248,7 @@ async def test_what_is_removed_before_the_first_question_does_not_come_back(
     assert names(tmp_path) == {name_of(SECOND)}
 
 
-async def test_what_is_removed_while_it_is_loaded_is_served_but_not_kept(
-    tmp_path: Path,
-) -> None:
+async def test_what_is_removed_while_loading_is_served_but_not_kept(tmp_path: Path) -> None:
     storage = IndexStorage(FIRST)
     segment_id = FIRST.metadata.remote_log_segment_id
     gate = storage.gates[segment_id.id] = asyncio.Event()

@@ -11,9 +11,7 @@ from tierledger.tiering.index_cache.cache import RemoteIndexCache
 FIRST, SECOND, THIRD = segments_of("codec-none", 0)[:3]
 
 
-async def test_an_entry_that_led_astray_goes_with_its_file_and_is_fetched_again(
-    tmp_path: Path,
-) -> None:
+async def test_a_distrusted_entry_goes_with_its_file_and_comes_anew(tmp_path: Path) -> None:
     storage = IndexStorage(FIRST, SECOND)
     async with RemoteIndexCache(tmp_path, storage) as cache:
         before = await cache.get(FIRST.metadata)
@@ -31,9 +29,7 @@ async def test_an_entry_that_led_astray_goes_with_its_file_and_is_fetched_again(
     assert (storage.requested(FIRST), storage.requested(SECOND)) == (2, 1)
 
 
-async def test_what_is_distrusted_while_it_is_loaded_is_served_but_not_kept(
-    tmp_path: Path,
-) -> None:
+async def test_what_is_distrusted_while_loading_is_served_but_not_kept(tmp_path: Path) -> None:
     storage = IndexStorage(FIRST)
     gate = storage.gates[FIRST.metadata.remote_log_segment_id.id] = asyncio.Event()
     async with RemoteIndexCache(tmp_path, storage) as cache:

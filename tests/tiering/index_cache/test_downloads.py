@@ -45,9 +45,7 @@ async def test_a_corrupt_download_is_fetched_once_more_and_never_kept(
         assert cache.counts.load_failures == 0
 
 
-async def test_a_download_that_stays_corrupt_is_an_error_that_leaves_nothing_behind(
-    tmp_path: Path,
-) -> None:
+async def test_a_download_that_stays_corrupt_is_an_error_kept_nowhere(tmp_path: Path) -> None:
     storage = IndexStorage(FIRST)
     storage.damaged = [{IndexType.OFFSET: PAST_THE_END}] * 2
     async with RemoteIndexCache(tmp_path, storage) as cache:
@@ -62,9 +60,7 @@ async def test_a_download_that_stays_corrupt_is_an_error_that_leaves_nothing_beh
 
 
 @pytest.mark.parametrize("missing", [IndexType.OFFSET, IndexType.TIMESTAMP])
-async def test_an_index_that_must_be_there_and_is_not_is_named(
-    tmp_path: Path, missing: IndexType
-) -> None:
+async def test_a_missing_required_index_is_named(tmp_path: Path, missing: IndexType) -> None:
     storage = IndexStorage(FIRST)
     del storage.indexes[FIRST.metadata.remote_log_segment_id.id][missing]
     async with RemoteIndexCache(tmp_path, storage) as cache:
@@ -75,9 +71,7 @@ async def test_an_index_that_must_be_there_and_is_not_is_named(
     assert names(tmp_path) == set()
 
 
-async def test_all_who_wait_hear_of_a_failure_and_the_next_one_tries_again(
-    tmp_path: Path,
-) -> None:
+async def test_all_waiters_hear_of_a_failure_and_the_next_one_retries(tmp_path: Path) -> None:
     storage = IndexStorage(FIRST)
     gate = storage.gates[FIRST.metadata.remote_log_segment_id.id] = asyncio.Event()
     storage.errors = [StorageUnavailable("away")]

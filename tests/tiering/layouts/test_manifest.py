@@ -83,9 +83,7 @@ async def test_each_operation_alone_fetches_the_manifest_and_one_more(tmp_path: 
 @pytest.mark.parametrize(
     "other", [{"compression": True}, {"encryption": {"dataKey": "x", "aad": "y"}}]
 )
-async def test_what_was_compressed_or_encrypted_is_refused(
-    other: dict[str, object], tmp_path: Path
-) -> None:
+async def test_transformed_data_is_refused(other: dict[str, object], tmp_path: Path) -> None:
     laid_out(tmp_path, prefix="", **other)
     storage = opened(tmp_path)
     word = "compressed" if "compression" in other else "encrypted"

@@ -48,9 +48,7 @@ def checkpoint(*entries: str) -> str:
 
 
 @pytest.mark.parametrize("tip", tier_trace.topics(), ids=name)
-async def test_it_has_the_segments_that_the_broker_told_of(
-    tmp_path: Path, tip: TopicIdPartition
-) -> None:
+async def test_it_has_the_brokers_own_segments(tmp_path: Path, tip: TopicIdPartition) -> None:
     log = await LogDirectory.open(lay_out(tmp_path, tip), tip)
 
     told = [one.metadata for one in tier_trace.segments_of(tip.topic, tip.partition)]
@@ -68,9 +66,7 @@ async def test_it_has_the_segments_that_the_broker_told_of(
 
 
 @pytest.mark.parametrize("tip", tier_trace.topics(), ids=name)
-async def test_its_copy_is_what_the_broker_itself_copied(
-    tmp_path: Path, tip: TopicIdPartition
-) -> None:
+async def test_its_copy_is_the_brokers_own_copy(tmp_path: Path, tip: TopicIdPartition) -> None:
     log = await LogDirectory.open(lay_out(tmp_path, tip), tip)
     storage, ledger, ids = MemoryStorage(), MemoryLedger(), count(1)
     deletions = CountedDeletions(ledger.store(tip), storage, FixedClock(), 1, TierMetrics())
@@ -96,9 +92,7 @@ async def test_its_copy_is_what_the_broker_itself_copied(
 
 
 @pytest.mark.parametrize("has_index", [True, False])
-async def test_a_segments_newest_time_is_found_without_its_index(
-    tmp_path: Path, has_index: bool
-) -> None:
+async def test_the_newest_time_is_found_without_index(tmp_path: Path, has_index: bool) -> None:
     folder = lay_out(tmp_path)
     told = tier_trace.segments_of(GZIP.topic, GZIP.partition)
     for index in folder.glob("*.timeindex"):
@@ -175,9 +169,7 @@ async def test_a_transaction_of_several_batches_begins_with_its_first(
     assert log.log_end_offset > 200
 
 
-async def test_what_is_known_of_a_closed_segment_is_known_at_the_next_look(
-    tmp_path: Path,
-) -> None:
+async def test_what_is_known_of_a_closed_segment_stays_known(tmp_path: Path) -> None:
     log = await LogDirectory.open(lay_out(tmp_path), GZIP)
     before = log.segments()
 
@@ -187,9 +179,7 @@ async def test_what_is_known_of_a_closed_segment_is_known_at_the_next_look(
 
 
 @pytest.mark.parametrize("is_longer", [True, False])
-async def test_a_closed_segment_that_was_cut_off_is_told_of(
-    tmp_path: Path, is_longer: bool
-) -> None:
+async def test_a_closed_segment_cut_off_is_told_of(tmp_path: Path, is_longer: bool) -> None:
     folder = lay_out(tmp_path)
     first = min(folder.glob("*.log"))
     whole = first.read_bytes()
@@ -212,9 +202,7 @@ async def test_a_damaged_snapshot_is_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", [1, 30, 61, 200])
-async def test_a_batch_that_a_crash_cut_off_is_not_part_of_the_log(
-    tmp_path: Path, missing: int
-) -> None:
+async def test_a_batch_that_a_crash_cut_off_is_left_out(tmp_path: Path, missing: int) -> None:
     folder = lay_out(tmp_path)
     active = without_active(folder)
     batches = batches_of(active)
@@ -228,9 +216,7 @@ async def test_a_batch_that_a_crash_cut_off_is_not_part_of_the_log(
     assert active.stat().st_size > size
 
 
-async def test_a_damaged_batch_ends_the_log_and_room_made_ahead_is_no_batch(
-    tmp_path: Path,
-) -> None:
+async def test_a_damaged_batch_ends_the_log_and_free_room_is_no_batch(tmp_path: Path) -> None:
     folder = lay_out(tmp_path)
     active = without_active(folder)
     whole, batches = active.read_bytes(), batches_of(active)
@@ -272,9 +258,7 @@ async def test_the_logs_start_is_kept_beside_those_of_other_partitions(tmp_path:
     assert (folder / "leader-epoch-checkpoint").read_text() == checkpoint("0 150")
 
 
-async def test_partitions_that_share_a_checkpoint_keep_each_others_starts(
-    tmp_path: Path,
-) -> None:
+async def test_partitions_that_share_a_checkpoint_keep_their_starts(tmp_path: Path) -> None:
     others = [one for one in tier_trace.topics() if one.topic.startswith("codec")]
     logs = [await LogDirectory.open(lay_out(tmp_path, one), one) for one in others]
 
@@ -300,9 +284,7 @@ async def test_the_start_may_be_the_end_and_nothing_behind_it(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "text", ["", "1\n0\n", "0\n2\ncodec-gzip 0 5\n", "0\n1\ncodec-gzip 0\n", "0\n1\na 0 -1\n"]
 )
-async def test_a_checkpoint_that_is_none_is_refused_and_left_alone(
-    tmp_path: Path, text: str
-) -> None:
+async def test_a_bad_checkpoint_is_refused_and_left_alone(tmp_path: Path, text: str) -> None:
     folder = lay_out(tmp_path)
     log = await LogDirectory.open(folder, GZIP)
     starts = tmp_path / "log-start-offset-checkpoint"

@@ -296,9 +296,7 @@ async def test_a_format_that_was_flipped_is_damage_and_not_an_older_one() -> Non
 
 
 @pytest.mark.parametrize("epochs", [{}, {0: 0}, {0: 0, 5: 10}], ids=["none", "old", "other"])
-async def test_a_leader_epoch_index_that_is_not_the_segments_is_told(
-    epochs: dict[int, int],
-) -> None:
+async def test_a_leader_epoch_index_of_another_segment_is_told(epochs: dict[int, int]) -> None:
     tier, segments = await three_segments()
     indexes = tier.storage.indexes[segments[2].remote_log_segment_id.id]
     indexes[IndexType.LEADER_EPOCH] = format_leader_epochs(epochs)

@@ -157,9 +157,7 @@ async def test_every_time_leads_to_the_first_record_that_is_not_earlier(
 
 
 @PARTITIONS
-async def test_a_transaction_whose_end_is_not_in_the_tier_is_not_committed(
-    tip: TopicIdPartition,
-) -> None:
+async def test_a_transaction_without_its_end_is_not_committed(tip: TopicIdPartition) -> None:
     """Each tier that this one was while it grew, of which only a part was there."""
     recorded = consumed(tip, IsolationLevel.READ_COMMITTED)
     seen_stable = set()

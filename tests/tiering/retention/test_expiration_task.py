@@ -19,9 +19,7 @@ from tierledger.tiering.retention.plan import Reason
 
 
 @pytest.mark.parametrize("deletable", [0, 1, 23, 50])
-async def test_by_size_the_oldest_go_until_no_more_than_the_limit_is_left(
-    deletable: int,
-) -> None:
+async def test_by_size_the_oldest_go_until_only_the_limit_is_left(deletable: int) -> None:
     world = RetentionWorld(LINEAGE, end=5200)
     await add_fifty(world)
     world.log.highest_offset_in_remote_storage = 4999
@@ -89,9 +87,7 @@ async def test_what_is_of_another_history_is_summed_up_anew_once_some_is_deleted
 
 
 @pytest.mark.parametrize("known", [-1, 99])
-async def test_a_log_that_has_not_heard_yet_what_is_remote_counts_nothing_twice(
-    known: int,
-) -> None:
+async def test_a_log_that_lags_behind_the_tier_counts_nothing_twice(known: int) -> None:
     """After an election the log knows that late, and of a copy once it has finished."""
     world = RetentionWorld(end=300)
     for start in (0, 100):
