@@ -1,15 +1,14 @@
 """What a follower may drop, and a follower that begins anew from what a leader copied."""
 
-from itertools import count
 from pathlib import Path
 
 import pytest
 
 from tests.models import tier_trace
+from tests.models.copy_world import copy_task
 from tests.models.memory_metadata import MemoryLedger, MemoryMetadataStore
 from tests.models.memory_storage import MemoryStorage
 from tests.models.planned_faults import PlannedFaults, When
-from tests.models.retention_world import FixedClock
 from tierledger.events.errors import (
     CorruptRemoteData,
     InvalidArgument,
@@ -18,9 +17,7 @@ from tierledger.events.errors import (
     RemoteStorageError,
     StorageUnavailable,
 )
-from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.tiering.copying.task import CopyTask
-from tierledger.tiering.deletion.counted_deletions import CountedDeletions
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.tiering.follower_task import FollowerTask, LeaderLog, epoch_of_last_remote
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.local.directory import LogDirectory
@@ -54,12 +51,7 @@ class FollowerWorld:
 
     async def copy(self) -> None:
         log = await LogDirectory.open(lay_out(self._folder / "leader"), PAYMENTS)
-        store, ids = self.ledger.store(PAYMENTS), count(1)
-        deletions = CountedDeletions(store, self.storage, FixedClock(), 1, TierMetrics())
-        task = CopyTask(
-            log, self.storage, deletions, lambda: Uuid(next(ids).to_bytes(16, "big"))
-        )
-        await task.run_once()
+        await copy_task(log, self.ledger.store(PAYMENTS), self.storage).run_once()
         self.faults.restart()
 
     async def log(self) -> LogDirectory:

@@ -24,6 +24,7 @@ from tierledger.tiering.formats.record_batches import BatchSplitter
 from tierledger.tiering.layouts.kafka import KafkaLayoutStorageManager
 from tierledger.tiering.layouts.tier_url import Layout
 from tierledger.tiering.objects.request_counts import Operation
+from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 from tierledger.tiering.scrub.log_check import Damage, LogCheck
 from tierledger.tiering.scrub.pace import Pace
 from tierledger.tiering.scrub.progress import Finding, Progress, load_progress
@@ -32,13 +33,19 @@ from tierledger.tiering.scrub.scrubber import Scrubber
 LAYOUTS = pytest.mark.parametrize("layout", list(Layout))
 
 
+def scrubber_of(
+    tier: DamagedTier,
+    progress: Progress,
+    storage: RemoteStorageManager | None = None,
+) -> Scrubber:
+    source, storage = TierSegments(tier), storage or tier.storage()
+    return Scrubber(source, storage, tier.names, progress, bytes_per_second=None)
+
+
 async def scrubbed(tier: DamagedTier) -> Progress:
     """What a scrub of all of it finds."""
     progress = Progress({})
-    scrubber = Scrubber(
-        TierSegments(tier), tier.storage(), tier.names, progress, bytes_per_second=None
-    )
-    async for _ in scrubber.run():
+    async for _ in scrubber_of(tier, progress).run():
         pass
     assert progress.is_complete
     assert progress.unread == []
@@ -156,10 +163,7 @@ async def test_a_killed_scrub_reads_each_segment_once(kill_at: int, tmp_path: Pa
 
     async def run() -> Progress:
         progress = load_progress(file, scope)
-        scrubber = Scrubber(
-            TierSegments(tier), storage, tier.names, progress, bytes_per_second=None
-        )
-        async for _ in scrubber.run():
+        async for _ in scrubber_of(tier, progress, storage).run():
             progress.save(file)
         progress.save(file)
         return progress
@@ -183,9 +187,7 @@ async def test_what_cannot_be_read_stops_nothing_and_is_tried_again(tmp_path: Pa
     tier = await DamagedTier.written(Layout.LOCAL_TIERED, tmp_path, payments())
     storage, progress = Watched(tier), Progress({})
     storage.away = {tier.segments[0].metadata.remote_log_segment_id.id}
-    scrubber = Scrubber(
-        TierSegments(tier), storage, tier.names, progress, bytes_per_second=None
-    )
+    scrubber = scrubber_of(tier, progress, storage)
 
     assert len([size async for size in scrubber.run()]) == 3
     assert [one.message for one in progress.unread] == ["it does not answer"]

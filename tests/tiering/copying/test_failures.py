@@ -226,14 +226,14 @@ async def test_a_copy_that_cannot_be_removed_hides_nothing(
     assert task.is_stopped
 
 
-async def test_who_leads_no_more_has_no_series_of_the_partition_any_more(
-    world: CopyWorld,
-) -> None:
+async def test_a_fenced_task_stops_and_has_no_series_any_more(world: CopyWorld) -> None:
     task = world.task()
     world.ledger.open_session(TIP, 2)
 
     with pytest.raises(Fenced):
         await task.run_once()
+    assert task.is_stopped
+    assert world.storage.ids == set()
     await task.run_once()
 
     text = generate_latest(world.metrics.registry).decode()
@@ -292,17 +292,6 @@ async def test_a_copy_that_lost_its_entry_removes_data(world: CopyWorld, is_gone
     assert isinstance(caught.value, InvalidStateTransition) != is_gone
     assert world.storage.ids == set()
     assert not task.is_stopped
-
-
-async def test_a_new_leader_that_is_fenced_at_its_first_word_stops(world: CopyWorld) -> None:
-    task = world.task()
-    world.ledger.open_session(TIP, 2)
-
-    with pytest.raises(Fenced):
-        await task.run_once()
-
-    assert task.is_stopped
-    assert world.storage.ids == set()
 
 
 async def test_a_cancelled_run_leaves_what_the_next_process_removes(world: CopyWorld) -> None:

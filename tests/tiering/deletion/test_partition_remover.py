@@ -189,8 +189,7 @@ async def test_who_leads_no_more_stops_at_once_and_the_next_leader_goes_on() -> 
 async def test_many_segments_go_so_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition_remover, "SEGMENTS_LISTED_MAX", 3)
     world = RetentionWorld(end=1000)
-    for start in range(0, 800, 100):
-        await world.add(start, start + 99, {0: start})
+    await world.add_hundreds(*range(0, 800, 100))
     await world.remover().mark(TIP)
     error = StorageUnavailable("the object is locked")
     world.faults.fail_next("delete log", When.BEFORE, error)

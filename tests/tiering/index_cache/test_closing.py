@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.models.gated_files import Gate, GatedFiles
-from tests.models.index_storage import IndexStorage, names, turns
+from tests.models.index_storage import IndexStorage, filled, names, turns
 from tests.models.local_world import eventually
 from tests.models.tier_trace import segments_of
 from tierledger.events.errors import NotReady, StoreRefused
@@ -153,8 +153,7 @@ async def test_refusals_count_once(tmp_path: Path, caplog: pytest.LogCaptureFixt
 
 @pytest.mark.parametrize("work", ["read", "write", "remove"])
 async def test_the_directory_stays_locked_while_threads_work(tmp_path: Path, work: str) -> None:
-    async with RemoteIndexCache(tmp_path, IndexStorage(FIRST)) as cache:
-        await cache.get(FIRST.metadata)
+    await filled(tmp_path, FIRST)
     files = GatedFiles(tmp_path)
     cache = RemoteIndexCache(tmp_path, IndexStorage(SECOND), files=files)
     await cache.open()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.index_storage import IndexStorage, names
+from tests.models.index_storage import IndexStorage, held_load, names
 from tests.models.local_world import eventually
 from tests.models.tier_trace import segments_of
 from tierledger.events.errors import (
@@ -90,11 +90,9 @@ async def test_a_failure_that_nobody_waits_for_any_more_disturbs_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     storage = IndexStorage(FIRST)
-    gate = storage.gates[FIRST.metadata.remote_log_segment_id.id] = asyncio.Event()
     storage.errors = [StorageUnavailable("away")]
     async with RemoteIndexCache(tmp_path, storage) as cache:
-        waiting = asyncio.create_task(cache.get(FIRST.metadata))
-        await eventually(lambda: storage.requested(FIRST) == 1)
+        gate, waiting = await held_load(cache, storage, FIRST)
         waiting.cancel()
         gate.set()
         await eventually(lambda: cache.counts.load_failures == 1)
@@ -107,10 +105,8 @@ async def test_a_load_that_nobody_waits_for_any_more_may_end_with_the_cache(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     storage = IndexStorage(FIRST)
-    storage.gates[FIRST.metadata.remote_log_segment_id.id] = asyncio.Event()
     async with RemoteIndexCache(tmp_path, storage) as cache:
-        waiting = asyncio.create_task(cache.get(FIRST.metadata))
-        await eventually(lambda: storage.requested(FIRST) == 1)
+        _, waiting = await held_load(cache, storage, FIRST)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         del waiting

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.index_storage import IndexStorage, name_of, names
+from tests.models.index_storage import IndexStorage, filled, name_of, names
 from tests.models.local_world import eventually
 from tests.models.refusing_files import RefusingFiles
-from tests.models.tier_trace import TieredSegment, segments, segments_of
+from tests.models.tier_trace import segments, segments_of
 from tierledger.events.errors import (
     CorruptRemoteData,
     StorageUnavailable,
@@ -24,13 +24,6 @@ FIRST, SECOND, THIRD = segments_of("codec-none", 0)[:3]
 WITH_ABORTED = segments_of("payments-tx", 0)[0]
 PAST_THE_END = b"\x00\x00\x00\x05\x7f\xff\xff\xff"
 """An offset index that points far behind any segment's end."""
-
-
-async def filled(folder: Path, *kept: TieredSegment) -> None:
-    """A cache that held `kept` and was closed."""
-    async with RemoteIndexCache(folder, IndexStorage(*kept)) as cache:
-        for segment in kept:
-            await cache.get(segment.metadata)
 
 
 async def test_any_flipped_bit_in_a_file_is_noticed_and_fetched_again(tmp_path: Path) -> None:

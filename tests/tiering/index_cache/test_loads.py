@@ -9,7 +9,7 @@ import pytest
 from typing_extensions import override
 
 from tests.models.gated_files import GatedFiles
-from tests.models.index_storage import IndexStorage, name_of, names, turns
+from tests.models.index_storage import IndexStorage, filled, held_load, name_of, names, turns
 from tests.models.local_world import eventually
 from tests.models.tier_trace import TieredSegment, segments, segments_of
 from tierledger.events.identifiers import Uuid
@@ -46,14 +46,10 @@ async def test_so_many_segments_and_no_more_are_loaded_at_the_same_time(tmp_path
 
 async def test_a_load_outdated_by_a_removal_does_not_end_the_next_one(tmp_path: Path) -> None:
     storage = IndexStorage(FIRST)
-    old = storage.gates[id_of(FIRST)] = asyncio.Event()
     async with RemoteIndexCache(tmp_path, storage) as cache:
-        before = asyncio.create_task(cache.get(FIRST.metadata))
-        await eventually(lambda: storage.requested(FIRST) == 1)
+        old, before = await held_load(cache, storage, FIRST)
         cache.remove([FIRST.metadata.remote_log_segment_id])
-        new = storage.gates[id_of(FIRST)] = asyncio.Event()
-        after = asyncio.create_task(cache.get(FIRST.metadata))
-        await eventually(lambda: storage.requested(FIRST) == 2)
+        new, after = await held_load(cache, storage, FIRST)
         old.set()
         await before
 
@@ -66,8 +62,7 @@ async def test_a_load_outdated_by_a_removal_does_not_end_the_next_one(tmp_path: 
 
 
 async def test_a_damaged_file_replaced_while_read_takes_nothing_along(tmp_path: Path) -> None:
-    async with RemoteIndexCache(tmp_path, IndexStorage(FIRST)) as cache:
-        await cache.get(FIRST.metadata)
+    await filled(tmp_path, FIRST)
     files = GatedFiles(tmp_path)
     storage = IndexStorage(FIRST)
     async with RemoteIndexCache(tmp_path, storage, files=files) as cache:
@@ -138,9 +133,7 @@ async def test_others_get_their_turn_while_many_are_given_up(tmp_path: Path) -> 
 
 
 async def test_an_entry_read_from_its_file_outlives_an_unused_one(tmp_path: Path) -> None:
-    async with RemoteIndexCache(tmp_path, IndexStorage(FIRST, SECOND)) as cache:
-        await cache.get(FIRST.metadata)
-        await cache.get(SECOND.metadata)
+    await filled(tmp_path, FIRST, SECOND)
 
     async with RemoteIndexCache(tmp_path, IndexStorage()) as cache:
         await cache.get(FIRST.metadata)

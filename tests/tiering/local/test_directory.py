@@ -1,22 +1,18 @@
 """A folder of a real broker's log, read and copied; and what a crash may leave of it."""
 
-from itertools import count
 from pathlib import Path
 
 import pytest
 
 from tests.models import tier_trace
+from tests.models.copy_world import copy_task
 from tests.models.memory_metadata import MemoryLedger
 from tests.models.memory_storage import MemoryStorage
-from tests.models.retention_world import FixedClock
 from tierledger.events.errors import CorruptRemoteData, InvalidArgument
-from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.tiering.copying.task import CopyTask
-from tierledger.tiering.deletion.counted_deletions import CountedDeletions
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.tiering.formats.producer_snapshot import ProducerState, format_producer_snapshot
 from tierledger.tiering.formats.record_batches import BatchSplitter, RecordBatch
 from tierledger.tiering.local.directory import LogDirectory
-from tierledger.tiering.metrics.tier_metrics import TierMetrics
 
 PAYMENTS = [one for one in tier_trace.topics() if one.topic == "payments-tx"]
 GZIP = next(one for one in tier_trace.topics() if one.topic == "codec-gzip")
@@ -68,13 +64,11 @@ async def test_it_has_the_brokers_own_segments(tmp_path: Path, tip: TopicIdParti
 @pytest.mark.parametrize("tip", tier_trace.topics(), ids=name)
 async def test_its_copy_is_the_brokers_own_copy(tmp_path: Path, tip: TopicIdPartition) -> None:
     log = await LogDirectory.open(lay_out(tmp_path, tip), tip)
-    storage, ledger, ids = MemoryStorage(), MemoryLedger(), count(1)
-    deletions = CountedDeletions(ledger.store(tip), storage, FixedClock(), 1, TierMetrics())
+    storage, ledger = MemoryStorage(), MemoryLedger()
     told = tier_trace.segments_of(tip.topic, tip.partition)
     stable = [one for one in told if one.metadata.end_offset < log.last_stable_offset]
 
-    task = CopyTask(log, storage, deletions, lambda: Uuid(next(ids).to_bytes(16, "big")))
-    await task.run_once()
+    await copy_task(log, ledger.store(tip), storage).run_once()
 
     copied = ledger.segments(tip)
     assert len(copied) == len(stable) >= len(told) - 1
@@ -178,13 +172,18 @@ async def test_what_is_known_of_a_closed_segment_stays_known(tmp_path: Path) -> 
     assert log.segments() == before
 
 
-@pytest.mark.parametrize("is_longer", [True, False])
-async def test_a_closed_segment_cut_off_is_told_of(tmp_path: Path, is_longer: bool) -> None:
+@pytest.mark.parametrize("damage", ["longer", "shorter", "flipped"])
+async def test_a_damaged_closed_segment_is_told_of(tmp_path: Path, damage: str) -> None:
     folder = lay_out(tmp_path)
     first = min(folder.glob("*.log"))
     whole = first.read_bytes()
-    first.write_bytes(whole + whole[:5] if is_longer else whole[:-5])
+    flipped = whole[:500] + bytes([whole[500] ^ 1]) + whole[501:]
+    changed = {"longer": whole + whole[:5], "shorter": whole[:-5], "flipped": flipped}
+    first.write_bytes(changed[damage])
     first.with_suffix(".timeindex").unlink()
+    if damage == "flipped":
+        for snapshot in folder.glob("*.snapshot"):
+            snapshot.unlink()
 
     with pytest.raises(CorruptRemoteData, match=str(first)):
         await LogDirectory.open(folder, GZIP)
@@ -315,18 +314,6 @@ async def test_the_highest_remote_offset_never_goes_back(tmp_path: Path) -> None
         await log.raise_highest_offset_in_remote_storage(offset)
 
     assert log.highest_offset_in_remote_storage == 100
-
-
-async def test_a_damaged_closed_segment_is_told_of(tmp_path: Path) -> None:
-    folder = lay_out(tmp_path)
-    first = min(folder.glob("*.log"))
-    data = first.read_bytes()
-    first.write_bytes(data[:500] + bytes([data[500] ^ 1]) + data[501:])
-    for doomed in (*folder.glob("*.timeindex"), *folder.glob("*.snapshot")):
-        doomed.unlink()
-
-    with pytest.raises(CorruptRemoteData, match=str(first)):
-        await LogDirectory.open(folder, GZIP)
 
 
 async def test_files_of_no_segment_are_passed_over(tmp_path: Path) -> None:

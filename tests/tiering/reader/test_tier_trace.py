@@ -8,11 +8,9 @@ import pytest
 from tests.models import tier_trace
 from tests.models.memory_metadata import MemoryLedger, MemoryMetadataStore
 from tests.models.memory_storage import MemoryStorage
-from tests.models.stored_partitions import CLUSTER, SERDE, import_trace
+from tests.models.stored_partitions import import_trace, metadata_in
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.storage.backends.memory import MemoryBackend
-from tierledger.storage.catalog import Catalog
-from tierledger.storage.keys import DefaultMetadataKeyFactory
 from tierledger.tiering.formats.records import Record
 from tierledger.tiering.index_cache.cache import RemoteIndexCache
 from tierledger.tiering.layouts.tier_url import open_tier
@@ -30,8 +28,7 @@ ISOLATIONS = pytest.mark.parametrize("isolation", IsolationLevel)
 async def metadata() -> StoredMetadata:
     backend = MemoryBackend()
     await import_trace(backend, tier_trace.TRACE)
-    keys = DefaultMetadataKeyFactory(CLUSTER)
-    return StoredMetadata(Catalog(backend, keys, SERDE, CLUSTER).reader)
+    return metadata_in(backend)
 
 
 @pytest.fixture

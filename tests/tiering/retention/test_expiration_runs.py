@@ -49,8 +49,7 @@ ASKED_WHEN_NOTHING_IS_DUE = ["partition_summary", "list_remote_log_segments"]
 )
 async def test_with_nothing_due_it_asks_twice(retention_ms: int, retention_bytes: int) -> None:
     world = RetentionWorld({0: 0}, end=5000)
-    for start in range(0, 5000, 100):
-        await world.add(start, start + 99, {0: start})
+    await world.add_hundreds(*range(0, 5000, 100))
 
     result = await world.task(retention_ms, retention_bytes).run_once()
 
@@ -201,8 +200,7 @@ def during_the_sum(
 
 async def test_a_copy_during_the_sum_deletes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     world = RetentionWorld(end=1000)
-    for start in (0, 100, 200, 300):
-        await world.add(start, start + 99, {0: start})
+    await world.add_hundreds(0, 100, 200, 300)
     during_the_sum(world, monkeypatch, lambda: world.add(400, 499, {0: 400}))
     task = world.task(retention_bytes=3 * SIZE)
 
@@ -216,8 +214,7 @@ async def test_a_copy_during_the_sum_deletes_no_more(monkeypatch: pytest.MonkeyP
 
 async def test_the_time_of_the_sum_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     world = RetentionWorld(end=1000)
-    for start in (0, 100):
-        await world.add(start, start + 99, {0: start})
+    await world.add_hundreds(0, 100)
 
     async def passes() -> None:
         world.passed_s += 0.25

@@ -74,8 +74,7 @@ async def test_what_is_of_another_history_is_summed_up_once_not_for_each_segment
 async def test_what_is_of_another_history_is_summed_up_anew_once_some_is_deleted() -> None:
     world = RetentionWorld({2: 0, 3: 500}, end=700)
     await world.add(0, 50, {0: 0}, size=10 * SIZE)
-    for start in (0, 100, 200, 300):
-        await world.add(start, start + 99, {2: start})
+    await world.add_hundreds(0, 100, 200, 300, epoch=2)
     task = world.task(retention_bytes=3 * SIZE)
 
     first = await task.run_once()
@@ -90,8 +89,7 @@ async def test_what_is_of_another_history_is_summed_up_anew_once_some_is_deleted
 async def test_a_log_that_lags_behind_the_tier_counts_nothing_twice(known: int) -> None:
     """After an election the log knows that late, and of a copy once it has finished."""
     world = RetentionWorld(end=300)
-    for start in (0, 100):
-        await world.add(start, start + 99, {0: start})
+    await world.add_hundreds(0, 100)
     for base in (0, 100, 200):
         world.log.add_local(base, base + 100)
     world.log.highest_offset_in_remote_storage = known
@@ -143,8 +141,7 @@ async def test_copies_that_never_finished_count_for_nothing_and_are_deleted_in_t
     await world.add(0, 99, {0: 0}, state=STARTED)
     await world.add(100, 199, {0: 100}, state=DELETING)
     second = await world.add(200, 299, {0: 200}, state=STARTED)
-    for start in range(300, 1400, 100):
-        await world.add(start, start + 99, {0: start})
+    await world.add_hundreds(*range(300, 1400, 100))
     task = world.task(retention_bytes=10 * SIZE)
 
     first_run = await task.run_once()
