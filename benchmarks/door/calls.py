@@ -103,12 +103,12 @@ async def _turn(
 ) -> Turn:
     alone = calls // 16
     waited = await one_at_a_time(manager, workloads[0], range(turn * alone, (turn + 1) * alone))
-    (said,) = await service.pings()
+    (host,) = await service.pings()
     copies = calls // 2
     first = FIRST_COPIED + 2 * turn * copies
-    used, own = cpu_s(said["pid"]), cpu_s(os.getpid())
+    used, own = cpu_s(host["pid"]), cpu_s(os.getpid())
     writes = await per_second(copied(manager, workloads, copies, first), events=2)
-    used, own = cpu_s(said["pid"]) - used, cpu_s(os.getpid()) - own
+    used, own = cpu_s(host["pid"]) - used, cpu_s(os.getpid()) - own
     further = copied(manager, workloads, copies, first + copies)
     return Turn(
         p50_ms=quantile(waited, 0.5),
@@ -125,9 +125,9 @@ async def _idle(bench: Bench, kind: str, service: OnRay) -> list[Figure]:
     """What connections cost a host while nothing travels on them."""
     count = bench.scale.idle
     bench.say(f"{count:,} idle connections, {kind}")
-    (said,) = await service.pings()
+    (host,) = await service.pings()
     (door,) = (await service.connection.coordinator.doors()).values()
-    pid = said["pid"]
+    pid = host["pid"]
     alone, before_mb = await _cores_used(pid), _resident_mb(pid)
     clients = [Streams(greeting_of(CLUSTER)) for _ in range(count)]
     try:
