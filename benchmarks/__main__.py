@@ -1,7 +1,5 @@
 """Measures everything in one run, and says which goals are reached."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import gc
@@ -10,8 +8,8 @@ import platform
 import sys
 import tempfile
 import time
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -35,7 +33,7 @@ from tierledger.benchmarks.kafka import replicas as kafka_replicas
 from tierledger.benchmarks.ray import announce as ray_announce
 from tierledger.benchmarks.ray import failover
 from tierledger.benchmarks.ray import followers as ray_followers
-from tierledger.benchmarks.report import json_line, table, verdict
+from tierledger.benchmarks.report import Figure, json_line, table, verdict
 from tierledger.benchmarks.scale import QUICK, Bench, Scale
 from tierledger.benchmarks.spark import imports as spark_import
 from tierledger.benchmarks.spark import retention as spark_retention
@@ -48,11 +46,6 @@ from tierledger.benchmarks.tier import retention as tier_retention
 from tierledger.benchmarks.tier import scrub as tier_scrub
 from tierledger.cli.complete_file import complete_file
 from tierledger.cli.log_setup import log_to_stderr
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-
-    from tierledger.benchmarks.report import Figure
 
 PARTS: dict[str, Callable[[Bench], Awaitable[list[Figure]]]] = {
     "replay": replay.measure,

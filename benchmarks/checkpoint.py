@@ -1,16 +1,11 @@
 """Whether a checkpoint costs what has changed, or what there is."""
 
-from __future__ import annotations
-
 import statistics
 import time
-from typing import TYPE_CHECKING
 
+from tierledger.benchmarks.ledger import Ledger
 from tierledger.benchmarks.report import Figure, Sided, ratio
-
-if TYPE_CHECKING:
-    from tierledger.benchmarks.ledger import Ledger
-    from tierledger.benchmarks.scale import Bench
+from tierledger.benchmarks.scale import Bench
 
 RATIO_MAX = 3.0
 
@@ -24,8 +19,7 @@ async def measure(bench: Bench) -> list[Figure]:
     try:
         for ledger in ledgers:
             await ledger.checkpoint()
-        for turn in range(scale.repetitions):
-            bench.say(f"checkpoint: {turn + 1} of {scale.repetitions}")
+        for _ in bench.turns("checkpoint:"):
             for segments, ledger in zip(sizes, ledgers, strict=True):
                 await ledger.turn_over(scale.tail)
                 taken[segments].append(await timed(ledger))

@@ -1,25 +1,18 @@
 """How long `tierledger lookup` takes on a large partition, from nothing: no service runs."""
 
-from __future__ import annotations
-
 import asyncio
-import statistics
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 from tierledger.benchmarks.cold_start import leave_tail
 from tierledger.benchmarks.ledger import store_settings
-from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.report import Figure, Goal, median
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.workload import CLUSTER, OFFSETS_PER_SEGMENT, PARTITION, Workload
 from tierledger.events.commands import Claim
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tierledger.benchmarks.scale import Bench
 
 SECONDS_MAX = 0.5
 
@@ -34,22 +27,15 @@ async def measure(bench: Bench) -> list[Figure]:
     await leave_tail(bench)
     workload = Workload(scale.segments, Claim(0, 0, 0))
     taken, idle = [], []
-    for turn in range(scale.repetitions):
-        bench.say(f"command line: {turn + 1} of {scale.repetitions}")
+    for turn in bench.turns("command line:"):
         offset = (scale.segments // 2 + 1000 * turn) * OFFSETS_PER_SEGMENT
         arguments = lookup_arguments(path, workload.epoch_at(offset), offset)
         taken.append(await asyncio.to_thread(timed, [*COMMAND, *arguments]))
         idle.append(await asyncio.to_thread(timed, NOTHING))
     detail = f"{scale.segments:,} segments, {scale.tail:,} events behind the checkpoint"
     return [
-        Figure(
-            "tierledger lookup, a new process",
-            statistics.median(taken),
-            "s",
-            Goal(SECONDS_MAX),
-            detail,
-        ),
-        Figure("a Python process that does nothing", statistics.median(idle), "s"),
+        median("tierledger lookup, a new process", taken, "s", Goal(SECONDS_MAX), detail),
+        median("a Python process that does nothing", idle, "s"),
     ]
 
 

@@ -3,8 +3,6 @@
 Run as a program on a store, it is the fresh process in which that is measured.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import statistics
@@ -12,13 +10,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tierledger.benchmarks.ledger import open_for_reading, partition_reader
-from tierledger.benchmarks.report import Figure, Goal
-
-if TYPE_CHECKING:
-    from tierledger.benchmarks.scale import Bench
+from tierledger.benchmarks.report import Figure, Goal, median
+from tierledger.benchmarks.scale import Bench
 
 SECONDS_MAX = 3.0
 BYTES_PER_SEGMENT_MAX = 400
@@ -41,13 +37,12 @@ async def measure(bench: Bench) -> list[Figure]:
     scale = bench.scale
     path = await bench.store(scale.segments)
     await leave_tail(bench)
-    starts = []
-    for turn in range(scale.repetitions):
-        bench.say(f"cold start: {turn + 1} of {scale.repetitions}")
-        starts.append(await asyncio.to_thread(in_fresh_process, path))
+    starts = [
+        await asyncio.to_thread(in_fresh_process, path) for _ in bench.turns("cold start:")
+    ]
     detail = f"{starts[0].segments:,} segments, {starts[0].events_behind:,} events behind"
-    seconds = statistics.median(start.seconds for start in starts)
-    figures = [Figure("cold start", seconds, "s", Goal(SECONDS_MAX), detail)]
+    seconds = [start.seconds for start in starts]
+    figures = [median("cold start", seconds, "s", Goal(SECONDS_MAX), detail)]
     grown = [start.grown_bytes for start in starts if start.grown_bytes is not None]
     if grown:
         each = statistics.median(grown) / starts[0].segments

@@ -1,19 +1,14 @@
 """Whether a commit costs more in a large partition: decided, encoded, durable, applied."""
 
-from __future__ import annotations
-
 import statistics
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
+from tierledger.benchmarks.ledger import Ledger
 from tierledger.benchmarks.report import Figure, Sided, ratio
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tierledger.benchmarks.ledger import Ledger
-    from tierledger.benchmarks.scale import Bench
-    from tierledger.events.commands import Command
+from tierledger.benchmarks.scale import Bench
+from tierledger.events.commands import Command
 
 RATIO_MAX = 1.5
 

@@ -1,8 +1,8 @@
 """One partition of a SQLite store, written without actors: what a leader does, step by step."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
 
 from tierledger.benchmarks.workload import (
     BROKER,
@@ -14,28 +14,24 @@ from tierledger.benchmarks.workload import (
 )
 from tierledger.events import commands as cmd
 from tierledger.events.event_codec import genesis
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.log_events import Event
 from tierledger.events.partition.decide import Accepted, Limits, decide
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import PartitionState
-from tierledger.storage.backend import CreateOutcome
+from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend
 from tierledger.storage.connector import load_connector
 from tierledger.storage.keys import DefaultMetadataKeyFactory
-from tierledger.storage.partition.event_log import encode_batch
+from tierledger.storage.partition.event_log import EncodedBatch, encode_batch
 from tierledger.storage.partition.reader import LogEntry, PartitionReader
 from tierledger.storage.serde import MsgpackSerDe
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.log_events import Event
-    from tierledger.storage.backend import MetadataStorageBackend
-    from tierledger.storage.partition.event_log import EncodedBatch
-
 LIMITS = Limits()
 CLAIM = cmd.Claim(BROKER, 1, 1)
+
+VALUES_PER_COPY = 200
+"""Of one step: a batch of the log takes 30 kB, and a step at most 16 MiB."""
 
 
 class Ledger:
@@ -51,7 +47,7 @@ class Ledger:
         self.stored_partition: bytes | None = None
 
     @classmethod
-    async def open(cls, path: Path, segments: int, tip: TopicIdPartition = PARTITION) -> Ledger:
+    async def open(cls, path: Path, segments: int, tip: TopicIdPartition = PARTITION) -> Self:
         """The partition `tip` in the store at `path`; both are made if missing.
 
         It is loaded as a leader loads it: the checkpoint, verified, then the log's tail.
@@ -158,6 +154,20 @@ async def open_for_writing(path: Path) -> MetadataStorageBackend:
 async def open_for_reading(path: Path) -> MetadataStorageBackend:
     """The store at `path`, which other processes may have open."""
     return await load_connector(store_settings(path)).backend(read_only=True)
+
+
+async def copy_to(url: str, path: Path) -> None:
+    """Make the store at `url` hold what the SQLite store at `path` holds."""
+    source = await open_for_reading(path)
+    target = await load_connector({"metadata.storage.url": url}).backend(read_only=False)
+    try:
+        after: str | None = None
+        while values := await source.get_like("", after=after, limit=VALUES_PER_COPY):
+            await target.create_each(values)
+            after = values[-1][0]
+    finally:
+        await target.close()
+        await source.close()
 
 
 def store_settings(path: Path) -> dict[str, str]:

@@ -1,19 +1,14 @@
 """What a read costs once the state is at hand: a lookup, and a size that must not grow."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from random import Random
-from typing import TYPE_CHECKING
 
-from tierledger.benchmarks.report import Figure, Goal, Sided, ratio
+from tierledger.benchmarks.ledger import Ledger
+from tierledger.benchmarks.report import Figure, Goal, Sided, median, ratio
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.workload import LEADER_EPOCHS, OFFSETS_PER_SEGMENT
 from tierledger.events.partition import answers
-
-if TYPE_CHECKING:
-    from tierledger.benchmarks.ledger import Ledger
-    from tierledger.benchmarks.scale import Bench
 
 LOOKUP_US_MAX = 5.0
 SIZE_RATIO_MAX = 1.5
@@ -41,7 +36,7 @@ async def measure(bench: Bench) -> list[Figure]:
     )
     detail = f"random offsets of {scale.segments:,} segments"
     return [
-        Figure("lookup", statistics.median(lookups), "µs", Goal(LOOKUP_US_MAX), detail),
+        median("lookup", lookups, "µs", Goal(LOOKUP_US_MAX), detail),
         ratio("remote_log_size, large to small", large, small, SIZE_RATIO_MAX),
     ]
 

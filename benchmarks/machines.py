@@ -1,19 +1,14 @@
 """How many worlds of state machines one core runs in a second, with all of their checkers."""
 
-from __future__ import annotations
-
 import gc
 import statistics
 import time
-from typing import TYPE_CHECKING
 
-from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.report import Figure, Goal, median
+from tierledger.benchmarks.scale import Bench
+from tierledger.simulation.checkers.verdict import Verdict
 from tierledger.simulation.machines.scenario import drawn
 from tierledger.simulation.machines.verdict import judge
-
-if TYPE_CHECKING:
-    from tierledger.benchmarks.scale import Bench
-    from tierledger.simulation.checkers.verdict import Verdict
 
 SMALL_PER_S_MIN = 250.0
 LARGE_PER_S_MIN = 80.0
@@ -36,8 +31,7 @@ async def measure(bench: Bench) -> list[Figure]:
         verdicts: list[Verdict] = []
         gc.collect()
         gc.freeze()  # As in a campaign: what was there before is not looked through.
-        for turn in range(bench.scale.repetitions):
-            bench.say(f"machines: {name}, {turn + 1} of {bench.scale.repetitions}")
+        for turn in bench.turns(f"machines: {name},"):
             begun = time.process_time()
             verdicts = [
                 judge(drawn(seed, small=small))
@@ -50,12 +44,12 @@ async def measure(bench: Bench) -> list[Figure]:
         changes = statistics.median(one.changes for one in verdicts)
         detail = f"median of {calls:.0f} calls, {changes:.0f} leadership changes"
         figures += [
-            Figure(
-                f"machines: {name} worlds", statistics.median(rates), "seeds/s",
+            median(
+                f"machines: {name} worlds", rates, "seeds/s",
                 Goal(goal, at_least=True), detail,
             ),
-            Figure(
-                f"machines: {name}, virtual to real time", statistics.median(ratios), ": 1",
+            median(
+                f"machines: {name}, virtual to real time", ratios, ": 1",
                 Goal(SIMULATED_MIN, at_least=True),
             ),
         ]  # fmt: skip

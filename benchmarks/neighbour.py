@@ -1,25 +1,20 @@
 """How long an add waits on a host that is just loading a large partition."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import statistics
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
-from tierledger.benchmarks.report import Figure, Goal
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.benchmarks.report import Figure, Goal, median
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import led, new_partition, served
 from tierledger.benchmarks.workload import PARTITION, Workload
 from tierledger.events.commands import Claim
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-    from tierledger.benchmarks.scale import Bench
-    from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.identifiers import TopicIdPartition
 
 P99_MS_MAX = 20.0
 
@@ -31,18 +26,15 @@ async def measure(bench: Bench) -> list[Figure]:
     scale = bench.scale
     path = await bench.store(scale.segments)
     p99s, p50s, counts = [], [], []
-    for turn in range(scale.repetitions):
-        bench.say(f"neighbour: {turn + 1} of {scale.repetitions}")
+    for turn in bench.turns("neighbour:"):
         waited = await waits(path, turn)
         p99s.append(quantile(waited, 0.99))
         p50s.append(quantile(waited, 0.5))
         counts.append(len(waited))
     detail = f"{statistics.median(counts):.0f} adds while {scale.segments:,} segments load"
     return [
-        Figure(
-            "neighbour: p99 of an add", statistics.median(p99s), "ms", Goal(P99_MS_MAX), detail
-        ),
-        Figure("neighbour: p50 of an add", statistics.median(p50s), "ms"),
+        median("neighbour: p99 of an add", p99s, "ms", Goal(P99_MS_MAX), detail),
+        median("neighbour: p50 of an add", p50s, "ms"),
     ]
 
 

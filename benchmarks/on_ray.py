@@ -1,26 +1,22 @@
 """The service on Ray, as `tierledger serve` runs it, on a store of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.benchmarks.scale import POSTGRESQL, SQLITE
+from tierledger.benchmarks.scale import POSTGRESQL, SQLITE, Bench
 from tierledger.benchmarks.served import new_partition
 from tierledger.benchmarks.workload import CLUSTER, Workload
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.live.postgres_server import PostgresServer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-
     from tierledger.actors.ray.service import RayConnection
-    from tierledger.benchmarks.scale import Bench
-    from tierledger.events.identifiers import TopicIdPartition
 
 LOOK_S = 0.05
 LOOKS_S = 60.0
@@ -30,7 +26,7 @@ LOOKS_S = 60.0
 class OnRay:
     """A running service, and the managers of its brokers."""
 
-    def __init__(self, settings: ServiceSettings, connection: RayConnection) -> None:
+    def __init__(self, settings: ServiceSettings, connection: "RayConnection") -> None:
         self.settings = settings
         self.connection = connection
         self.managers: list[AsyncRemoteLogMetadataManager] = []

@@ -1,14 +1,12 @@
 """How fast a log becomes a state: decoded, its chain verified, and folded, on one core."""
 
-from __future__ import annotations
-
 import itertools
-import statistics
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from tierledger.benchmarks.ledger import LIMITS
-from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.report import Figure, Goal, median
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.workload import BROKER, CLUSTER, PARTITION, START_MS, Workload
 from tierledger.events import commands as cmd
 from tierledger.events.event_codec import chain, decode_events, encode_event, genesis
@@ -17,11 +15,6 @@ from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import PartitionState
 from tierledger.storage.serde import MsgpackSerDe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from tierledger.benchmarks.scale import Bench
 
 EVENTS_PER_BATCH = 100
 DELETED_ONE_IN = 10
@@ -39,19 +32,18 @@ async def measure(bench: Bench) -> list[Figure]:
     batches = as_read(recorded(bench.scale.replayed))
     events = sum(len(batch) for batch in batches)
     both, decoding = [], []
-    for turn in range(bench.scale.repetitions):
-        bench.say(f"replay: {turn + 1} of {bench.scale.repetitions}")
-        both.append(replayed(batches))
-        decoding.append(decoded(batches))
+    for _ in bench.turns("replay:"):
+        both.append(events / replayed(batches))
+        decoding.append(events / decoded(batches))
     return [
-        Figure(
+        median(
             "replay: decode and evolve",
-            events / statistics.median(both),
+            both,
             "events/s",
             Goal(EVENTS_PER_S_MIN, at_least=True),
             f"{events:,} events in batches of {EVENTS_PER_BATCH}",
         ),
-        Figure("replay: decode alone", events / statistics.median(decoding), "events/s"),
+        median("replay: decode alone", decoding, "events/s"),
     ]
 
 

@@ -1,16 +1,13 @@
 """Figures: what was measured, what it should be, and how both are shown."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, NamedTuple
+import statistics
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from rich import box
 from rich.table import Table
 from typing_extensions import override
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class Goal(NamedTuple):
@@ -34,15 +31,11 @@ class Figure(NamedTuple):
     """What the value was made of, as a ratio's two sides."""
 
 
-def ratio(name: str, large: Sided, small: Sided, bound: float | None) -> Figure:
-    """How much more the large side costs than the small one, with both sides."""
-    return Figure(
-        name=name,
-        value=large.value / small.value,
-        unit="x",
-        goal=None if bound is None else Goal(bound),
-        detail=f"{large}; {small}",
-    )
+def median(
+    name: str, values: Iterable[float], unit: str, goal: Goal | None = None, detail: str = ""
+) -> Figure:
+    """The middle one of what was measured several times."""
+    return Figure(name, statistics.median(values), unit, goal, detail)
 
 
 class Sided(NamedTuple):
@@ -55,6 +48,17 @@ class Sided(NamedTuple):
     @override
     def __str__(self) -> str:
         return f"{number(self.value)} {self.unit} at {self.size:,}"
+
+
+def ratio(name: str, large: Sided, small: Sided, bound: float | None) -> Figure:
+    """How much more the large side costs than the small one, with both sides."""
+    return Figure(
+        name=name,
+        value=large.value / small.value,
+        unit="x",
+        goal=None if bound is None else Goal(bound),
+        detail=f"{large}; {small}",
+    )
 
 
 def number(value: float) -> str:

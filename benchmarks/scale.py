@@ -1,19 +1,12 @@
 """How large a run is, and what its parts share."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tierledger.benchmarks.ledger import Ledger
 from tierledger.benchmarks.workload import PARTITION, build_commands
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tierledger.events.identifiers import TopicIdPartition
-
+from tierledger.events.identifiers import TopicIdPartition
 
 SQLITE = "SQLite"
 POSTGRESQL = "PostgreSQL"
@@ -138,6 +131,13 @@ class Bench:
         self.say = say
         self._folder = folder
         self._built: dict[int, Path] = {}
+
+    def turns(self, what: str, count: int = 0) -> Iterator[int]:
+        """The number of each repetition, or of so many, which is shown when it begins."""
+        count = count or self.scale.repetitions
+        for turn in range(count):
+            self.say(f"{what} {turn + 1} of {count}")
+            yield turn
 
     def new_store(self, name: str) -> Path:
         """Where a store of a part's own can be made."""

@@ -1,23 +1,17 @@
 """The service in this process on a SQLite file, and a broker's manager connected to it."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.door.server.host_door import DoorSettings
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.local_service import LocalService
 from tierledger.actors.wall_clock import RandomIds, WallClock
 from tierledger.benchmarks.ledger import store_settings
 from tierledger.benchmarks.workload import BROKER, CLUSTER
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-    from pathlib import Path
-
-    from tierledger.actors.door.server.host_door import DoorSettings
 
 
 @asynccontextmanager

@@ -1,23 +1,17 @@
 """What the service does in one process: adds one at a time, and many calls outstanding."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import statistics
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Iterable, Iterator
 
-from tierledger.benchmarks.report import Figure
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.benchmarks.report import Figure, median
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import led, new_partition, served
 from tierledger.benchmarks.workload import OFFSETS_PER_SEGMENT, Workload
 from tierledger.events.commands import Claim
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Iterator
-
-    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-    from tierledger.benchmarks.scale import Bench
 
 OUTSTANDING = 64
 PARTITIONS = 16
@@ -30,8 +24,7 @@ async def measure(bench: Bench) -> list[Figure]:
     """Figures that have no goal: they tell what to expect of a machine."""
     scale = bench.scale
     alone, together, reads = [], [], []
-    for turn in range(scale.repetitions):
-        bench.say(f"service: {turn + 1} of {scale.repetitions}")
+    for turn in bench.turns("service:"):
         async with served(bench.new_store(f"service-{turn}")) as manager:
             workloads = [
                 Workload(1, Claim(0, 0, 0), new_partition("served", number))
@@ -44,17 +37,11 @@ async def measure(bench: Bench) -> list[Figure]:
             together.append(await per_second(copied(manager, workloads, copies), events=2))
             reads.append(await per_second(read(manager, workloads, scale.calls)))
     return [
-        Figure("service: durable add, one at a time", statistics.median(alone), "ms"),
-        Figure(
-            f"service: {OUTSTANDING} outstanding, {PARTITIONS} partitions",
-            statistics.median(together),
-            "events/s",
+        median("service: durable add, one at a time", alone, "ms"),
+        median(
+            f"service: {OUTSTANDING} outstanding, {PARTITIONS} partitions", together, "events/s"
         ),
-        Figure(
-            f"service: linearizable lookups, {OUTSTANDING} outstanding",
-            statistics.median(reads),
-            "reads/s",
-        ),
+        median(f"service: linearizable lookups, {OUTSTANDING} outstanding", reads, "reads/s"),
     ]
 
 

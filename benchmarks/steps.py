@@ -4,16 +4,17 @@ A step is what runs between two turns of the loop: processor time of that thread
 neither another process nor a thread that writes to the store counts.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tierledger.actors.calls import (
     FOLLOWER,
     LEADER,
+    Call,
     PageCall,
     PartitionKey,
     Placement,
@@ -32,21 +33,14 @@ from tierledger.actors.slices import Slices
 from tierledger.actors.wall_clock import WallClock
 from tierledger.benchmarks.ledger import Ledger, open_for_writing, store_settings
 from tierledger.benchmarks.report import Figure, Goal
-from tierledger.benchmarks.scale import COMMANDS_PER_COMMIT
+from tierledger.benchmarks.scale import COMMANDS_PER_COMMIT, Bench
 from tierledger.benchmarks.served import new_partition
 from tierledger.benchmarks.workload import BROKER, CLUSTER, LEADER_EPOCHS, PARTITION
 from tierledger.events.commands import Claim
 from tierledger.events.partition.decide import Limits
+from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.keys import DefaultMetadataKeyFactory
 from tierledger.storage.serde import MsgpackSerDe
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from tierledger.actors.calls import Call
-    from tierledger.benchmarks.scale import Bench
-    from tierledger.storage.backend import MetadataStorageBackend
 
 STEP_MS_MAX = 10.0
 

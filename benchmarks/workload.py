@@ -3,11 +3,9 @@
 The same number always names the same segment, so a partition can be taken up where it stands.
 """
 
-from __future__ import annotations
-
 import itertools
+from collections.abc import Iterable
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 from tierledger.events import commands as cmd
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
@@ -18,9 +16,6 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 CLUSTER = "benchmark"
 BROKER = 1

@@ -1,17 +1,12 @@
 """How many calls a simulated world makes in a second of one core, with all of its checkers."""
 
-from __future__ import annotations
-
 import statistics
 import time
-from typing import TYPE_CHECKING
 
-from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.report import Figure, Goal, median
+from tierledger.benchmarks.scale import Bench
 from tierledger.simulation.service.plan import calm
 from tierledger.simulation.service.verdict import ran, verdict_of
-
-if TYPE_CHECKING:
-    from tierledger.benchmarks.scale import Bench
 
 CALLS_PER_S_MIN = 10_000.0
 
@@ -20,8 +15,7 @@ async def measure(bench: Bench) -> list[Figure]:
     """Of a world in which nothing fails; the time is the processor's."""
     scale = bench.scale
     rates, shares = [], []
-    for turn in range(scale.repetitions):
-        bench.say(f"world: {turn + 1} of {scale.repetitions}")
+    for turn in bench.turns("world:"):
         begun = time.process_time()
         world = ran(calm(turn + 1, calls_max=scale.simulated))
         run = time.process_time()
@@ -33,4 +27,4 @@ async def measure(bench: Bench) -> list[Figure]:
         shares.append((time.process_time() - run) / seconds)
     detail = f"{statistics.median(shares):.0%} of it checking"
     goal = Goal(CALLS_PER_S_MIN, at_least=True)
-    return [Figure("world: simulated calls", statistics.median(rates), "calls/s", goal, detail)]
+    return [median("world: simulated calls", rates, "calls/s", goal, detail)]

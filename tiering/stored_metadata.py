@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 HELD_MAX: Final = 4
 """Whole partitions kept in memory; one of a million segments takes 200 MB."""
 
-BREATH_ROWS: Final = 1000
+ROWS_PER_TURN: Final = 1000
 """Rows of a list before others run: 2 ms."""
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class StoredMetadata:
             )
         for number, row in enumerate(rows, 1):
             yield answers.metadata_of(tip, row)
-            if number % BREATH_ROWS == 0:
+            if number % ROWS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
     async def partition_summary(self, topic_id_partition: TopicIdPartition) -> PartitionSummary:

@@ -1,18 +1,18 @@
 """What a client gets through a host's door, and what one that asks nothing costs the host."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import statistics
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.door.client.connection import greeting_of
 from tierledger.actors.door.client.streams import Streams
 from tierledger.benchmarks.neighbour import quantile
-from tierledger.benchmarks.on_ray import led_workloads, new_partitions, on_ray, stores
+from tierledger.benchmarks.on_ray import OnRay, led_workloads, new_partitions, on_ray, stores
 from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import led
 from tierledger.benchmarks.service import (
     FIRST_COPIED,
@@ -23,13 +23,7 @@ from tierledger.benchmarks.service import (
     per_second,
     read,
 )
-from tierledger.benchmarks.workload import CLUSTER
-
-if TYPE_CHECKING:
-    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-    from tierledger.benchmarks.on_ray import OnRay
-    from tierledger.benchmarks.scale import Bench
-    from tierledger.benchmarks.workload import Workload
+from tierledger.benchmarks.workload import CLUSTER, Workload
 
 MANY = 256
 
@@ -94,11 +88,10 @@ async def _turns(bench: Bench, kind: str, service: OnRay) -> list[Turn]:
     await led(manager, new_partitions("door", PARTITIONS))
     workloads = led_workloads(manager, "door", PARTITIONS)
     await one_at_a_time(manager, workloads[0], WARMING)  # Routes and connections.
-    turns: list[Turn] = []
-    for turn in range(bench.scale.repetitions):
-        bench.say(f"door, {kind}: {turn + 1} of {bench.scale.repetitions}")
-        turns.append(await _turn(service, manager, workloads, turn, bench.scale.ray_calls))
-    return turns
+    return [
+        await _turn(service, manager, workloads, turn, bench.scale.ray_calls)
+        for turn in bench.turns(f"door, {kind}:")
+    ]
 
 
 async def _turn(
@@ -110,12 +103,12 @@ async def _turn(
 ) -> Turn:
     alone = calls // 16
     waited = await one_at_a_time(manager, workloads[0], range(turn * alone, (turn + 1) * alone))
-    (said,) = await service.pings()
+    (host,) = await service.pings()
     copies = calls // 2
     first = FIRST_COPIED + 2 * turn * copies
-    used, own = cpu_s(said["pid"]), cpu_s(os.getpid())
+    used, own = cpu_s(host["pid"]), cpu_s(os.getpid())
     writes = await per_second(copied(manager, workloads, copies, first), events=2)
-    used, own = cpu_s(said["pid"]) - used, cpu_s(os.getpid()) - own
+    used, own = cpu_s(host["pid"]) - used, cpu_s(os.getpid()) - own
     further = copied(manager, workloads, copies, first + copies)
     return Turn(
         p50_ms=quantile(waited, 0.5),
@@ -132,9 +125,9 @@ async def _idle(bench: Bench, kind: str, service: OnRay) -> list[Figure]:
     """What connections cost a host while nothing travels on them."""
     count = bench.scale.idle
     bench.say(f"{count:,} idle connections, {kind}")
-    (said,) = await service.pings()
+    (host,) = await service.pings()
     (door,) = (await service.connection.coordinator.doors()).values()
-    pid = said["pid"]
+    pid = host["pid"]
     alone, before_mb = await _cores_used(pid), _resident_mb(pid)
     clients = [Streams(greeting_of(CLUSTER)) for _ in range(count)]
     try:

@@ -4,11 +4,8 @@ First without a store or a socket: the source's own steps, and those of the Pyth
 replica. Then through a door, to another process.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
-from typing import TYPE_CHECKING
 
 from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.feed.frames import Subscription
@@ -17,11 +14,9 @@ from tierledger.actors.feed.source import FeedSource
 from tierledger.actors.ray.collector import keep_pauses_short, look_through_all_again
 from tierledger.benchmarks.door import feed_wire
 from tierledger.benchmarks.ledger import Ledger
-from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.report import Figure, Goal, median
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.workload import PARTITION, build_commands
-
-if TYPE_CHECKING:
-    from tierledger.benchmarks.scale import Bench
 
 ROWS_PER_S_MIN = 300_000
 STEP_MS_MAX = 10.0
@@ -72,9 +67,9 @@ def _snapshot(ledger: Ledger, source: FeedSource, repetitions: int) -> list[Figu
         taken.append(rows / _taken(source))
     goal = Goal(ROWS_PER_S_MIN, at_least=True)
     return [
-        Figure("feed: rows of a snapshot made", statistics.median(made), "rows/s", goal),
+        median("feed: rows of a snapshot made", made, "rows/s", goal),
         Figure("feed: longest step of it", longest * 1e3, "ms", Goal(STEP_MS_MAX)),
-        Figure("feed: rows taken by the model", statistics.median(taken), "rows/s"),
+        median("feed: rows taken by the model", taken, "rows/s"),
     ]
 
 
@@ -121,8 +116,8 @@ def _changes(ledger: Ledger, events: int, repetitions: int) -> list[Figure]:
     name = f"feed: an event applied, {events} in a batch"
     detail = f"{statistics.median(alone):.3g} us without a feed"
     return [
-        Figure(f"{name}, and into the ring", statistics.median(kept), "us", None, detail),
-        Figure(f"{name}, and to one replica", statistics.median(fed), "us", None, detail),
+        median(f"{name}, and into the ring", kept, "us", None, detail),
+        median(f"{name}, and to one replica", fed, "us", None, detail),
     ]
 
 

@@ -3,17 +3,16 @@
 It reads one order a line and answers each with a line, both JSON.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typing_extensions import override
 
 from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.client.connection import greeting_of
 from tierledger.actors.door.client.feed_stream import FeedStream
 from tierledger.actors.door.client.replicas import FedReplica, Replicas
@@ -22,9 +21,6 @@ from tierledger.actors.feed.frames import Slice, Subscription
 from tierledger.actors.ray.collector import keep_pauses_short
 from tierledger.benchmarks.workload import CLUSTER
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-
-if TYPE_CHECKING:
-    from tierledger.actors.door import door_pb2 as pb
 
 
 class Counter:

@@ -1,7 +1,5 @@
 """The feed through sockets: to replicas in another process, from a host in this one."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json
@@ -9,28 +7,25 @@ import statistics
 import sys
 import time
 from bisect import bisect_left
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.door.server.host_door import DoorSettings
 from tierledger.actors.feed.frames import Change, Subscription
+from tierledger.actors.local_service import LocalService
 from tierledger.benchmarks.neighbour import P99_MS_MAX, adds_until_done, quantile
-from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.report import Figure, Goal, median
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import led, new_partition, serving
 from tierledger.benchmarks.service import OUTSTANDING, PARTITIONS
 from tierledger.benchmarks.workload import PARTITION, Workload
 from tierledger.events.commands import Claim
 from tierledger.events.errors import NotLeader
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-    from tierledger.actors.local_service import LocalService
-    from tierledger.benchmarks.scale import Bench
-    from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.identifiers import TopicIdPartition
 
 ROWS_PER_S_MIN = 300_000
 CHANGE_MS_MAX = 20.0
@@ -84,8 +79,7 @@ async def measure(bench: Bench) -> list[Figure]:
     figures = await _snapshots(bench, path)
     late: list[float] = []
     rates: list[float] = []
-    for turn in range(scale.repetitions):
-        bench.say(f"feed: changes through a socket, {turn + 1} of {scale.repetitions}")
+    for turn in bench.turns("feed: changes through a socket,"):
         lags, rate = await _changes(bench.new_store(f"feed-{turn}"), scale.ray_calls)
         late.append(quantile(lags, 0.99))
         rates.append(rate)
@@ -93,7 +87,7 @@ async def measure(bench: Bench) -> list[Figure]:
     detail = f"{rate:,.0f} events/s, {OUTSTANDING} outstanding, {PARTITIONS} partitions"
     goal = Goal(CHANGE_MS_MAX)
     name = "feed: a change at a replica, p99"
-    return [*figures, Figure(name, statistics.median(late), "ms", goal, detail)]
+    return [*figures, median(name, late, "ms", goal, detail)]
 
 
 async def _snapshots(bench: Bench, path: Path) -> list[Figure]:

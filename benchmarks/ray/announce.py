@@ -1,17 +1,11 @@
 """How long a service on Ray takes to lead many partitions that are announced at once."""
 
-from __future__ import annotations
-
-import statistics
 import time
-from typing import TYPE_CHECKING
 
 from tierledger.benchmarks.on_ray import new_partitions, on_ray, stores
-from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.report import Figure, Goal, median
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import led
-
-if TYPE_CHECKING:
-    from tierledger.benchmarks.scale import Bench
 
 SECONDS_MAX = 5.0
 
@@ -25,8 +19,7 @@ async def measure(bench: Bench) -> list[Figure]:
             taken = []
             async with on_ray(url) as service:
                 manager = await service.manager(1)
-                for turn in range(scale.repetitions):
-                    bench.say(f"announcing, {kind}: {turn + 1} of {scale.repetitions}")
+                for turn in bench.turns(f"announcing, {kind}:"):
                     tips = new_partitions(f"announced-{turn}", scale.announced)
                     begun = time.perf_counter()
                     await led(manager, tips)
@@ -34,9 +27,9 @@ async def measure(bench: Bench) -> list[Figure]:
                     await manager.on_stop_partitions(tips)
                     await service.all_released()
             figures.append(
-                Figure(
+                median(
                     f"ray, {kind}: {scale.announced:,} partitions until ready",
-                    statistics.median(taken),
+                    taken,
                     "s",
                     Goal(SECONDS_MAX),
                 )

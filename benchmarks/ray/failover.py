@@ -1,7 +1,5 @@
 """How long partitions cannot be written to when the host that leads them is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil
@@ -9,30 +7,21 @@ import signal
 import statistics
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
-from tierledger.benchmarks.ledger import open_for_reading
-from tierledger.benchmarks.on_ray import new_partitions, on_ray, stores
-from tierledger.benchmarks.report import Figure, Goal
-from tierledger.benchmarks.scale import POSTGRESQL, SQLITE
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.benchmarks.ledger import copy_to
+from tierledger.benchmarks.on_ray import OnRay, new_partitions, on_ray, stores
+from tierledger.benchmarks.report import Figure, Goal, median
+from tierledger.benchmarks.scale import POSTGRESQL, SQLITE, Bench
 from tierledger.benchmarks.served import led
 from tierledger.benchmarks.service import PARTITIONS, copied, per_second
 from tierledger.benchmarks.workload import Workload
 from tierledger.events.commands import Claim
-from tierledger.storage.connector import load_connector
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-    from tierledger.benchmarks.on_ray import OnRay
-    from tierledger.benchmarks.scale import Bench
-    from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.identifiers import TopicIdPartition
 
 HOSTS = 3
-COPIED_AT_ONCE = 250
-"""Keys of one step: a batch of the log takes 30 kB, and a step at most 16 MiB."""
-
 TAIL_SEGMENTS = 250
 """Copied since the last checkpoint when the host is lost: half of what a leader lets come."""
 
@@ -78,19 +67,17 @@ async def measure(bench: Bench) -> list[Figure]:
     return figures
 
 
-async def _measured(bench: Bench, drill: Drill, loss: Loss) -> list[Figure]:
+async def _measured(bench: Bench, drill: "Drill", loss: Loss) -> list[Figure]:
     lasts, middles = [], []
-    for turn in range(bench.scale.failovers):
-        bench.say(f"failover, {loss.kind}, {loss.what}: {turn + 1} of {bench.scale.failovers}")
+    for _ in bench.turns(f"failover, {loss.kind}, {loss.what}:", bench.scale.failovers):
         waited = await drill.lose(loss)
         lasts.append(max(waited))
         middles.append(statistics.median(waited))
     name = f"failover, {loss.kind}: {loss.what}"
     detail = f"{PARTITIONS} partitions of {bench.scale.failover_segments:,} segments"
-    last = statistics.median(lasts)
     return [
-        Figure(f"{name}, last of all", last, "s", Goal(loss.seconds_max), detail),
-        Figure(f"{name}, median", statistics.median(middles), "s"),
+        median(f"{name}, last of all", lasts, "s", Goal(loss.seconds_max), detail),
+        median(f"{name}, median", middles, "s"),
     ]
 
 
@@ -99,14 +86,7 @@ async def _fill(kind: str, url: str, built: Path) -> None:
     if kind == SQLITE:
         shutil.copy(built, url.removeprefix("sqlite:"))
         return
-    source = await open_for_reading(built)
-    target = await load_connector({"metadata.storage.url": url}).backend(read_only=False)
-    after: str | None = None
-    while found := await source.get_like("", after=after, limit=COPIED_AT_ONCE):
-        await target.create_each(found)
-        after = found[-1][0]
-    await source.close()
-    await target.close()
+    await copy_to(url, built)
 
 
 class Drill:

@@ -1,29 +1,23 @@
 """How long after an acknowledged write a follower on another host answers from it."""
 
-from __future__ import annotations
-
 import asyncio
 import statistics
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Awaitable, Iterator, Mapping
+from typing import NamedTuple
 
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.door.addresses import url_of
 from tierledger.actors.door.client.replicas import FedReplica, Replicas
 from tierledger.benchmarks.neighbour import quantile
 from tierledger.benchmarks.on_ray import led_workloads, new_partitions, on_ray, stores
 from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import led
 from tierledger.benchmarks.service import FIRST_COPIED, PARTITIONS, copied, per_second
-from tierledger.benchmarks.workload import CLUSTER
+from tierledger.benchmarks.workload import CLUSTER, Workload
 from tierledger.events import commands as cmd
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator, Mapping
-
-    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-    from tierledger.benchmarks.scale import Bench
-    from tierledger.benchmarks.workload import Workload
-    from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.identifiers import TopicIdPartition
 
 P99_MS_MAX = 100.0
 
@@ -95,8 +89,7 @@ async def _turns(
     workloads = led_workloads(writer, TOPIC, PARTITIONS)
     looks = bench.scale.lags
     turns = []
-    for turn in range(bench.scale.repetitions):
-        bench.say(f"followers, {kind}: {turn + 1} of {bench.scale.repetitions}")
+    for turn in bench.turns(f"followers, {kind}:"):
         load = Load(writer, workloads, (turn + 1) * FIRST_COPIED)
         under_load = asyncio.create_task(per_second(iter(load), events=2))
         numbers = iter(range(turn * looks, (turn + 1) * looks))

@@ -1,26 +1,20 @@
 """A recorded topic taken over into SQLite by Spark; and taken up again, with all there."""
 
-from __future__ import annotations
-
 import time
 from itertools import islice
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+from pyspark.sql import Row, SparkSession
 
 from tierledger.benchmarks.ledger import open_for_reading, partition_reader
 from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.spark.stores import partition_of_many, session, store_of_many
 from tierledger.benchmarks.workload import CLUSTER
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.imports.job import import_into, outcomes
 from tierledger.pipeline.imports.source import planned_source
 from tierledger.storage.kafka_export import exported_records
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import Row, SparkSession
-
-    from tierledger.benchmarks.scale import Bench
 
 RATE_MIN = 100_000
 

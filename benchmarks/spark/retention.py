@@ -1,12 +1,10 @@
 """What another retention would delete, asked of a whole cluster by Spark."""
 
-from __future__ import annotations
-
 import statistics
 import time
-from typing import TYPE_CHECKING
 
 from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.spark.stores import EVENTS_PER_SEGMENT, session, store_of_many
 from tierledger.benchmarks.workload import OFFSETS_PER_SEGMENT, START_MS
 from tierledger.pipeline.folding.store import JobStore
@@ -15,9 +13,6 @@ from tierledger.pipeline.jobs.retention.plan import Question
 from tierledger.pipeline.spark_files import make
 from tierledger.pipeline.tables.frames import Digests, made
 from tierledger.pipeline.tables.plan import planned
-
-if TYPE_CHECKING:
-    from tierledger.benchmarks.scale import Bench
 
 SECONDS_MAX = 60
 """Of a million segments."""

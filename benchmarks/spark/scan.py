@@ -1,24 +1,16 @@
 """Logs as rows: events of a store, scanned by Spark on two cores."""
 
-from __future__ import annotations
-
-import statistics
 import time
-from typing import TYPE_CHECKING
 
-from pyspark.sql import Observation
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sql
 
-from tierledger.benchmarks.report import Figure, Goal
-from tierledger.benchmarks.scale import POSTGRESQL, SQLITE
-from tierledger.benchmarks.spark.stores import copy_to, session, store_of_many
+from tierledger.benchmarks.ledger import copy_to
+from tierledger.benchmarks.report import Figure, Goal, median
+from tierledger.benchmarks.scale import POSTGRESQL, SQLITE, Bench
+from tierledger.benchmarks.spark.stores import session, store_of_many
 from tierledger.pipeline.source.source import FORMAT, events
 from tierledger.simulation.live.postgres_server import PostgresServer
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from tierledger.benchmarks.scale import Bench
 
 GOALS = {SQLITE: 500_000, POSTGRESQL: 300_000}
 
@@ -52,7 +44,7 @@ def _scanned(bench: Bench, spark: SparkSession, kind: str, url: str) -> list[Fig
         bench.say(f"scan, {kind}: {name}")
         rates = [rows_per_s(frame) for _ in range(bench.scale.spark_repetitions)]
         title = f"scan, {kind}, local[2]: {bench.scale.spark_events:,} events, {name}"
-        figures.append(Figure(title, statistics.median(rates), "rows/s", wanted))
+        figures.append(median(title, rates, "rows/s", wanted))
     return figures
 
 

@@ -1,30 +1,20 @@
 """Stores of many partitions for Spark to read, and sessions that read them."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tierledger.benchmarks.ledger import open_for_reading
+from pyspark.sql import SparkSession
+
+from tierledger.benchmarks.scale import Bench
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline.session import spark_session
-from tierledger.storage.connector import URL_SETTING, load_connector
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
-
-    from tierledger.benchmarks.scale import Bench
 
 EVENTS_PER_SEGMENT = 2
 """It is added and finished."""
 
 PARTITIONS_PER_TOPIC = 10
-
-VALUES_PER_COPY = 200
 
 CONFIG = {
     "spark.driver.memory": "2g",
@@ -51,20 +41,6 @@ async def store_of_many(bench: Bench) -> Path:
             bench.say(f"building partition {number:,} of {scale.spark_partitions:,}")
         await bench.build(path, segments, partition_of_many(number))
     return path
-
-
-async def copy_to(url: str, path: Path) -> None:
-    """Make the store at `url` hold what the SQLite store at `path` holds."""
-    source = await open_for_reading(path)
-    target = await load_connector({URL_SETTING: url}).backend(read_only=False)
-    try:
-        after: str | None = None
-        while values := await source.get_like("", after=after, limit=VALUES_PER_COPY):
-            await target.create_each(values)
-            after = values[-1][0]
-    finally:
-        await target.close()
-        await source.close()
 
 
 @contextmanager

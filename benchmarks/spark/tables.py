@@ -1,16 +1,16 @@
 """Logs as tables: segments folded by Spark, on one core and on two, and without Spark."""
 
-from __future__ import annotations
-
 import asyncio
 import statistics
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from tierledger.benchmarks.report import Figure, Goal, Sided, ratio
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.spark.stores import (
     EVENTS_PER_SEGMENT,
     partition_of_many,
@@ -23,13 +23,6 @@ from tierledger.pipeline.tables import frames as tables
 from tierledger.pipeline.tables.files import place
 from tierledger.pipeline.tables.plan import planned
 from tierledger.pipeline.tables.writers import writing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from tierledger.benchmarks.scale import Bench
 
 RATE_MIN = 200_000
 CORES_GAIN_MIN = 1.4

@@ -1,27 +1,20 @@
 """The index cache: a hit, and a restart with many entries."""
 
-from __future__ import annotations
-
 import struct
 import time
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 from typing_extensions import override
 
-from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.report import Figure, Goal, median
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.workload import OFFSETS_PER_SEGMENT, Workload
 from tierledger.events.commands import Claim
 from tierledger.events.errors import RejectedError, RemoteResourceNotFound
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.index_cache.cache import RemoteIndexCache
-from tierledger.tiering.remote_storage_manager import RemoteStorageManager
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tierledger.benchmarks.scale import Bench
-    from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
-    from tierledger.tiering.remote_storage_manager import LogSegmentData
+from tierledger.tiering.layouts.read_only_storage import ReadOnlyStorageManager
 
 LOOKUPS = 50_000
 ENTRIES_PER_INDEX = 1_000
@@ -48,10 +41,9 @@ async def measure(bench: Bench) -> list[Figure]:
             for segment in segments[:100]:
                 await cache.get(segment)
     assert storage.requests == loaded, "a restart asks for nothing"
-    restart = sorted(starts)[len(starts) // 2]
     return [
         Figure("index cache: offset lookup, hit", hit, "µs", Goal(20)),
-        Figure(f"index cache: restart with {count:,} entries", restart, "s", Goal(2)),
+        median(f"index cache: restart with {count:,} entries", starts, "s", Goal(2)),
     ]
 
 
@@ -63,8 +55,10 @@ async def _hit(cache: RemoteIndexCache, segment: RemoteLogSegmentMetadata) -> fl
     return (time.perf_counter() - begun) / LOOKUPS * 1e6
 
 
-class SameIndexes(RemoteStorageManager):
+class SameIndexes(ReadOnlyStorageManager):
     """Has the same indexes for every segment, and no logs."""
+
+    layout = "a measurement"
 
     def __init__(self) -> None:
         numbers = range(1, ENTRIES_PER_INDEX)
@@ -85,22 +79,10 @@ class SameIndexes(RemoteStorageManager):
             raise RemoteResourceNotFound(f"no {index_type.name} of any segment") from None
 
     @override
-    async def copy_log_segment_data(
-        self, metadata: RemoteLogSegmentMetadata, log_segment_data: LogSegmentData
-    ) -> CustomMetadata | None:
-        raise RejectedError("nothing is copied here")
-
-    @override
-    async def fetch_log_segment(
+    def fetch_log_segment(
         self,
         metadata: RemoteLogSegmentMetadata,
         start_position: int,
         end_position: int | None = None,
     ) -> AsyncIterator[bytes]:
-        if metadata.segment_size_in_bytes >= 0:
-            raise RejectedError("there are no logs here")
-        yield b""
-
-    @override
-    async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        raise RejectedError("nothing is deleted here")
+        raise RejectedError("there are no logs here")

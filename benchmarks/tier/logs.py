@@ -1,10 +1,9 @@
 """Kafka log directories of any size, as a broker would have written them."""
 
-from __future__ import annotations
-
 import random
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from aiokafka.record.default_records import (  # type: ignore[import-untyped]
     DefaultRecordBatchBuilder,
@@ -13,9 +12,6 @@ from aiokafka.record.default_records import (  # type: ignore[import-untyped]
 from tierledger.benchmarks.workload import START_MS
 from tierledger.tiering.formats.leader_epoch_checkpoint import format_leader_epochs
 from tierledger.tiering.formats.producer_snapshot import format_producer_snapshot
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAGIC = 2
 LZ4 = 3

@@ -1,16 +1,16 @@
 """A sequential read of a log that a copy task has put into a directory."""
 
-from __future__ import annotations
-
 import itertools
 import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tierledger.actors.wall_clock import WallClock
-from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.report import Figure, Goal, median
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import led, new_partition, served
-from tierledger.benchmarks.tier.logs import write_log
+from tierledger.benchmarks.tier.logs import WrittenLog, write_log
 from tierledger.benchmarks.workload import BROKER
 from tierledger.events.identifiers import Uuid
 from tierledger.tiering.copying.task import CopyTask
@@ -19,13 +19,6 @@ from tierledger.tiering.layouts.tier_url import open_tier
 from tierledger.tiering.local.directory import LogDirectory
 from tierledger.tiering.metrics.tier_metrics import TierMetrics
 from tierledger.tiering.reader.reader import RemoteLogReader
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from tierledger.benchmarks.scale import Bench
-    from tierledger.benchmarks.tier.logs import WrittenLog
 
 SEGMENTS = 8
 MIB = 1 << 20
@@ -39,8 +32,7 @@ async def measure(bench: Bench) -> list[Figure]:
     written = write_log(folder / "tiered-0", SEGMENTS, bench.scale.tier_bytes // SEGMENTS)
     raw, decoded = [], []
     async with copied(folder, written) as (reader, copy_seconds):
-        for turn in range(bench.scale.repetitions):
-            bench.say(f"tier: reading {turn + 1} of {bench.scale.repetitions}")
+        for _ in bench.turns("tier: reading"):
             begun = time.process_time()
             size = 0
             async for batch in reader().batches():
@@ -57,10 +49,10 @@ async def measure(bench: Bench) -> list[Figure]:
     copy = written.size_in_bytes / MIB / copy_seconds
     return [
         Figure("tier: copied by the copy task, directory", copy, "MiB/s", None, what),
-        Figure("tier: sequential read, raw", _median(raw), "MiB/s", Goal(300, at_least=True)),
-        Figure(
+        median("tier: sequential read, raw", raw, "MiB/s", Goal(300, at_least=True)),
+        median(
             "tier: the same decoded, values of 1 KiB",
-            _median(decoded),
+            decoded,
             "MiB/s",
             Goal(100, at_least=True),
         ),
@@ -90,7 +82,3 @@ async def copied(
         took = time.perf_counter() - begun
         assert done.segments == written.segments, "all of it was copied"
         yield lambda: RemoteLogReader(manager, storage, TIP), took
-
-
-def _median(values: list[float]) -> float:
-    return sorted(values)[len(values) // 2]

@@ -1,23 +1,24 @@
 """What the first read of a segment costs: requests, and time where each takes 20 ms."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil
 import statistics
 import struct
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from obstore.store import LocalStore
 from typing_extensions import override
 
 from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import new_partition
 from tierledger.benchmarks.tier.logs import write_log
 from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.index_cache.entry import fetch_entry
 from tierledger.tiering.layouts.kafka import KafkaLayoutStorageManager
@@ -27,15 +28,9 @@ from tierledger.tiering.local.directory import LogDirectory
 from tierledger.tiering.local.segment_files import describe_segment
 from tierledger.tiering.objects.request_counts import Operation, Request, RequestCounts
 from tierledger.tiering.objects.store import ObjectStore
+from tierledger.tiering.remote_storage_manager import LogSegmentData, RemoteStorageManager
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from tierledger.benchmarks.scale import Bench
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.tiering.remote_storage_manager import LogSegmentData, RemoteStorageManager
-
-    Open = Callable[[ObjectStore], RemoteStorageManager]
+Open = Callable[[ObjectStore], RemoteStorageManager]
 
 T = TypeVar("T")
 

@@ -1,30 +1,23 @@
 """A retention run over a large partition in which nothing is due, against a service on Ray."""
 
-from __future__ import annotations
-
-import statistics
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tierledger.actors.wall_clock import WallClock
 from tierledger.benchmarks.on_ray import on_ray
-from tierledger.benchmarks.report import Figure, Goal
+from tierledger.benchmarks.report import Figure, Goal, median
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import led
 from tierledger.benchmarks.workload import BROKER, OFFSETS_PER_SEGMENT, PARTITION, Workload
 from tierledger.events.commands import Claim
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.tiering.deletion.counted_deletions import CountedDeletions
 from tierledger.tiering.layouts.tier_url import open_tier
 from tierledger.tiering.local.log import LocalSegment
 from tierledger.tiering.metrics.tier_metrics import TierMetrics
 from tierledger.tiering.retention.expiration_task import ExpirationTask, Retention
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tierledger.benchmarks.scale import Bench
-    from tierledger.events.identifiers import TopicIdPartition
 
 SEGMENT_BYTES = 1 << 30
 """Of each segment of the workload."""
@@ -57,7 +50,7 @@ async def measure(bench: Bench) -> list[Figure]:
                 waited.append((time.perf_counter() - begun) * 1e3)
                 assert not result.deleted, "nothing is due"
             title = f"retention, SQLite: {count:,} segments, nothing due {name}"
-            figures.append(Figure(title, statistics.median(waited), "ms", Goal(50)))
+            figures.append(median(title, waited, "ms", Goal(50)))
         begun = time.perf_counter()
         listed = [one async for one in manager.list_remote_log_segments(PARTITION)]
         took = (time.perf_counter() - begun) * 1e3

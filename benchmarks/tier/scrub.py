@@ -1,11 +1,9 @@
 """A scrub of a log that a copy task has put into a directory: every byte and every batch."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
 
-from tierledger.benchmarks.report import Figure
+from tierledger.benchmarks.report import Figure, median
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.tier.logs import write_log
 from tierledger.benchmarks.tier.read import MIB, SEGMENTS, copied
 from tierledger.cli.opened_store import StoreOptions, chosen_partitions, opened_catalog
@@ -14,9 +12,6 @@ from tierledger.tiering.layouts.tier_url import Layout, open_tier
 from tierledger.tiering.scrub.progress import Progress
 from tierledger.tiering.scrub.scrubber import Scrubber
 from tierledger.tiering.scrub.segments import CatalogSegments
-
-if TYPE_CHECKING:
-    from tierledger.benchmarks.scale import Bench
 
 
 async def measure(bench: Bench) -> list[Figure]:
@@ -30,8 +25,7 @@ async def measure(bench: Bench) -> list[Figure]:
     options = StoreOptions(f"sqlite:{folder / 'ledger.sqlite'}")
     async with opened_catalog(options) as catalog:
         partitions = await chosen_partitions(catalog, None, None)
-        for turn in range(bench.scale.repetitions):
-            bench.say(f"tier: scrubbing {turn + 1} of {bench.scale.repetitions}")
+        for _ in bench.turns("tier: scrubbing"):
             progress = Progress({})
             async with open_tier(f"dir:{folder / 'tier'}") as storage:
                 scrubber = Scrubber(
@@ -48,5 +42,4 @@ async def measure(bench: Bench) -> list[Figure]:
             assert progress.segments == SEGMENTS, "all of it was read"
             assert not progress.findings, "nothing is damaged"
     what = f"{written.size_in_bytes / MIB:,.0f} MiB of log in batches of 16 KiB, our own layout"
-    rate = sorted(rates)[len(rates) // 2]
-    return [Figure("tier: scrubbed, directory", rate, "MiB/s", None, what)]
+    return [median("tier: scrubbed, directory", rates, "MiB/s", None, what)]

@@ -15,8 +15,10 @@ from tierledger.events.partition.decide import Limits
 from tierledger.tiering.copying.quota import CopyQuota
 from tierledger.tiering.copying.task import CopyResult, CopySettings, CopyTask
 from tierledger.tiering.deletion.counted_deletions import CountedDeletions
-from tierledger.tiering.local.log import LocalSegment
+from tierledger.tiering.local.log import LocalLog, LocalSegment
+from tierledger.tiering.metadata_ports import RemoteLogMetadataStore
 from tierledger.tiering.metrics.tier_metrics import TierMetric, TierMetrics
+from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
 SEGMENT_BYTES = 10
 
@@ -117,6 +119,15 @@ class CopyWorld:
         """Metadata and storage know the same segments, all finished."""
         assert self.storage.ids == {one.remote_log_segment_id.id for one in self.segments()}
         assert {one.state for one in self.segments()} <= {FINISHED}
+
+
+def copy_task(
+    log: LocalLog, store: RemoteLogMetadataStore, storage: RemoteStorageManager
+) -> CopyTask:
+    """The copy task of broker 1, which leads; its segments' ids are counted."""
+    ids = count(1)
+    deletions = CountedDeletions(store, storage, FixedClock(), 1, TierMetrics())
+    return CopyTask(log, storage, deletions, lambda: Uuid(next(ids).to_bytes(16, "big")))
 
 
 async def until_done(world: CopyWorld, task: CopyTask) -> None:

@@ -7,11 +7,14 @@ from pathlib import Path
 
 from typing_extensions import override
 
+from tests.models.local_world import eventually
 from tests.models.tier_trace import TieredSegment
 from tierledger.events.errors import RemoteResourceNotFound, RemoteStorageError
 from tierledger.events.identifiers import Uuid
 from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
 from tierledger.tiering.formats.index_type import IndexType
+from tierledger.tiering.index_cache.cache import RemoteIndexCache
+from tierledger.tiering.index_cache.entry import IndexEntry
 from tierledger.tiering.remote_storage_manager import LogSegmentData, RemoteStorageManager
 
 
@@ -78,6 +81,24 @@ class IndexStorage(RemoteStorageManager):
     @override
     async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
         self.indexes.pop(metadata.remote_log_segment_id.id, None)
+
+
+async def filled(folder: Path, *segments: TieredSegment) -> None:
+    """Leave in `folder` what a cache has that held `segments`, loaded in that order."""
+    async with RemoteIndexCache(folder, IndexStorage(*segments)) as cache:
+        for segment in segments:
+            await cache.get(segment.metadata)
+
+
+async def held_load(
+    cache: RemoteIndexCache, storage: IndexStorage, segment: TieredSegment
+) -> tuple[asyncio.Event, asyncio.Task[IndexEntry]]:
+    """A load of the segment, and the event that its request waits for."""
+    gate = storage.gates[segment.metadata.remote_log_segment_id.id] = asyncio.Event()
+    before = storage.requested(segment)
+    loading = asyncio.create_task(cache.get(segment.metadata))
+    await eventually(lambda: storage.requested(segment) > before)
+    return gate, loading
 
 
 def name_of(segment: TieredSegment) -> str:

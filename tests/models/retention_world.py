@@ -142,6 +142,11 @@ class RetentionWorld:
         self.faults.restart()
         return added
 
+    async def add_hundreds(self, *starts: int, epoch: int = 0) -> None:
+        """A finished segment of a hundred records from each of `starts` on."""
+        for start in starts:
+            await self.add(start, start + 99, {epoch: start})
+
     async def move(
         self,
         segment: RemoteLogSegmentMetadata,

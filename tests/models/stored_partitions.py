@@ -17,11 +17,13 @@ from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import PartitionState
 from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.catalog import Catalog
 from tierledger.storage.keys import DefaultMetadataKeyFactory
 from tierledger.storage.partition.checkpoint import CheckpointStore
 from tierledger.storage.partition.event_log import encode_batch
 from tierledger.storage.partition.reader import PartitionReader
 from tierledger.storage.serde import MsgpackSerDe
+from tierledger.tiering.stored_metadata import StoredMetadata
 
 TRACES = Path(__file__).parents[1] / "traces"
 CLUSTER = "test-cluster"
@@ -128,6 +130,12 @@ async def import_trace(
                 await partition.checkpoint()
         stored.append(partition)
     return stored
+
+
+def metadata_in(backend: MetadataStorageBackend) -> StoredMetadata:
+    """What readers are told of the partitions in `backend`."""
+    keys = DefaultMetadataKeyFactory(CLUSTER)
+    return StoredMetadata(Catalog(backend, keys, SERDE, CLUSTER).reader)
 
 
 def segment_id(number: int) -> bytes:

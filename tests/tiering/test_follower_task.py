@@ -1,15 +1,14 @@
 """What a follower may drop, and a follower that begins anew from what a leader copied."""
 
-from itertools import count
 from pathlib import Path
 
 import pytest
 
 from tests.models import tier_trace
+from tests.models.copy_world import copy_task
 from tests.models.memory_metadata import MemoryLedger, MemoryMetadataStore
 from tests.models.memory_storage import MemoryStorage
 from tests.models.planned_faults import PlannedFaults, When
-from tests.models.retention_world import FixedClock
 from tierledger.events.errors import (
     CorruptRemoteData,
     InvalidArgument,
@@ -18,9 +17,7 @@ from tierledger.events.errors import (
     RemoteStorageError,
     StorageUnavailable,
 )
-from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.tiering.copying.task import CopyTask
-from tierledger.tiering.deletion.counted_deletions import CountedDeletions
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.tiering.follower_task import FollowerTask, LeaderLog, epoch_of_last_remote
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.local.directory import LogDirectory
@@ -54,12 +51,7 @@ class FollowerWorld:
 
     async def copy(self) -> None:
         log = await LogDirectory.open(lay_out(self._folder / "leader"), PAYMENTS)
-        store, ids = self.ledger.store(PAYMENTS), count(1)
-        deletions = CountedDeletions(store, self.storage, FixedClock(), 1, TierMetrics())
-        task = CopyTask(
-            log, self.storage, deletions, lambda: Uuid(next(ids).to_bytes(16, "big"))
-        )
-        await task.run_once()
+        await copy_task(log, self.ledger.store(PAYMENTS), self.storage).run_once()
         self.faults.restart()
 
     async def log(self) -> LogDirectory:
@@ -100,9 +92,7 @@ async def test_a_follower_may_drop_what_is_remote_of_its_own_log(world: Follower
     assert log.highest_offset_in_remote_storage == 83
 
 
-async def test_a_follower_drops_nothing_of_a_tier_that_is_empty_or_not_ready(
-    world: FollowerWorld,
-) -> None:
+async def test_nothing_is_dropped_of_a_tier_empty_or_not_ready(world: FollowerWorld) -> None:
     world.ledger.store(PAYMENTS)
     log = await world.log()
     task = world.task(log)
@@ -145,9 +135,7 @@ async def test_a_transaction_that_the_tier_left_open_stays_open(world: FollowerW
     assert log.last_stable_offset < log.log_end_offset == 84
 
 
-async def test_an_offset_that_no_segment_holds_leaves_the_log_alone(
-    world: FollowerWorld,
-) -> None:
+async def test_an_offset_in_no_segment_leaves_the_log_alone(world: FollowerWorld) -> None:
     await world.copy()
     log = await world.log()
     before = log.segments()
@@ -188,9 +176,7 @@ async def test_a_state_that_is_missing_or_damaged_leaves_the_log_alone(
 
 
 @pytest.mark.parametrize("number", range(3))
-async def test_what_fails_on_the_way_can_be_tried_again(
-    world: FollowerWorld, number: int
-) -> None:
+async def test_what_fails_on_the_way_can_be_retried(world: FollowerWorld, number: int) -> None:
     await world.copy()
     log = await world.log()
     task = world.task(log)

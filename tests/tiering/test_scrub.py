@@ -24,6 +24,7 @@ from tierledger.tiering.formats.record_batches import BatchSplitter
 from tierledger.tiering.layouts.kafka import KafkaLayoutStorageManager
 from tierledger.tiering.layouts.tier_url import Layout
 from tierledger.tiering.objects.request_counts import Operation
+from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 from tierledger.tiering.scrub.log_check import Damage, LogCheck
 from tierledger.tiering.scrub.pace import Pace
 from tierledger.tiering.scrub.progress import Finding, Progress, load_progress
@@ -32,13 +33,19 @@ from tierledger.tiering.scrub.scrubber import Scrubber
 LAYOUTS = pytest.mark.parametrize("layout", list(Layout))
 
 
+def scrubber_of(
+    tier: DamagedTier,
+    progress: Progress,
+    storage: RemoteStorageManager | None = None,
+) -> Scrubber:
+    source, storage = TierSegments(tier), storage or tier.storage()
+    return Scrubber(source, storage, tier.names, progress, bytes_per_second=None)
+
+
 async def scrubbed(tier: DamagedTier) -> Progress:
     """What a scrub of all of it finds."""
     progress = Progress({})
-    scrubber = Scrubber(
-        TierSegments(tier), tier.storage(), tier.names, progress, bytes_per_second=None
-    )
-    async for _ in scrubber.run():
+    async for _ in scrubber_of(tier, progress).run():
         pass
     assert progress.is_complete
     assert progress.unread == []
@@ -50,9 +57,7 @@ def names(findings: list[Finding]) -> set[str]:
 
 
 @LAYOUTS
-async def test_nothing_is_wrong_with_what_a_broker_wrote(
-    layout: Layout, tmp_path: Path
-) -> None:
+async def test_nothing_is_wrong_with_a_brokers_tier(layout: Layout, tmp_path: Path) -> None:
     tier = await DamagedTier.written(layout, tmp_path, list(tier_trace.segments()))
 
     progress = await scrubbed(tier)
@@ -79,9 +84,7 @@ def is_harmless(layout: Layout, damage: Planted) -> bool:
 
 
 @LAYOUTS
-async def test_every_damage_of_every_object_is_found_and_nothing_else(
-    layout: Layout, tmp_path: Path
-) -> None:
+async def test_every_damage_is_found_and_nothing_else(layout: Layout, tmp_path: Path) -> None:
     tier = await DamagedTier.written(layout, tmp_path, payments())
     wrong = []
 
@@ -150,9 +153,7 @@ def all_ids(tier: DamagedTier) -> set[Uuid]:
 
 
 @pytest.mark.parametrize("kill_at", [0, 1, 17, 39])
-async def test_a_killed_scrub_goes_on_and_reads_each_segment_once(
-    kill_at: int, tmp_path: Path
-) -> None:
+async def test_a_killed_scrub_reads_each_segment_once(kill_at: int, tmp_path: Path) -> None:
     tier = await DamagedTier.written(Layout.LOCAL_TIERED, tmp_path, list(tier_trace.segments()))
     (damage,) = [
         one for one in await tier.damages(0) if (one.role, one.kind) == ("index", "missing")
@@ -162,10 +163,7 @@ async def test_a_killed_scrub_goes_on_and_reads_each_segment_once(
 
     async def run() -> Progress:
         progress = load_progress(file, scope)
-        scrubber = Scrubber(
-            TierSegments(tier), storage, tier.names, progress, bytes_per_second=None
-        )
-        async for _ in scrubber.run():
+        async for _ in scrubber_of(tier, progress, storage).run():
             progress.save(file)
         progress.save(file)
         return progress
@@ -189,9 +187,7 @@ async def test_what_cannot_be_read_stops_nothing_and_is_tried_again(tmp_path: Pa
     tier = await DamagedTier.written(Layout.LOCAL_TIERED, tmp_path, payments())
     storage, progress = Watched(tier), Progress({})
     storage.away = {tier.segments[0].metadata.remote_log_segment_id.id}
-    scrubber = Scrubber(
-        TierSegments(tier), storage, tier.names, progress, bytes_per_second=None
-    )
+    scrubber = scrubber_of(tier, progress, storage)
 
     assert len([size async for size in scrubber.run()]) == 3
     assert [one.message for one in progress.unread] == ["it does not answer"]
@@ -269,9 +265,7 @@ async def test_it_reads_no_faster_than_its_rate(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_file_of_something_else_is_refused(
-    content: str, message: str, tmp_path: Path
-) -> None:
+def test_a_file_of_anything_else_is_refused(content: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text(content)
 
     with pytest.raises((InvalidArgument, FormatTooNew), match=message):
@@ -287,9 +281,7 @@ def test_a_device_is_neither_read_as_progress_nor_replaced() -> None:
     ("epochs", "is_right"),
     [({0: 0, 3: 82}, True), ({0: 0, 3: 81}, False), ({0: 0}, False), ({3: 82}, True)],
 )
-def test_a_leader_epoch_has_to_begin_where_the_metadata_has_it(
-    epochs: dict[int, int], is_right: bool
-) -> None:
+def test_an_epoch_begins_where_it_is_known(epochs: dict[int, int], is_right: bool) -> None:
     *_, segment = payments()
     metadata = replace(segment.metadata, segment_leader_epochs={3: 84})
     indexes = {**segment.indexes, IndexType.LEADER_EPOCH: format_leader_epochs(epochs)}

@@ -8,13 +8,12 @@ from typing_extensions import override
 
 from tests.models import tier_trace
 from tests.models.stored_partitions import (
-    CLUSTER,
-    SERDE,
     TIP,
     StoredPartition,
     added,
     finished,
     import_trace,
+    metadata_in,
     updated,
 )
 from tierledger.conformance.answers import Answer, AnsweredQuestion, read_answers
@@ -22,14 +21,15 @@ from tierledger.events.errors import PartitionDeleted, RemoteResourceNotFound
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.log_events import PartitionDeleteUpdated
 from tierledger.storage.backends.memory import MemoryBackend
-from tierledger.storage.catalog import Catalog
-from tierledger.storage.keys import DefaultMetadataKeyFactory
 from tierledger.tiering.stored_metadata import StoredMetadata
 
 
-def metadata_in(backend: MemoryBackend) -> StoredMetadata:
-    keys = DefaultMetadataKeyFactory(CLUSTER)
-    return StoredMetadata(Catalog(backend, keys, SERDE, CLUSTER).reader)
+async def opened(backend: MemoryBackend) -> tuple[StoredPartition, StoredMetadata]:
+    """A partition of one segment, and what readers are told of it."""
+    partition = StoredPartition(backend)
+    await partition.open()
+    await partition.append(finished(0))
+    return partition, metadata_in(backend)
 
 
 async def answer(metadata: StoredMetadata, asked: AnsweredQuestion) -> object:
@@ -82,14 +82,11 @@ async def test_it_answers_as_the_broker_did(checkpoint_at: float) -> None:
 
 
 async def test_a_summary_is_that_of_the_whole_state_whether_or_not_it_is_loaded() -> None:
-    backend = MemoryBackend()
-    partition = StoredPartition(backend)
-    await partition.open()
-    for number in range(12):
+    partition, metadata = await opened(MemoryBackend())
+    for number in range(1, 12):
         await partition.append(finished(number, epoch=number // 4))
     await partition.checkpoint()
     await partition.append([added(20, 200, 209, epoch=7)])
-    metadata = metadata_in(backend)
 
     before = await metadata.partition_summary(TIP)
     assert len([one async for one in metadata.list_remote_log_segments(TIP)]) == 13
@@ -101,11 +98,7 @@ async def test_a_summary_is_that_of_the_whole_state_whether_or_not_it_is_loaded(
 
 
 async def test_what_was_listed_follows_the_log() -> None:
-    backend = MemoryBackend()
-    partition = StoredPartition(backend)
-    await partition.open()
-    await partition.append(finished(0))
-    metadata = metadata_in(backend)
+    partition, metadata = await opened(MemoryBackend())
     listing = metadata.list_remote_log_segments(TIP)
     assert (await anext(listing)).start_offset == 0
 
@@ -138,10 +131,7 @@ class UnhurriedBackend(MemoryBackend):
 
 async def test_questions_at_the_same_time_see_each_event_once() -> None:
     backend = UnhurriedBackend()
-    partition = StoredPartition(backend)
-    await partition.open()
-    await partition.append(finished(0))
-    metadata = metadata_in(backend)
+    partition, metadata = await opened(backend)
     assert [one async for one in metadata.list_remote_log_segments(TIP)]
     for number in range(1, 9):
         await partition.append(finished(number))
@@ -159,11 +149,7 @@ async def test_questions_at_the_same_time_see_each_event_once() -> None:
 
 @pytest.mark.parametrize("is_held", [False, True])
 async def test_a_deleted_partition_answers_nothing(is_held: bool) -> None:
-    backend = MemoryBackend()
-    partition = StoredPartition(backend)
-    await partition.open()
-    await partition.append(finished(0))
-    metadata = metadata_in(backend)
+    partition, metadata = await opened(MemoryBackend())
     if is_held:
         assert [one async for one in metadata.list_remote_log_segments(TIP)]
     await partition.append([PartitionDeleteUpdated(state, 1, 5) for state in (0, 1, 2)])

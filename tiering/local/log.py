@@ -1,6 +1,6 @@
 """A partition's local log, as the tasks see it: the broker's side of tiering.
 
-`tiering.log_directory` is one over Kafka's own files.
+`tiering.local.directory` is one over Kafka's own files.
 """
 
 from __future__ import annotations

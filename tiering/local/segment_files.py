@@ -1,4 +1,4 @@
-"""The files of a segment in a local log, and what is said and copied of them."""
+"""The files of a segment in a local log, and what is announced and copied of them."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 A `RetentionWalk` is offered the segments of each local leader epoch, ascending, as they are
 listed, and says what becomes of each. It stops at the first one that is to stay, so a
-caller that lists lazily reads little more than what is due. What only the bounds of `Excess`
-say is measured when it matters: a partition in which nothing is due is never summed up.
+caller that lists lazily reads little more than what is due. What `Bounds` has only a
+limit of is measured when it matters: a partition in which nothing is due is never summed up.
 """
 
 from __future__ import annotations

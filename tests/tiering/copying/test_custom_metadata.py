@@ -48,9 +48,7 @@ async def test_up_to_the_limit_it_is_kept(
 
 
 @pytest.mark.parametrize(("limit", "size"), [(128, 256), (128, 129), (0, 1)])
-async def test_above_it_the_copy_is_removed_and_the_task_stops(
-    tmp_path: Path, limit: int, size: int
-) -> None:
+async def test_above_the_limit_the_task_stops(tmp_path: Path, limit: int, size: int) -> None:
     world = world_with(tmp_path, bytes(size))
     task = world.task(CopySettings(custom_metadata_max_bytes=limit))
 
@@ -67,9 +65,7 @@ async def test_above_it_the_copy_is_removed_and_the_task_stops(
     assert len(world.storage.copied) == 1
 
 
-async def test_a_leader_with_a_smaller_limit_of_its_own_ends_the_task_alike(
-    tmp_path: Path,
-) -> None:
+async def test_a_leader_with_a_smaller_limit_ends_the_task_alike(tmp_path: Path) -> None:
     world = world_with(tmp_path, bytes(128), leader_limit=100)
     task = world.task()
 
@@ -97,9 +93,7 @@ def check_given_up(world: CopyWorld, size: int) -> None:
     assert world.counted(COPY_BYTES) == 0
 
 
-async def test_a_removal_that_fails_is_not_tried_twice_and_hides_nothing(
-    tmp_path: Path,
-) -> None:
+async def test_a_failed_removal_is_not_tried_twice_and_hides_nothing(tmp_path: Path) -> None:
     world = world_with(tmp_path, bytes(200))
     world.faults.fail_next("delete indexes", When.BEFORE, StorageUnavailable("away"))
     task = world.task()
@@ -144,9 +138,7 @@ async def test_a_removal_that_the_disk_refuses_hides_nothing(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), RuntimeError("a defect")])
-async def test_whatever_ends_the_removal_the_task_has_stopped(
-    tmp_path: Path, error: BaseException
-) -> None:
+async def test_the_task_stops_before_the_removal(tmp_path: Path, error: BaseException) -> None:
     world = locked_world(tmp_path, error)
     task = world.task()
 

@@ -34,9 +34,7 @@ async def kill_at(world: CopyWorld, name: str) -> None:
 
 @pytest.mark.parametrize("when", list(When))
 @pytest.mark.parametrize("number", range(CALLS))
-async def test_behind_another_brokers_crash_it_waits_for_the_grace(
-    world: CopyWorld, number: int, when: When
-) -> None:
+async def test_another_brokers_copies_wait(world: CopyWorld, number: int, when: When) -> None:
     world.faults.fail_call(number, when, Killed())
     with pytest.raises(Killed):
         await world.task().run_once()
@@ -54,9 +52,7 @@ async def test_behind_another_brokers_crash_it_waits_for_the_grace(
     assert sorted(world.finished()) == ALL
 
 
-async def test_while_another_brokers_copies_wait_nothing_is_listed_again(
-    world: CopyWorld,
-) -> None:
+async def test_while_anothers_copies_wait_nothing_is_listed_again(world: CopyWorld) -> None:
     await kill_at(world, "copy log")
     task = world.restart(broker_id=2)
     await until_done(world, task)
@@ -67,9 +63,7 @@ async def test_while_another_brokers_copies_wait_nothing_is_listed_again(
     assert world.faults.calls == ["partition_summary"]
 
 
-async def test_a_dangling_copy_that_cannot_be_removed_holds_nothing_up(
-    world: CopyWorld,
-) -> None:
+async def test_a_dangling_copy_that_stays_holds_nothing_up(world: CopyWorld) -> None:
     await kill_at(world, "copy indexes")
     task = world.restart()
     world.faults.fail_next("delete indexes", When.BEFORE, AWAY)
@@ -80,9 +74,7 @@ async def test_a_dangling_copy_that_cannot_be_removed_holds_nothing_up(
     assert world.finished() == ALL
 
 
-async def test_a_list_of_dangling_copies_that_is_not_ready_is_no_failure(
-    world: CopyWorld,
-) -> None:
+async def test_a_list_of_dangling_copies_not_ready_is_no_failure(world: CopyWorld) -> None:
     await kill_at(world, "copy indexes")
     task = world.restart()
     world.faults.fail_call(5, When.BEFORE, NotReady("catching up"))

@@ -142,9 +142,7 @@ async def test_the_calls_of_a_removal_are_as_many_as_the_test_here_interrupts(
 
 
 @pytest.mark.parametrize("is_finished", [False, True])
-async def test_a_run_that_meets_a_deletion_ends_like_one_that_begins_with_it(
-    scene: Scene, *, is_finished: bool
-) -> None:
+async def test_a_run_that_meets_a_deletion_stops(scene: Scene, *, is_finished: bool) -> None:
     world = scene.world
     run = await scene.start()
     if is_finished:
@@ -165,9 +163,7 @@ async def test_a_run_that_meets_a_deletion_ends_like_one_that_begins_with_it(
         world.check_agreement()
 
 
-async def test_a_partition_that_goes_behind_the_announcement_leaves_nothing_to_do(
-    scene: Scene,
-) -> None:
+async def test_a_partition_gone_behind_the_announcement_ends_the_copies(scene: Scene) -> None:
     world = scene.world
     run = await scene.start()
     world.faults.fail_next("partition_summary", When.BEFORE, PartitionDeleted("all gone"))
@@ -180,9 +176,7 @@ async def test_a_partition_that_goes_behind_the_announcement_leaves_nothing_to_d
     check_without_series(world)
 
 
-async def test_nothing_is_sent_as_long_as_nobody_can_say_whether_a_deletion_has_begun(
-    scene: Scene,
-) -> None:
+async def test_nothing_is_sent_while_a_deletion_may_have_begun(scene: Scene) -> None:
     world = scene.world
     run = await scene.start()
     world.faults.fail_next("partition_summary", When.BEFORE, StorageUnavailable("away"))

@@ -61,9 +61,7 @@ async def test_the_calls_of_a_run_are_as_many_as_the_tests_here_fail(world: Copy
 
 @pytest.mark.parametrize("when", SIDES)
 @pytest.mark.parametrize("number", range(CALLS))
-async def test_whichever_call_fails_the_next_runs_finish_all(
-    world: CopyWorld, number: int, when: When
-) -> None:
+async def test_after_any_failure_runs_go_on(world: CopyWorld, number: int, when: When) -> None:
     task = world.task()
     # "It did not happen" is believed; of what did happen only "unknown" is true.
     world.faults.fail_call(number, when, AWAY if when == When.BEFORE else UNKNOWN)
@@ -106,9 +104,7 @@ async def test_a_clean_up_that_fails_as_well_leaves_nothing_for_ever(
 
 @pytest.mark.parametrize("when", SIDES)
 @pytest.mark.parametrize("number", range(CALLS))
-async def test_a_process_that_is_killed_is_cleaned_up_behind_by_the_next(
-    world: CopyWorld, number: int, when: When
-) -> None:
+async def test_killed_copies_are_cleaned_up(world: CopyWorld, number: int, when: When) -> None:
     world.faults.fail_call(number, when, Killed())
     with pytest.raises(Killed):
         await world.task().run_once()
@@ -121,9 +117,7 @@ async def test_a_process_that_is_killed_is_cleaned_up_behind_by_the_next(
     assert sorted(world.finished()) == ALL
 
 
-async def test_a_copy_that_fails_is_removed_and_tried_again_under_a_new_id(
-    world: CopyWorld,
-) -> None:
+async def test_a_failed_copy_is_removed_and_retried_under_a_new_id(world: CopyWorld) -> None:
     task = world.task()
     broken = StorageUnavailable("the bucket is away")
     world.faults.fail_next("copy indexes", When.BEFORE, broken)
@@ -143,9 +137,7 @@ async def test_a_copy_that_fails_is_removed_and_tried_again_under_a_new_id(
     world.check_agreement()
 
 
-async def test_a_last_word_that_was_refused_for_now_is_taken_back_at_once(
-    world: CopyWorld,
-) -> None:
+async def test_a_finish_refused_for_now_is_taken_back_at_once(world: CopyWorld) -> None:
     task = world.task()
     world.storage.custom_metadata = b"where it is"
     world.faults.fail_next(UPDATE, When.BEFORE, AWAY)
@@ -160,9 +152,7 @@ async def test_a_last_word_that_was_refused_for_now_is_taken_back_at_once(
     assert world.storage.ids == set()
 
 
-async def test_a_local_file_that_goes_away_during_the_copy_is_a_failed_copy(
-    world: CopyWorld,
-) -> None:
+async def test_a_local_file_that_vanishes_makes_a_failed_copy(world: CopyWorld) -> None:
     run, gate = await world.held_copy(world.task())
     world.log.local[0].log_file.unlink()
     gate.set()
@@ -190,7 +180,7 @@ async def test_nothing_is_removed_that_may_have_finished(world: CopyWorld) -> No
     assert world.log.highest_offset_in_remote_storage == 249
 
 
-async def test_a_last_word_that_comes_late_does_no_harm(world: CopyWorld) -> None:
+async def test_a_finish_that_comes_late_does_no_harm(world: CopyWorld) -> None:
     """Removed before its offsets are remote otherwise, it could still say that they are."""
     task = world.task()
     world.faults.fail_next(UPDATE, When.BEFORE, UNKNOWN)
@@ -208,9 +198,7 @@ async def test_a_last_word_that_comes_late_does_no_harm(world: CopyWorld) -> Non
     assert world.finished() == [(0, 149), (0, 149), (150, 249)]
 
 
-async def test_a_last_word_that_never_comes_is_cleaned_up_once_the_offsets_are_remote(
-    world: CopyWorld,
-) -> None:
+async def test_a_finish_that_never_comes_is_cleaned_up_when_remote(world: CopyWorld) -> None:
     task = world.task()
     world.faults.fail_next(UPDATE, When.BEFORE, UNKNOWN)
     with pytest.raises(OutcomeUnknown):
@@ -238,14 +226,14 @@ async def test_a_copy_that_cannot_be_removed_hides_nothing(
     assert task.is_stopped
 
 
-async def test_who_leads_no_more_has_no_series_of_the_partition_any_more(
-    world: CopyWorld,
-) -> None:
+async def test_a_fenced_task_stops_and_has_no_series_any_more(world: CopyWorld) -> None:
     task = world.task()
     world.ledger.open_session(TIP, 2)
 
     with pytest.raises(Fenced):
         await task.run_once()
+    assert task.is_stopped
+    assert world.storage.ids == set()
     await task.run_once()
 
     text = generate_latest(world.metrics.registry).decode()
@@ -269,9 +257,7 @@ async def test_who_leads_no_more_removes_the_data_only(
     assert task.is_stopped == isinstance(error, Fenced)
 
 
-async def test_a_copy_that_ends_after_another_broker_leads_is_left_to_that_one(
-    world: CopyWorld,
-) -> None:
+async def test_a_copy_that_ends_fenced_is_left_to_the_new_leader(world: CopyWorld) -> None:
     old = world.task()
     run, gate = await world.held_copy(old)
     new = world.task(CopySettings(dangling_copy_grace_ms=0), broker_id=2)
@@ -287,9 +273,7 @@ async def test_a_copy_that_ends_after_another_broker_leads_is_left_to_that_one(
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-async def test_a_copy_whose_entry_was_removed_meanwhile_removes_its_data(
-    world: CopyWorld, is_gone: bool
-) -> None:
+async def test_a_copy_that_lost_its_entry_removes_data(world: CopyWorld, is_gone: bool) -> None:
     task = world.task()
     run, gate = await world.held_copy(task)
     (segment,) = world.segments()
@@ -310,20 +294,7 @@ async def test_a_copy_whose_entry_was_removed_meanwhile_removes_its_data(
     assert not task.is_stopped
 
 
-async def test_a_new_leader_that_is_fenced_at_its_first_word_stops(world: CopyWorld) -> None:
-    task = world.task()
-    world.ledger.open_session(TIP, 2)
-
-    with pytest.raises(Fenced):
-        await task.run_once()
-
-    assert task.is_stopped
-    assert world.storage.ids == set()
-
-
-async def test_a_run_that_is_cancelled_leaves_what_the_next_process_removes(
-    world: CopyWorld,
-) -> None:
+async def test_a_cancelled_run_leaves_what_the_next_process_removes(world: CopyWorld) -> None:
     task = world.task()
     run, gate = await world.held_copy(task)
     run.cancel()

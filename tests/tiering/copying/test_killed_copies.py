@@ -73,9 +73,7 @@ async def repeated(storage: LedgerStorageManager, folder: Path) -> TieredSegment
     return finished
 
 
-async def test_a_copy_to_a_directory_goes_on_with_the_part_in_which_it_was_killed(
-    tmp_path: Path,
-) -> None:
+async def test_a_killed_copy_to_a_directory_goes_on_with_its_part(tmp_path: Path) -> None:
     root = tmp_path / "tier"
     root.mkdir()
     process = started(f"dir:{root}", {}, tmp_path / "first", dies=True)
@@ -93,9 +91,7 @@ def files(root: Path) -> list[tuple[str, int]]:
     return [(one.name, one.stat().st_size) for one in found]
 
 
-async def test_a_copy_to_a_bucket_goes_on_with_the_part_in_which_it_was_killed(
-    s3_server: S3Server, tmp_path: Path
-) -> None:
+async def test_a_killed_copy_to_a_bucket_goes_on(s3_server: S3Server, tmp_path: Path) -> None:
     url = s3_server.place()
     is_sending = threading.Event()
 

@@ -58,18 +58,14 @@ def test_segments_below_the_last_stable_offset_may_go(
 
 
 @pytest.mark.parametrize(("start", "first"), [(0, 5), (5, 5), (9, 5), (10, 10), (14, 10)])
-def test_the_segment_that_holds_the_first_wanted_offset_goes_whole(
-    tmp_path: Path, start: int, first: int
-) -> None:
+def test_the_first_offsets_segment_goes_whole(tmp_path: Path, start: int, first: int) -> None:
     segments = lay_out(tmp_path, (5, 10, 15), end=25)
 
     assert candidate_segments(segments, start, 25)[0].base_offset == first
 
 
 @pytest.mark.parametrize(("stable", "end"), [(250, 300), (150, 150)])
-async def test_a_segment_is_announced_copied_and_finished(
-    tmp_path: Path, stable: int, end: int
-) -> None:
+async def test_a_segment_is_copied_and_finished(tmp_path: Path, stable: int, end: int) -> None:
     world = CopyWorld(tmp_path, (0, 150), stable=stable, end=end)
 
     result = await world.task().run_once()
@@ -101,9 +97,7 @@ async def test_the_calls_come_in_the_one_order_that_survives_a_crash(world: Copy
     ]
 
 
-async def test_all_files_go_along_with_the_epochs_up_to_the_segments_end(
-    world: CopyWorld,
-) -> None:
+async def test_all_files_go_along_with_the_epochs_up_to_the_end(world: CopyWorld) -> None:
     await world.task().run_once()
 
     first, second = world.segments()
@@ -134,9 +128,7 @@ async def test_a_transaction_index_goes_along_if_something_is_in_it(
     assert (IndexType.TRANSACTION in indexes) != is_empty
 
 
-async def test_a_later_run_asks_for_the_deletion_only_and_goes_on_where_it_was(
-    world: CopyWorld,
-) -> None:
+async def test_a_later_run_asks_once_and_goes_on_where_it_was(world: CopyWorld) -> None:
     task = world.task()
     await task.run_once()
     world.faults.restart()
@@ -150,9 +142,7 @@ async def test_a_later_run_asks_for_the_deletion_only_and_goes_on_where_it_was(
     assert world.finished() == [(0, 149), (150, 249), (250, 299)]
 
 
-async def test_a_new_leader_goes_on_with_the_segment_that_holds_the_next_offset(
-    world: CopyWorld,
-) -> None:
+async def test_a_new_leader_goes_on_with_the_next_offsets_segment(world: CopyWorld) -> None:
     await world.task().run_once()
     world.log.local = lay_out(world.folder / "disk-1", (0, 200, 280), end=300)
 
@@ -172,9 +162,7 @@ async def test_what_lies_before_the_logs_start_is_not_copied(world: CopyWorld) -
     assert segment.segment_leader_epochs == {1: 160, 2: 200}
 
 
-async def test_a_new_leader_raises_the_logs_start_to_where_the_tier_begins(
-    tmp_path: Path,
-) -> None:
+async def test_a_new_leader_raises_the_logs_start_to_the_tiers_start(tmp_path: Path) -> None:
     world = CopyWorld(tmp_path, (150, 250))
     await world.task().run_once()
     world.log.log_start_offset = 0
@@ -193,9 +181,7 @@ async def test_nothing_is_copied_of_a_log_in_which_nothing_is_stable(tmp_path: P
 
 @pytest.mark.parametrize("number", range(7))
 @pytest.mark.parametrize("error", [NotReady("catching up"), OutcomeUnknown("no answer")])
-async def test_metadata_that_is_not_ready_is_no_failure(
-    world: CopyWorld, number: int, error: Exception
-) -> None:
+async def test_not_ready_is_no_failure(world: CopyWorld, number: int, error: Exception) -> None:
     task = world.task()
     world.faults.fail_call(number, When.BEFORE, error)
 
@@ -208,9 +194,7 @@ async def test_metadata_that_is_not_ready_is_no_failure(
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot"])
-async def test_a_segment_with_a_missing_file_is_not_even_announced(
-    world: CopyWorld, suffix: str
-) -> None:
+async def test_a_segment_missing_a_file_is_unannounced(world: CopyWorld, suffix: str) -> None:
     name = f"{150:020}" if suffix == ".snapshot" else f"{0:020}"
     (world.folder / "disk-1" / f"{name}{suffix}").unlink()
 

@@ -132,9 +132,7 @@ async def test_killed_at_any_step_the_next_process_goes_on(when: When) -> None:
 
 @pytest.mark.parametrize("when", When)
 @pytest.mark.parametrize("error", [StorageUnavailable, OutcomeUnknown, NotLeader])
-async def test_failed_at_any_step_the_next_run_goes_on(
-    when: When, error: type[RemoteStorageError]
-) -> None:
+async def test_failed_anywhere_it_goes_on(when: When, error: type[RemoteStorageError]) -> None:
     world = await marked()
     await world.remover().run_once(TIP)
     steps = len(world.faults.calls)
@@ -191,8 +189,7 @@ async def test_who_leads_no_more_stops_at_once_and_the_next_leader_goes_on() -> 
 async def test_many_segments_go_so_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition_remover, "SEGMENTS_LISTED_MAX", 3)
     world = RetentionWorld(end=1000)
-    for start in range(0, 800, 100):
-        await world.add(start, start + 99, {0: start})
+    await world.add_hundreds(*range(0, 800, 100))
     await world.remover().mark(TIP)
     error = StorageUnavailable("the object is locked")
     world.faults.fail_next("delete log", When.BEFORE, error)
@@ -205,9 +202,7 @@ async def test_many_segments_go_so_many_at_a_time(monkeypatch: pytest.MonkeyPatc
     assert is_removed(world)
 
 
-async def test_a_segment_that_comes_behind_the_last_list_is_removed_by_the_next_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_late_segment_goes_with_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
     world = await marked()
     delete = world.storage.delete_log_segment_data
     late: list[RemoteLogSegmentMetadata] = []

@@ -63,9 +63,7 @@ def packed(entry: Struct, *rows: tuple[int, ...]) -> bytes:
 
 
 @every_segment
-def test_kafkas_offset_index_leads_to_a_batch_at_or_before_every_offset(
-    segment: TieredSegment,
-) -> None:
+def test_kafkas_offset_index_leads_to_or_before_every_offset(segment: TieredSegment) -> None:
     index, log = offset_index(segment), batches(segment.log)
     starts = {at for _, _, at in log}
 
@@ -80,9 +78,7 @@ def test_kafkas_offset_index_leads_to_a_batch_at_or_before_every_offset(
 
 
 @every_segment
-def test_kafkas_time_index_never_leads_past_the_first_record_of_a_time(
-    segment: TieredSegment,
-) -> None:
+def test_kafkas_time_index_never_leads_past_a_times_record(segment: TieredSegment) -> None:
     metadata, log = segment.metadata, batches(segment.log)
     tip = metadata.topic_id_partition
     records = [
@@ -115,9 +111,7 @@ def test_every_entry_of_kafkas_indexes_is_read(segment: TieredSegment) -> None:
     assert len(offsets) * OFFSET_ENTRY.size == len(segment.indexes[IndexType.OFFSET])
 
 
-def test_aborted_transactions_of_all_segments_explain_what_committed_readers_do_not_get() -> (
-    None
-):
+def test_aborted_transactions_of_all_segments_explain_what_committed_reads_lack() -> None:
     for partition in (0, 1):
         everything = consumed("read_uncommitted")["payments-tx", partition]
         committed = {
@@ -187,77 +181,54 @@ def test_the_search_for_aborted_transactions_ends_where_later_ones_cannot_matter
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("kind", "data", "message"),
     [
-        (b"\0" * 13, "expected a multiple of 8 bytes, got 13 bytes"),
+        (OffsetIndex, b"\0" * 13, "expected a multiple of 8 bytes, got 13 bytes"),
+        (OffsetIndex, [(5, 400), (5, 900)], "relative offsets, got 5 after 5 in entry 1"),
+        (OffsetIndex, [(5, 400), (6, 400)], "positions, got 400 after 400 in entry 1"),
+        (OffsetIndex, [(-1, 400)], "relative offsets of 0 or more, got -1"),
+        (OffsetIndex, [(5, -4)], "positions of 0 or more, got -4"),
+        (OffsetIndex, [(100, 400)], "relative offsets of 0 to 99, got 100"),
+        (OffsetIndex, [(99, 5000)], "positions of 0 to 4999, got 5000"),
+        (OffsetIndex, b"\0" * 80, "relative offsets, got 0 after 0"),
+        (TimeIndex, b"\0" * 13, "expected a multiple of 12 bytes, got 13 bytes"),
+        (TimeIndex, [(2, 1), (1, 2)], "timestamps, got 1 after 2 in entry 1"),
+        (TimeIndex, [(1, 2), (2, 1)], "relative offsets, got 1 after 2 in entry 1"),
+        (TimeIndex, [(1, -2)], "relative offsets of 0 or more, got -2"),
+        (TimeIndex, [(1, 100)], "relative offsets of 0 to 99, got 100"),
+        (TransactionIndex, b"\0" * 35, "expected a multiple of 34 bytes, got 35 bytes"),
+        (TransactionIndex, [(1, 1, 110, 120, 115)], "versions of 0 to 0, got 1"),
+        (TransactionIndex, [(0, 1, 90, 99, 115)], "last offsets of 100 to 199, got 99"),
+        (TransactionIndex, [(0, 1, 90, 200, 115)], "last offsets of 100 to 199, got 200"),
+        (TransactionIndex, [(0, 1, 130, 120, 115)], "first offsets of 0 to 120, got 130"),
         (
-            packed(OFFSET_ENTRY, (5, 400), (5, 900)),
-            "relative offsets, got 5 after 5 in entry 1",
+            TransactionIndex,
+            [(0, 1, 110, 120, 115), (0, 2, 110, 120, 115)],
+            "last offsets, got 120 after 120 in entry 1",
         ),
-        (packed(OFFSET_ENTRY, (5, 400), (6, 400)), "positions, got 400 after 400 in entry 1"),
-        (packed(OFFSET_ENTRY, (-1, 400)), "relative offsets of 0 or more, got -1"),
-        (packed(OFFSET_ENTRY, (5, -4)), "positions of 0 or more, got -4"),
-        (packed(OFFSET_ENTRY, (100, 400)), "relative offsets of 0 to 99, got 100"),
-        (packed(OFFSET_ENTRY, (99, 5000)), "positions of 0 to 4999, got 5000"),
-        (b"\0" * 80, "relative offsets, got 0 after 0"),
     ],
 )
-def test_a_damaged_offset_index_is_refused_with_what_was_found(
-    data: bytes, message: str
+def test_a_damaged_index_is_refused_with_what_was_found(
+    kind: type[OffsetIndex | TimeIndex | TransactionIndex],
+    data: bytes | list[tuple[int, ...]],
+    message: str,
 ) -> None:
-    with pytest.raises(CorruptRemoteData, match="offset index of a segment: ") as caught:
-        OffsetIndex.parse(data, BOUNDS)
+    name, entry = FORMATS[kind]
+
+    with pytest.raises(CorruptRemoteData, match=f"{name} index of a segment: ") as caught:
+        kind.parse(data if isinstance(data, bytes) else packed(entry, *data), BOUNDS)
 
     assert message in str(caught.value)
+
+
+FORMATS = {
+    OffsetIndex: ("offset", OFFSET_ENTRY),
+    TimeIndex: ("time", TIME_ENTRY),
+    TransactionIndex: ("transaction", TRANSACTION_ENTRY),
+}
 
 
 def test_positions_are_not_bounded_by_a_size_that_is_not_known() -> None:
     data = packed(OFFSET_ENTRY, (99, 5000))
 
     assert len(OffsetIndex.parse(data, BOUNDS._replace(size_in_bytes=-1))) == 1
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"\0" * 13, "expected a multiple of 12 bytes, got 13 bytes"),
-        (packed(TIME_ENTRY, (2, 1), (1, 2)), "timestamps, got 1 after 2 in entry 1"),
-        (packed(TIME_ENTRY, (1, 2), (2, 1)), "relative offsets, got 1 after 2 in entry 1"),
-        (packed(TIME_ENTRY, (1, -2)), "relative offsets of 0 or more, got -2"),
-        (packed(TIME_ENTRY, (1, 100)), "relative offsets of 0 to 99, got 100"),
-    ],
-)
-def test_a_damaged_time_index_is_refused_with_what_was_found(data: bytes, message: str) -> None:
-    with pytest.raises(CorruptRemoteData, match="time index of a segment: ") as caught:
-        TimeIndex.parse(data, BOUNDS)
-
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"\0" * 35, "expected a multiple of 34 bytes, got 35 bytes"),
-        (packed(TRANSACTION_ENTRY, (1, 1, 110, 120, 115)), "versions of 0 to 0, got 1"),
-        (packed(TRANSACTION_ENTRY, (0, 1, 90, 99, 115)), "last offsets of 100 to 199, got 99"),
-        (
-            packed(TRANSACTION_ENTRY, (0, 1, 90, 200, 115)),
-            "last offsets of 100 to 199, got 200",
-        ),
-        (
-            packed(TRANSACTION_ENTRY, (0, 1, 130, 120, 115)),
-            "first offsets of 0 to 120, got 130",
-        ),
-        (
-            packed(TRANSACTION_ENTRY, (0, 1, 110, 120, 115), (0, 2, 110, 120, 115)),
-            "last offsets, got 120 after 120 in entry 1",
-        ),
-    ],
-)
-def test_a_damaged_transaction_index_is_refused_with_what_was_found(
-    data: bytes, message: str
-) -> None:
-    with pytest.raises(CorruptRemoteData, match="transaction index of a segment: ") as caught:
-        TransactionIndex.parse(data, BOUNDS)
-
-    assert message in str(caught.value)

@@ -30,9 +30,7 @@ def split(log: bytes, piece_bytes: int = 1 << 20) -> list[RecordBatch]:
 @pytest.mark.parametrize(
     "segment", tier_trace.segments(), ids=lambda one: str(one.metadata.remote_log_segment_id.id)
 )
-def test_a_brokers_log_is_all_its_batches_however_it_is_cut(
-    segment: tier_trace.TieredSegment,
-) -> None:
+def test_a_brokers_log_is_its_batches_however_cut(segment: tier_trace.TieredSegment) -> None:
     found = split(segment.log)
 
     assert b"".join(one.data for one in found) == segment.log
@@ -131,9 +129,7 @@ def test_a_log_that_ends_early_with_a_batch_is_not_the_end_either() -> None:
         (3, CorruptRemoteData, "3"),
     ],
 )
-def test_other_formats_are_refused_by_name(
-    magic: int, error: type[Exception], word: str
-) -> None:
+def test_other_formats_are_refused(magic: int, error: type[Exception], word: str) -> None:
     log = bytearray(encoded(0, 0, RECORDS))
     log[16] = magic
     log[17] ^= 1  # Where another format has no such checksum.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.index_storage import IndexStorage, name_of, names
+from tests.models.index_storage import IndexStorage, filled, held_load, name_of, names
 from tests.models.local_world import eventually
 from tests.models.tier_trace import TieredSegment, segments, segments_of
 from tierledger.events.errors import InvalidArgument, NotReady
@@ -67,9 +67,7 @@ async def test_a_segment_without_transaction_index_gets_an_empty_one(tmp_path: P
     assert storage.requests[0][1] == {IndexType.OFFSET, IndexType.TIMESTAMP}
 
 
-async def test_a_transaction_index_that_is_missing_though_announced_is_empty(
-    tmp_path: Path,
-) -> None:
+async def test_a_missing_transaction_index_is_empty_though_announced(tmp_path: Path) -> None:
     storage = IndexStorage(WITH_ABORTED)
     del storage.indexes[WITH_ABORTED.metadata.remote_log_segment_id.id][IndexType.TRANSACTION]
     async with RemoteIndexCache(tmp_path, storage) as cache:
@@ -99,9 +97,7 @@ async def test_a_time_is_looked_up_from_the_starting_offset_on(tmp_path: Path) -
         assert await cache.lookup_timestamp(metadata, 1795220685533, 3) == 4967
 
 
-async def test_a_full_cache_gives_up_a_segment_and_fetches_it_when_asked_again(
-    tmp_path: Path,
-) -> None:
+async def test_a_full_cache_gives_a_segment_up_and_fetches_it_again(tmp_path: Path) -> None:
     storage = IndexStorage(FIRST, SECOND, THIRD)
     room = weight(FIRST, SECOND, THIRD) - 1
     async with RemoteIndexCache(tmp_path, storage, room) as cache:
@@ -140,9 +136,7 @@ async def test_an_entry_stays_good_after_the_cache_has_given_it_up(tmp_path: Pat
     assert entry.lookup_offset(44) == before
 
 
-async def test_a_segment_heavier_than_the_cache_is_served_and_pushes_nothing_out(
-    tmp_path: Path,
-) -> None:
+async def test_a_segment_too_heavy_is_served_and_pushes_nothing_out(tmp_path: Path) -> None:
     storage = IndexStorage(FIRST, WITH_ABORTED)
     assert weight(WITH_ABORTED) > weight(FIRST)
     async with RemoteIndexCache(tmp_path, storage, weight(FIRST)) as cache:
@@ -182,14 +176,10 @@ async def test_closing_a_cache_that_was_never_opened_does_nothing(tmp_path: Path
     assert not (tmp_path / "nothing").exists()
 
 
-async def test_who_waits_for_a_load_when_the_cache_closes_hears_not_ready(
-    tmp_path: Path,
-) -> None:
+async def test_waiters_for_a_load_hear_not_ready_at_close(tmp_path: Path) -> None:
     storage = IndexStorage(FIRST)
-    storage.gates[FIRST.metadata.remote_log_segment_id.id] = asyncio.Event()
     cache = RemoteIndexCache(tmp_path, storage)
-    waiting = asyncio.create_task(cache.get(FIRST.metadata))
-    await eventually(lambda: storage.requested(FIRST) == 1)
+    _, waiting = await held_load(cache, storage, FIRST)
 
     await cache.close()
 
@@ -213,12 +203,8 @@ async def test_a_restart_needs_no_request(tmp_path: Path) -> None:
     assert (cache.counts.file_hits, cache.counts.misses, cache.counts.hits) == (2, 2, 1)
 
 
-async def test_a_restart_under_a_smaller_limit_keeps_what_was_loaded_last(
-    tmp_path: Path,
-) -> None:
-    async with RemoteIndexCache(tmp_path, IndexStorage(FIRST, SECOND, THIRD)) as cache:
-        for segment in (SECOND, FIRST, THIRD):
-            await cache.get(segment.metadata)
+async def test_a_restart_with_less_room_keeps_what_was_loaded_last(tmp_path: Path) -> None:
+    await filled(tmp_path, SECOND, FIRST, THIRD)
 
     async with RemoteIndexCache(tmp_path, IndexStorage(), weight(FIRST, THIRD)) as cache:
         assert (cache.counts.entries, cache.counts.evictions) == (2, 1)
@@ -226,9 +212,7 @@ async def test_a_restart_under_a_smaller_limit_keeps_what_was_loaded_last(
 
 
 @pytest.mark.parametrize("removed", [[], [FIRST], [FIRST, THIRD], [FIRST, SECOND, THIRD]])
-async def test_removed_segments_leave_with_their_files_and_others_stay(
-    tmp_path: Path, removed: list[TieredSegment]
-) -> None:
+async def test_removals_take_their_files(tmp_path: Path, removed: list[TieredSegment]) -> None:
     every = (FIRST, SECOND, THIRD)
     storage = IndexStorage(*every)
     async with RemoteIndexCache(tmp_path, storage) as cache:
@@ -247,12 +231,8 @@ async def test_removed_segments_leave_with_their_files_and_others_stay(
         assert len(storage.requests) == 3 + len(removed)
 
 
-async def test_what_is_removed_before_the_first_question_does_not_come_back(
-    tmp_path: Path,
-) -> None:
-    async with RemoteIndexCache(tmp_path, IndexStorage(FIRST, SECOND)) as cache:
-        await cache.get(FIRST.metadata)
-        await cache.get(SECOND.metadata)
+async def test_what_is_removed_before_the_opening_does_not_come_back(tmp_path: Path) -> None:
+    await filled(tmp_path, FIRST, SECOND)
 
     cache = RemoteIndexCache(tmp_path, IndexStorage())
     cache.remove([FIRST.metadata.remote_log_segment_id])
@@ -262,21 +242,24 @@ async def test_what_is_removed_before_the_first_question_does_not_come_back(
     assert names(tmp_path) == {name_of(SECOND)}
 
 
-async def test_what_is_removed_while_it_is_loaded_is_served_but_not_kept(
-    tmp_path: Path,
+@pytest.mark.parametrize("is_distrusted", [False, True])
+async def test_what_goes_while_it_loads_is_served_not_kept(
+    tmp_path: Path, is_distrusted: bool
 ) -> None:
     storage = IndexStorage(FIRST)
-    segment_id = FIRST.metadata.remote_log_segment_id
-    gate = storage.gates[segment_id.id] = asyncio.Event()
     async with RemoteIndexCache(tmp_path, storage) as cache:
-        waiting = asyncio.create_task(cache.get(FIRST.metadata))
-        await eventually(lambda: storage.requested(FIRST) == 1)
-        cache.remove([segment_id])
+        gate, waiting = await held_load(cache, storage, FIRST)
+        if is_distrusted:
+            cache.distrust(FIRST.metadata)
+        else:
+            cache.remove([FIRST.metadata.remote_log_segment_id])
         gate.set()
 
         assert len((await waiting).offset_index) == 5
-        assert cache.counts.entries == 0
-    assert names(tmp_path) == set()
+        assert (cache.counts.entries, cache.counts.distrusted) == (0, 0)
+        await eventually(lambda: names(tmp_path) == set())
+        await cache.get(FIRST.metadata)
+    assert storage.requested(FIRST) == 2
 
 
 async def test_the_limit_can_change_while_the_cache_runs(tmp_path: Path) -> None:
@@ -315,14 +298,11 @@ async def test_many_who_ask_for_one_segment_wait_for_one_load(tmp_path: Path) ->
 
 
 async def test_a_hit_is_answered_while_other_segments_are_being_loaded(tmp_path: Path) -> None:
-    async with RemoteIndexCache(tmp_path, IndexStorage(THIRD)) as cache:
-        await cache.get(THIRD.metadata)
+    await filled(tmp_path, THIRD)
     storage = IndexStorage(FIRST, SECOND)
-    gate = storage.gates[SECOND.metadata.remote_log_segment_id.id] = asyncio.Event()
     async with RemoteIndexCache(tmp_path, storage) as cache:
         await cache.get(FIRST.metadata)
-        waiting = asyncio.create_task(cache.get(SECOND.metadata))
-        await eventually(lambda: storage.requested(SECOND) == 1)
+        gate, waiting = await held_load(cache, storage, SECOND)
 
         assert answered_at_once(cache, FIRST.metadata) == 0
         assert len((await cache.get(THIRD.metadata)).offset_index) == 8  # From its file.
@@ -343,10 +323,8 @@ def answered_at_once(cache: RemoteIndexCache, metadata: RemoteLogSegmentMetadata
 
 async def test_one_who_is_cancelled_does_not_end_the_load_for_others(tmp_path: Path) -> None:
     storage = IndexStorage(FIRST)
-    gate = storage.gates[FIRST.metadata.remote_log_segment_id.id] = asyncio.Event()
     async with RemoteIndexCache(tmp_path, storage) as cache:
-        starter = asyncio.create_task(cache.get(FIRST.metadata))
-        await eventually(lambda: storage.requested(FIRST) == 1)
+        gate, starter = await held_load(cache, storage, FIRST)
         other = asyncio.create_task(cache.get(FIRST.metadata))
         await eventually(lambda: cache.counts.misses == 2)
         starter.cancel()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.models.gated_files import Gate, GatedFiles
-from tests.models.index_storage import IndexStorage, names, turns
+from tests.models.index_storage import IndexStorage, filled, names, turns
 from tests.models.local_world import eventually
 from tests.models.tier_trace import segments_of
 from tierledger.events.errors import NotReady, StoreRefused
@@ -48,9 +48,7 @@ async def can_be_used(folder: Path) -> bool:
         return len((await cache.get(FIRST.metadata)).offset_index) == 5
 
 
-async def test_one_who_is_cancelled_during_the_opening_disturbs_no_other(
-    tmp_path: Path,
-) -> None:
+async def test_a_caller_cancelled_while_opening_disturbs_no_other(tmp_path: Path) -> None:
     async with opening(tmp_path) as (cache, gate, first):
         other = asyncio.create_task(cache.get(SECOND.metadata))
         await turns()
@@ -62,9 +60,7 @@ async def test_one_who_is_cancelled_during_the_opening_disturbs_no_other(
     assert await can_be_used(tmp_path)
 
 
-async def test_an_opening_that_nobody_waits_for_any_more_serves_the_next_one(
-    tmp_path: Path,
-) -> None:
+async def test_an_abandoned_opening_serves_the_next_caller(tmp_path: Path) -> None:
     async with opening(tmp_path) as (cache, gate, first):
         await cancelled(first)
         gate.open()
@@ -73,9 +69,7 @@ async def test_an_opening_that_nobody_waits_for_any_more_serves_the_next_one(
     assert await can_be_used(tmp_path)
 
 
-async def test_close_waits_for_an_opening_that_nobody_waits_for_any_more(
-    tmp_path: Path,
-) -> None:
+async def test_close_waits_for_an_abandoned_opening(tmp_path: Path) -> None:
     async with opening(tmp_path) as (cache, gate, first):
         await cancelled(first)
         closing = asyncio.create_task(cache.close())
@@ -87,9 +81,7 @@ async def test_close_waits_for_an_opening_that_nobody_waits_for_any_more(
         assert await can_be_used(tmp_path)
 
 
-async def test_who_waits_for_an_opening_when_the_cache_closes_hears_not_ready(
-    tmp_path: Path,
-) -> None:
+async def test_waiters_for_an_opening_hear_not_ready_at_close(tmp_path: Path) -> None:
     async with opening(tmp_path) as (cache, gate, first):
         opened = asyncio.create_task(cache.open())
         await turns()
@@ -103,9 +95,7 @@ async def test_who_waits_for_an_opening_when_the_cache_closes_hears_not_ready(
                 await waiting
 
 
-async def test_a_context_that_is_cancelled_before_it_is_entered_keeps_no_lock(
-    tmp_path: Path,
-) -> None:
+async def test_a_context_cancelled_before_its_entry_keeps_no_lock(tmp_path: Path) -> None:
     files = GatedFiles(tmp_path)
     gate = files.hold("open")
 
@@ -124,9 +114,7 @@ async def test_a_context_that_is_cancelled_before_it_is_entered_keeps_no_lock(
     assert await can_be_used(tmp_path)
 
 
-async def test_a_program_that_cancels_every_task_can_still_close_and_even_go_on(
-    tmp_path: Path,
-) -> None:
+async def test_a_program_that_cancels_every_task_can_close_or_go_on(tmp_path: Path) -> None:
     async with opening(tmp_path) as (cache, gate, _):
         every = asyncio.all_tasks() - {asyncio.current_task()}
         for task in every:
@@ -140,9 +128,7 @@ async def test_a_program_that_cancels_every_task_can_still_close_and_even_go_on(
     assert await can_be_used(tmp_path)
 
 
-async def test_every_opening_that_was_refused_is_counted_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_refusals_count_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with RemoteIndexCache(tmp_path, IndexStorage()) as holder:
         async with opening(tmp_path) as (cache, gate, first):
             other = asyncio.create_task(cache.get(SECOND.metadata))
@@ -166,11 +152,8 @@ async def test_every_opening_that_was_refused_is_counted_once(
 
 
 @pytest.mark.parametrize("work", ["read", "write", "remove"])
-async def test_the_directory_is_let_go_of_when_no_thread_works_in_it_any_more(
-    tmp_path: Path, work: str
-) -> None:
-    async with RemoteIndexCache(tmp_path, IndexStorage(FIRST)) as cache:
-        await cache.get(FIRST.metadata)
+async def test_the_directory_stays_locked_while_threads_work(tmp_path: Path, work: str) -> None:
+    await filled(tmp_path, FIRST)
     files = GatedFiles(tmp_path)
     cache = RemoteIndexCache(tmp_path, IndexStorage(SECOND), files=files)
     await cache.open()
@@ -220,9 +203,7 @@ async def test_a_thread_that_fails_when_nobody_waits_for_it_any_more_disturbs_no
     assert (names(tmp_path), caplog.records) == (set(), [])
 
 
-async def test_close_waits_for_files_to_be_removed_even_if_every_task_was_cancelled(
-    tmp_path: Path,
-) -> None:
+async def test_close_waits_for_removals_though_all_tasks_are_cancelled(tmp_path: Path) -> None:
     files = GatedFiles(tmp_path)
     cache = RemoteIndexCache(tmp_path, IndexStorage(FIRST), files=files)
     await cache.get(FIRST.metadata)

@@ -87,9 +87,7 @@ def test_a_name_is_not_taken_by_what_is_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_reversed", [False, True])
-async def test_of_two_files_for_one_segment_the_newer_one_stays(
-    tmp_path: Path, *, is_reversed: bool
-) -> None:
+async def test_of_two_files_the_newer_one_stays(tmp_path: Path, *, is_reversed: bool) -> None:
     keys = [SegmentKey(ID, offset) for offset in (0, 7)]
     older, newer = reversed(keys) if is_reversed else keys
     for time_ns, key in enumerate((older, newer), 10**18):
@@ -116,9 +114,7 @@ def test_a_sound_file_of_another_segment_or_offset_is_refused(other: SegmentKey)
 
 
 @pytest.mark.parametrize("lengths", [(8, 12, 1), (8, 11, 0), (0, 0, 0)])
-def test_lengths_that_are_not_those_of_the_file_are_refused_whatever_the_checksum_says(
-    lengths: tuple[int, int, int],
-) -> None:
+def test_wrong_lengths_are_refused_despite_the_checksum(lengths: tuple[int, int, int]) -> None:
     magic, version, segment_id, start_offset, *_ = HEADER.unpack_from(encode(KEY, RAW))
     header = HEADER.pack(magic, version, segment_id, start_offset, *lengths)
     body = b"".join(RAW)

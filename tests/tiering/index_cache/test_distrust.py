@@ -1,6 +1,5 @@
 """What the index cache does with an entry whose positions turned out to be wrong."""
 
-import asyncio
 from pathlib import Path
 
 from tests.models.index_storage import IndexStorage, name_of, names
@@ -11,9 +10,7 @@ from tierledger.tiering.index_cache.cache import RemoteIndexCache
 FIRST, SECOND, THIRD = segments_of("codec-none", 0)[:3]
 
 
-async def test_an_entry_that_led_astray_goes_with_its_file_and_is_fetched_again(
-    tmp_path: Path,
-) -> None:
+async def test_a_distrusted_entry_goes_with_its_file_and_comes_anew(tmp_path: Path) -> None:
     storage = IndexStorage(FIRST, SECOND)
     async with RemoteIndexCache(tmp_path, storage) as cache:
         before = await cache.get(FIRST.metadata)
@@ -29,20 +26,3 @@ async def test_an_entry_that_led_astray_goes_with_its_file_and_is_fetched_again(
         assert await cache.get(FIRST.metadata) is not before
         await cache.get(SECOND.metadata)
     assert (storage.requested(FIRST), storage.requested(SECOND)) == (2, 1)
-
-
-async def test_what_is_distrusted_while_it_is_loaded_is_served_but_not_kept(
-    tmp_path: Path,
-) -> None:
-    storage = IndexStorage(FIRST)
-    gate = storage.gates[FIRST.metadata.remote_log_segment_id.id] = asyncio.Event()
-    async with RemoteIndexCache(tmp_path, storage) as cache:
-        waiting = asyncio.create_task(cache.get(FIRST.metadata))
-        await eventually(lambda: storage.requested(FIRST) == 1)
-        cache.distrust(FIRST.metadata)
-        gate.set()
-
-        assert len((await waiting).offset_index) == 5
-        assert (cache.counts.entries, cache.counts.distrusted) == (0, 0)
-        await cache.get(FIRST.metadata)
-    assert storage.requested(FIRST) == 2

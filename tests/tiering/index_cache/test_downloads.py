@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.index_storage import IndexStorage, names
+from tests.models.index_storage import IndexStorage, held_load, names
 from tests.models.local_world import eventually
 from tests.models.tier_trace import segments_of
 from tierledger.events.errors import (
@@ -45,9 +45,7 @@ async def test_a_corrupt_download_is_fetched_once_more_and_never_kept(
         assert cache.counts.load_failures == 0
 
 
-async def test_a_download_that_stays_corrupt_is_an_error_that_leaves_nothing_behind(
-    tmp_path: Path,
-) -> None:
+async def test_a_download_that_stays_corrupt_is_an_error_kept_nowhere(tmp_path: Path) -> None:
     storage = IndexStorage(FIRST)
     storage.damaged = [{IndexType.OFFSET: PAST_THE_END}] * 2
     async with RemoteIndexCache(tmp_path, storage) as cache:
@@ -62,9 +60,7 @@ async def test_a_download_that_stays_corrupt_is_an_error_that_leaves_nothing_beh
 
 
 @pytest.mark.parametrize("missing", [IndexType.OFFSET, IndexType.TIMESTAMP])
-async def test_an_index_that_must_be_there_and_is_not_is_named(
-    tmp_path: Path, missing: IndexType
-) -> None:
+async def test_a_missing_required_index_is_named(tmp_path: Path, missing: IndexType) -> None:
     storage = IndexStorage(FIRST)
     del storage.indexes[FIRST.metadata.remote_log_segment_id.id][missing]
     async with RemoteIndexCache(tmp_path, storage) as cache:
@@ -75,9 +71,7 @@ async def test_an_index_that_must_be_there_and_is_not_is_named(
     assert names(tmp_path) == set()
 
 
-async def test_all_who_wait_hear_of_a_failure_and_the_next_one_tries_again(
-    tmp_path: Path,
-) -> None:
+async def test_all_waiters_hear_of_a_failure_and_the_next_one_retries(tmp_path: Path) -> None:
     storage = IndexStorage(FIRST)
     gate = storage.gates[FIRST.metadata.remote_log_segment_id.id] = asyncio.Event()
     storage.errors = [StorageUnavailable("away")]
@@ -96,11 +90,9 @@ async def test_a_failure_that_nobody_waits_for_any_more_disturbs_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     storage = IndexStorage(FIRST)
-    gate = storage.gates[FIRST.metadata.remote_log_segment_id.id] = asyncio.Event()
     storage.errors = [StorageUnavailable("away")]
     async with RemoteIndexCache(tmp_path, storage) as cache:
-        waiting = asyncio.create_task(cache.get(FIRST.metadata))
-        await eventually(lambda: storage.requested(FIRST) == 1)
+        gate, waiting = await held_load(cache, storage, FIRST)
         waiting.cancel()
         gate.set()
         await eventually(lambda: cache.counts.load_failures == 1)
@@ -113,10 +105,8 @@ async def test_a_load_that_nobody_waits_for_any_more_may_end_with_the_cache(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     storage = IndexStorage(FIRST)
-    storage.gates[FIRST.metadata.remote_log_segment_id.id] = asyncio.Event()
     async with RemoteIndexCache(tmp_path, storage) as cache:
-        waiting = asyncio.create_task(cache.get(FIRST.metadata))
-        await eventually(lambda: storage.requested(FIRST) == 1)
+        _, waiting = await held_load(cache, storage, FIRST)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         del waiting

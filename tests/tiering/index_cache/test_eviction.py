@@ -19,9 +19,7 @@ _CALLS = st.lists(
 
 
 @given(_CALLS)
-def test_the_weight_is_that_of_what_is_held_and_within_the_limit(
-    calls: list[tuple[str, bytes, int]],
-) -> None:
+def test_the_weight_held_stays_within_the_limit(calls: list[tuple[str, bytes, int]]) -> None:
     limit = 100
     queue = EvictionQueue(limit)
     held: dict[bytes, int] = {}

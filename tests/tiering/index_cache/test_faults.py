@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.index_storage import IndexStorage, name_of, names
+from tests.models.index_storage import IndexStorage, filled, name_of, names
 from tests.models.local_world import eventually
 from tests.models.refusing_files import RefusingFiles
-from tests.models.tier_trace import TieredSegment, segments, segments_of
+from tests.models.tier_trace import segments, segments_of
 from tierledger.events.errors import (
     CorruptRemoteData,
     StorageUnavailable,
@@ -24,13 +24,6 @@ FIRST, SECOND, THIRD = segments_of("codec-none", 0)[:3]
 WITH_ABORTED = segments_of("payments-tx", 0)[0]
 PAST_THE_END = b"\x00\x00\x00\x05\x7f\xff\xff\xff"
 """An offset index that points far behind any segment's end."""
-
-
-async def filled(folder: Path, *kept: TieredSegment) -> None:
-    """A cache that held `kept` and was closed."""
-    async with RemoteIndexCache(folder, IndexStorage(*kept)) as cache:
-        for segment in kept:
-            await cache.get(segment.metadata)
 
 
 async def test_any_flipped_bit_in_a_file_is_noticed_and_fetched_again(tmp_path: Path) -> None:
@@ -78,9 +71,7 @@ async def test_a_file_cut_short_is_fetched_again(tmp_path: Path, size: int) -> N
     assert path.read_bytes() == sound
 
 
-async def test_a_file_of_another_segment_under_this_ones_name_is_not_served(
-    tmp_path: Path,
-) -> None:
+async def test_another_segments_file_under_this_name_is_not_served(tmp_path: Path) -> None:
     await filled(tmp_path, FIRST, SECOND)
     (tmp_path / name_of(SECOND)).replace(tmp_path / name_of(FIRST))
 
@@ -103,9 +94,7 @@ async def test_a_file_that_somebody_removed_is_fetched_again(tmp_path: Path) -> 
     assert storage.requested(FIRST) == 1
 
 
-async def test_start_removes_leftovers_and_touches_nothing_else(
-    tmp_path: Path,
-) -> None:
+async def test_start_removes_leftovers_and_touches_nothing_else(tmp_path: Path) -> None:
     await filled(tmp_path, FIRST, SECOND)
     (tmp_path / name_of(SECOND)).write_bytes(b"not an index file at all")
     for leftover in (f"{name_of(THIRD)}.0.tmp", f"{name_of(THIRD)}.12.deleted"):
@@ -261,9 +250,7 @@ async def test_a_directory_that_cannot_be_made_is_refused_with_a_reason(tmp_path
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_whatever_happens_at_once_answers_are_right_and_nothing_is_left(
-    tmp_path: Path, seed: int
-) -> None:
+async def test_whatever_happens_at_once_answers_stay_right(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     every = segments()[:12]
     storage = IndexStorage(*every)

@@ -9,7 +9,7 @@ import pytest
 from typing_extensions import override
 
 from tests.models.gated_files import GatedFiles
-from tests.models.index_storage import IndexStorage, name_of, names, turns
+from tests.models.index_storage import IndexStorage, filled, held_load, name_of, names, turns
 from tests.models.local_world import eventually
 from tests.models.tier_trace import TieredSegment, segments, segments_of
 from tierledger.events.identifiers import Uuid
@@ -44,18 +44,12 @@ async def test_so_many_segments_and_no_more_are_loaded_at_the_same_time(tmp_path
     assert len(storage.requests) == len(every)
 
 
-async def test_a_load_that_a_removal_made_useless_does_not_end_the_next_one(
-    tmp_path: Path,
-) -> None:
+async def test_a_load_outdated_by_a_removal_does_not_end_the_next_one(tmp_path: Path) -> None:
     storage = IndexStorage(FIRST)
-    old = storage.gates[id_of(FIRST)] = asyncio.Event()
     async with RemoteIndexCache(tmp_path, storage) as cache:
-        before = asyncio.create_task(cache.get(FIRST.metadata))
-        await eventually(lambda: storage.requested(FIRST) == 1)
+        old, before = await held_load(cache, storage, FIRST)
         cache.remove([FIRST.metadata.remote_log_segment_id])
-        new = storage.gates[id_of(FIRST)] = asyncio.Event()
-        after = asyncio.create_task(cache.get(FIRST.metadata))
-        await eventually(lambda: storage.requested(FIRST) == 2)
+        new, after = await held_load(cache, storage, FIRST)
         old.set()
         await before
 
@@ -67,11 +61,8 @@ async def test_a_load_that_a_removal_made_useless_does_not_end_the_next_one(
         assert cache.counts.entries == 1
 
 
-async def test_a_damaged_file_that_was_replaced_while_it_was_read_takes_nothing_with_it(
-    tmp_path: Path,
-) -> None:
-    async with RemoteIndexCache(tmp_path, IndexStorage(FIRST)) as cache:
-        await cache.get(FIRST.metadata)
+async def test_a_damaged_file_replaced_while_read_takes_nothing_along(tmp_path: Path) -> None:
+    await filled(tmp_path, FIRST)
     files = GatedFiles(tmp_path)
     storage = IndexStorage(FIRST)
     async with RemoteIndexCache(tmp_path, storage, files=files) as cache:
@@ -90,9 +81,7 @@ async def test_a_damaged_file_that_was_replaced_while_it_was_read_takes_nothing_
 
 
 @pytest.mark.parametrize("gets_name", [True, False])
-async def test_one_loaded_again_before_its_file_lost_its_name_keeps_the_new_file_alone(
-    tmp_path: Path, gets_name: bool
-) -> None:
+async def test_a_reload_before_renaming_keeps_its_file(tmp_path: Path, gets_name: bool) -> None:
     files = GatedFiles(tmp_path)
     async with RemoteIndexCache(tmp_path, IndexStorage(FIRST, SECOND), files=files) as cache:
         await cache.get(FIRST.metadata)
@@ -143,12 +132,8 @@ async def test_others_get_their_turn_while_many_are_given_up(tmp_path: Path) -> 
     assert names(tmp_path) == set()
 
 
-async def test_one_read_from_its_file_stays_longer_than_one_that_nobody_asked_for(
-    tmp_path: Path,
-) -> None:
-    async with RemoteIndexCache(tmp_path, IndexStorage(FIRST, SECOND)) as cache:
-        await cache.get(FIRST.metadata)
-        await cache.get(SECOND.metadata)
+async def test_an_entry_read_from_its_file_outlives_an_unused_one(tmp_path: Path) -> None:
+    await filled(tmp_path, FIRST, SECOND)
 
     async with RemoteIndexCache(tmp_path, IndexStorage()) as cache:
         await cache.get(FIRST.metadata)

@@ -111,9 +111,7 @@ async def test_a_repeated_copy_writes_nothing_again(place: Place, tmp_path: Path
     assert again.counts.requests[Operation.COPY, Request.PUT] == 0
 
 
-async def test_a_repeated_copy_mends_what_is_missing_or_damaged(
-    place: Place, tmp_path: Path
-) -> None:
+async def test_a_repeated_copy_mends_what_is_damaged(place: Place, tmp_path: Path) -> None:
     storage = place.open()
     finished = await copied(storage, tmp_path, SEGMENT)
     folder = next(iter(place.objects())).rpartition("/")[0]
@@ -131,9 +129,7 @@ async def test_a_repeated_copy_mends_what_is_missing_or_damaged(
     assert len(place.objects()) == 4
 
 
-async def test_a_copy_that_is_cancelled_goes_on_where_it_was(
-    place: Place, tmp_path: Path
-) -> None:
+async def test_a_cancelled_copy_goes_on_where_it_was(place: Place, tmp_path: Path) -> None:
     many = LedgerSettings(part_bytes=500, parts_at_once=2)
     storage = place.open(many)
     task = asyncio.ensure_future(copied(storage, tmp_path, SEGMENT))
@@ -151,9 +147,7 @@ async def test_a_copy_that_is_cancelled_goes_on_where_it_was(
     assert await whole_log(again, finished.metadata) == SEGMENT.log
 
 
-async def test_a_deletion_leaves_nothing_and_may_be_repeated(
-    place: Place, tmp_path: Path
-) -> None:
+async def test_a_deletion_leaves_nothing_and_can_repeat(place: Place, tmp_path: Path) -> None:
     storage = place.open()
     other = await copied(storage, tmp_path, segments()[0])
     left = place.objects()
@@ -173,9 +167,7 @@ async def test_a_deletion_leaves_nothing_and_may_be_repeated(
     assert storage.counts.requests[Operation.DELETE, Request.DELETE] == 1
 
 
-async def test_a_copy_that_nobody_knows_to_be_finished_is_read_and_deleted(
-    place: Place, tmp_path: Path
-) -> None:
+async def test_an_unconfirmed_copy_is_read_and_deleted(place: Place, tmp_path: Path) -> None:
     await copied(place.open(), tmp_path, SEGMENT)
     storage = place.open(LedgerSettings(part_bytes=77))  # Not the size it was written with.
     assert SEGMENT.metadata.custom_metadata is None
@@ -198,9 +190,7 @@ async def test_the_remains_of_a_copy_are_deleted(place: Place, tmp_path: Path) -
     assert place.objects() == {}
 
 
-async def test_a_known_header_makes_one_index_one_ranged_read(
-    place: Place, tmp_path: Path
-) -> None:
+async def test_a_known_header_makes_an_index_one_read(place: Place, tmp_path: Path) -> None:
     storage = place.open()
     finished = await copied(storage, tmp_path, SEGMENT)
     await storage.fetch_all_indexes(finished.metadata)
@@ -252,9 +242,7 @@ def named(topic: str) -> TieredSegment:
     )
 
 
-async def test_the_longest_topic_fits_and_its_custom_metadata_too(
-    place: Place, tmp_path: Path
-) -> None:
+async def test_the_longest_topic_and_its_metadata_fit(place: Place, tmp_path: Path) -> None:
     segment = await copied(place.open(), tmp_path, named("t" * 249))
 
     custom = segment.metadata.custom_metadata
@@ -270,9 +258,7 @@ def test_custom_metadata_of_a_long_prefix_keeps_kafkas_default_limit() -> None:
 
 
 @pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "../a", "a" * 250, "é", "a b", "a#1"])
-async def test_a_topic_that_kafka_would_not_allow_is_refused(
-    topic: str, tmp_path: Path
-) -> None:
+async def test_a_topic_that_kafka_forbids_is_refused(topic: str, tmp_path: Path) -> None:
     storage = open_tier("memory:")
     with pytest.raises(InvalidArgument, match=r"for (a )?topic"):
         await copied(storage, tmp_path, named(topic))

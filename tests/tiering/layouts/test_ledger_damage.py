@@ -109,9 +109,7 @@ async def test_a_missing_part_is_named(damaged: Damaged) -> None:
 
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["known header", "unknown header"])
-async def test_a_flipped_bit_of_a_whole_part_is_noticed(
-    is_known: bool, damaged: Damaged
-) -> None:
+async def test_a_flipped_bit_in_a_whole_part_is_found(is_known: bool, damaged: Damaged) -> None:
     if is_known:
         await damaged.storage.fetch_all_indexes(damaged.segment.metadata)
     path = damaged.folder / "log.00001"
@@ -124,9 +122,7 @@ async def test_a_flipped_bit_of_a_whole_part_is_noticed(
             await collect(stream, [])
 
 
-async def test_an_unknown_header_is_fetched_once_and_only_for_a_whole_part(
-    damaged: Damaged,
-) -> None:
+async def test_an_unknown_header_is_fetched_once_for_a_whole_part(damaged: Damaged) -> None:
     asked = damaged.storage.counts
 
     for start, end in [(1, 4999), (4000, 9998), (len(SEGMENT.log) - 1, None)]:
@@ -151,9 +147,7 @@ async def test_indexes_of_another_size_of_log_are_noticed(damaged: Damaged) -> N
 
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["known header", "unknown header"])
-async def test_custom_metadata_of_another_part_size_is_noticed(
-    is_known: bool, damaged: Damaged
-) -> None:
+async def test_a_wrong_part_size_is_noticed(is_known: bool, damaged: Damaged) -> None:
     if is_known:
         await damaged.storage.fetch_all_indexes(damaged.segment.metadata)
     custom = LedgerCustomMetadata(2000, 1, None).to_custom_metadata()
@@ -163,9 +157,7 @@ async def test_custom_metadata_of_another_part_size_is_noticed(
         await collect(damaged.storage.fetch_log_segment(other, 0, 1999), [])
 
 
-async def test_a_header_of_an_earlier_attempt_to_copy_is_fetched_again(
-    damaged: Damaged, tmp_path: Path
-) -> None:
+async def test_an_outdated_header_is_fetched_again(damaged: Damaged, tmp_path: Path) -> None:
     await damaged.storage.fetch_all_indexes(damaged.segment.metadata)
     larger = open_tier(
         f"dir:{tmp_path / 'tier'}", ledger_settings=LedgerSettings(part_bytes=7000)
@@ -189,9 +181,7 @@ class OmittingStore(ObjectStore):
 
 
 @pytest.mark.parametrize("omitted", [0, 3], ids=["indexes", "the last part"])
-async def test_a_deletion_does_not_need_a_list_that_names_everything(
-    omitted: int, tmp_path: Path
-) -> None:
+async def test_a_deletion_needs_no_complete_list(omitted: int, tmp_path: Path) -> None:
     files = MemoryStore()
     plain = ObjectStore(files, "memory:", RequestCounts(), is_near=True)
     segment = await copied(LedgerStorageManager(plain, settings=PARTS), tmp_path, SEGMENT)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -83,9 +82,7 @@ async def test_each_operation_alone_fetches_the_manifest_and_one_more(tmp_path: 
 @pytest.mark.parametrize(
     "other", [{"compression": True}, {"encryption": {"dataKey": "x", "aad": "y"}}]
 )
-async def test_what_was_compressed_or_encrypted_is_refused(
-    other: dict[str, object], tmp_path: Path
-) -> None:
+async def test_transformed_data_is_refused(other: dict[str, object], tmp_path: Path) -> None:
     laid_out(tmp_path, prefix="", **other)
     storage = opened(tmp_path)
     word = "compressed" if "compression" in other else "encrypted"
@@ -189,16 +186,6 @@ async def test_a_truncated_object_is_never_short_data(suffix: str, tmp_path: Pat
     with pytest.raises(CorruptRemoteData, match=r"\.indexes: expected"):
         await storage.fetch_index(SEGMENT.metadata, IndexType.TRANSACTION)
     assert counts.corrupt == {Operation.FETCH_INDEXES: 2}
-
-
-@pytest.mark.parametrize("suffix", ["log", "indexes", "rsm-manifest"])
-async def test_a_missing_object_is_named(suffix: str, tmp_path: Path) -> None:
-    laid_out(tmp_path)(suffix).unlink()
-    storage = opened(tmp_path)
-
-    ask = storage.fetch_all_indexes if suffix == "indexes" else partial(whole_log, storage)
-    with pytest.raises(RemoteResourceNotFound, match=rf"\.{suffix} is not there"):
-        await ask(SEGMENT.metadata)
 
 
 async def test_a_recorded_prefix_and_key_win_over_what_is_derived(tmp_path: Path) -> None:

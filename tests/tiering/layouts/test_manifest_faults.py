@@ -62,9 +62,7 @@ WHOLE = [SEGMENT.log, SEGMENT.indexes, SEGMENT.indexes[IndexType.OFFSET]]
 
 
 @pytest.mark.parametrize("fault", [Fault.FAIL, Fault.THROTTLE, Fault.LOSE_ANSWER])
-async def test_a_failure_of_every_second_request_is_not_noticed(
-    fault: Fault, tier: Tier
-) -> None:
+async def test_failures_of_every_second_request_are_retried(fault: Fault, tier: Tier) -> None:
     tier.proxy.plan = lambda seen: fault if seen.number % 2 else None
 
     assert await whole(tier.open(PATIENT)) == WHOLE
@@ -73,9 +71,7 @@ async def test_a_failure_of_every_second_request_is_not_noticed(
 
 @pytest.mark.parametrize("suffix", ["rsm-manifest", "indexes", "log"])
 @pytest.mark.parametrize("fault", [Fault.FAIL, Fault.THROTTLE, Fault.LOSE_ANSWER])
-async def test_an_object_that_cannot_be_had_is_named(
-    fault: Fault, suffix: str, tier: Tier
-) -> None:
+async def test_an_unavailable_object_is_named(fault: Fault, suffix: str, tier: Tier) -> None:
     tier.proxy.plan = lambda seen: fault if seen.path.endswith(suffix) else None
 
     with pytest.raises(StorageUnavailable, match=rf"\.{suffix}: get failed"):
@@ -115,9 +111,7 @@ async def test_a_truncated_object_is_never_short_data(
             await tier.open(AT_ONCE).fetch_index(SEGMENT.metadata, IndexType.TRANSACTION)
 
 
-async def test_a_bucket_that_is_not_there_is_not_a_missing_segment(
-    s3_server: S3Server,
-) -> None:
+async def test_a_missing_bucket_is_no_missing_segment(s3_server: S3Server) -> None:
     storage = open_tier("manifest:s3://nowhere/x/", s3_server.options(), store_settings=AT_ONCE)
 
     with pytest.raises(StoreRefused, match="s3://nowhere: there is no such bucket"):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -188,12 +189,7 @@ async def test_a_range_outside_the_log_is_refused(tier: Tier) -> None:
 async def test_a_segment_that_is_not_there_is_not_found(tier: Tier) -> None:
     metadata = tier.segments[0].metadata
     unknown = RemoteLogSegmentId(metadata.topic_id_partition, Uuid(bytes(range(16))))
-    other = type(metadata)(
-        **{
-            **{name: getattr(metadata, name) for name in metadata.__slots__},
-            "remote_log_segment_id": unknown,
-        }
-    )
+    other = replace(metadata, remote_log_segment_id=unknown)
 
     with pytest.raises(RemoteResourceNotFound, match=str(unknown.id)):
         await whole_log(tier.storage, other)

@@ -25,9 +25,7 @@ EPOCHS = {0: 0, 1: 100, 2: 200}
         (500, {2: 500}),
     ],
 )
-def test_a_log_that_begins_later_keeps_the_epoch_it_begins_in(
-    start: int, expected: dict[int, int]
-) -> None:
+def test_a_later_start_keeps_the_epoch_it_is_in(start: int, expected: dict[int, int]) -> None:
     assert epochs_from(EPOCHS, start) == expected
 
 
@@ -39,9 +37,7 @@ def test_a_log_that_begins_before_its_first_epoch_keeps_all() -> None:
 @pytest.mark.parametrize(
     ("end", "expected"), [(0, {}), (100, {0: 0}), (101, {0: 0, 1: 100}), (999, EPOCHS)]
 )
-def test_a_log_that_ends_earlier_loses_the_epochs_behind_it(
-    end: int, expected: dict[int, int]
-) -> None:
+def test_an_earlier_end_loses_the_epochs_behind_it(end: int, expected: dict[int, int]) -> None:
     assert epochs_until(EPOCHS, end) == expected
 
 
@@ -54,9 +50,7 @@ def test_a_log_that_ends_earlier_loses_the_epochs_behind_it(
         (250, 300, {2: 250}),
     ],
 )
-def test_a_segment_has_the_epochs_that_wrote_in_it(
-    start: int, end: int, expected: dict[int, int]
-) -> None:
+def test_a_segment_has_its_own_epochs(start: int, end: int, expected: dict[int, int]) -> None:
     assert epochs_between(EPOCHS, start, end) == expected
 
 
@@ -65,9 +59,7 @@ def test_a_segment_that_the_logs_beginning_cuts_starts_its_first_epoch_there() -
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(0, 0), (99, 0), (100, 1), (10_000, 2)])
-def test_an_offset_was_written_in_the_last_epoch_that_began_by_then(
-    offset: int, epoch: int
-) -> None:
+def test_an_offset_belongs_to_the_last_epoch_begun_by_then(offset: int, epoch: int) -> None:
     assert epoch_for_offset(EPOCHS, offset) == epoch
 
 

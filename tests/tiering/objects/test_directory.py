@@ -17,9 +17,7 @@ from tierledger.tiering.objects.request_counts import Operation
 from tierledger.tiering.objects.store import FOLDER_ATTEMPTS
 
 
-async def test_a_file_that_is_gone_already_keeps_no_other_from_deletion(
-    tmp_path: Path,
-) -> None:
+async def test_a_file_that_is_gone_keeps_no_other_from_deletion(tmp_path: Path) -> None:
     names = [f"a/{number:02}" for number in range(40)]
     store = open_store(parse(f"dir:{tmp_path}"))
     for name in names[1:]:
@@ -56,9 +54,7 @@ async def test_a_folder_that_a_deletion_removes_meanwhile_is_made_again(
         assert await store.get(Operation.COPY, "a/b/c") == b"x"
 
 
-async def test_leftovers_that_cannot_be_removed_are_a_failure_of_the_store(
-    tmp_path: Path,
-) -> None:
+async def test_leftovers_that_cannot_be_removed_are_a_failure(tmp_path: Path) -> None:
     store = open_store(parse(f"dir:{tmp_path}"))
     (tmp_path / "a" / "log.00000#1").mkdir(parents=True)
 

@@ -71,9 +71,7 @@ def each(fault: Fault, every: int = 1, method: str = "") -> Plan:
 
 
 @pytest.mark.parametrize("fault", [Fault.FAIL, Fault.THROTTLE, Fault.LOSE_ANSWER])
-async def test_a_failure_of_every_third_request_is_not_noticed(
-    fault: Fault, tier: Tier, tmp_path: Path
-) -> None:
+async def test_every_third_failure_is_retried(fault: Fault, tier: Tier, tmp_path: Path) -> None:
     tier.proxy.plan = each(fault, 3)
     storage = tier.open(PATIENT)
 
@@ -87,9 +85,7 @@ async def test_a_failure_of_every_third_request_is_not_noticed(
 
 
 @pytest.mark.parametrize("fault", [Fault.FAIL, Fault.THROTTLE])
-async def test_a_store_that_fails_for_good_is_given_up_soon(
-    fault: Fault, tier: Tier, tmp_path: Path
-) -> None:
+async def test_lasting_failures_end_soon(fault: Fault, tier: Tier, tmp_path: Path) -> None:
     finished = await copied(tier.open(PATIENT), tmp_path, SEGMENT)
     tier.proxy.plan = each(fault)
     storage = tier.open(PATIENT)
@@ -104,9 +100,7 @@ async def test_a_store_that_fails_for_good_is_given_up_soon(
 
 
 @pytest.mark.parametrize("lost", range(4))
-async def test_a_store_that_says_done_and_kept_nothing_is_noticed(
-    lost: int, tier: Tier, tmp_path: Path
-) -> None:
+async def test_a_put_that_kept_nothing_is_found(lost: int, tier: Tier, tmp_path: Path) -> None:
     puts: list[str] = []
 
     def forget_one(seen: Seen) -> Fault | None:
@@ -128,9 +122,7 @@ async def test_a_store_that_says_done_and_kept_nothing_is_noticed(
     assert await whole_log(again, finished.metadata) == SEGMENT.log
 
 
-async def test_a_deletion_that_the_store_only_claims_is_noticed(
-    tier: Tier, tmp_path: Path
-) -> None:
+async def test_a_deletion_that_is_only_claimed_is_noticed(tier: Tier, tmp_path: Path) -> None:
     finished = await copied(tier.open(AT_ONCE), tmp_path, SEGMENT)
     tier.proxy.plan = each(Fault.CLAIM, method="POST")
     storage = tier.open(AT_ONCE)
@@ -142,9 +134,7 @@ async def test_a_deletion_that_the_store_only_claims_is_noticed(
     assert tier.objects() == {}
 
 
-async def test_a_right_that_one_object_lacks_is_no_failure_that_passes(
-    tier: Tier, tmp_path: Path
-) -> None:
+async def test_a_right_that_one_object_lacks_is_a_refusal(tier: Tier, tmp_path: Path) -> None:
     finished = await copied(tier.open(AT_ONCE), tmp_path, SEGMENT)
     tier.proxy.plan = each(Fault.DENY, method="POST")
 
@@ -165,9 +155,7 @@ async def test_a_panic_of_the_client_is_a_failure_of_the_store(
     capfd.readouterr()  # It has told of it itself.
 
 
-async def test_only_a_range_behind_the_end_is_asked_about_again(
-    tier: Tier, tmp_path: Path
-) -> None:
+async def test_only_a_range_behind_the_end_is_asked_again(tier: Tier, tmp_path: Path) -> None:
     tip = TopicIdPartition(Uuid(bytes(16)), 0, "orange")
     named = RemoteLogSegmentId(tip, SEGMENT.metadata.remote_log_segment_id.id)
     orange = SEGMENT._replace(metadata=replace(SEGMENT.metadata, remote_log_segment_id=named))
@@ -215,9 +203,7 @@ async def test_a_name_that_the_client_does_not_take_is_refused_by_every_method()
 
 
 @pytest.mark.parametrize("method", ["get", "put", "list", "delete"])
-async def test_a_store_that_hangs_is_not_waited_for(
-    method: str, tier: Tier, tmp_path: Path
-) -> None:
+async def test_a_hanging_store_is_not_awaited(method: str, tier: Tier, tmp_path: Path) -> None:
     finished = await copied(tier.open(PATIENT), tmp_path, SEGMENT)
     hasty = tier.open(
         StoreSettings(request_timeout_s=0.2, retries_max=1, backoff_initial_s=0.001)
@@ -244,9 +230,7 @@ def sort_of(seen: Seen) -> str:
     return {"PUT": "put", "POST": "delete"}[seen.method]
 
 
-async def test_a_reader_that_stops_waits_for_nothing_on_its_way(
-    tier: Tier, tmp_path: Path
-) -> None:
+async def test_a_reader_that_stops_waits_for_no_request(tier: Tier, tmp_path: Path) -> None:
     finished = await copied(tier.open(PATIENT), tmp_path, SEGMENT)
     tier.proxy.plan = lambda seen: Fault.HANG if seen.path.endswith("log.00001") else None
     stream = tier.open(StoreSettings(request_timeout_s=100)).fetch_log_segment(
@@ -290,9 +274,7 @@ async def test_a_flipped_bit_on_the_way_is_noticed(tier: Tier, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_whatever_fails_repeats_come_to_the_same_end(
-    seed: int, tier: Tier, tmp_path: Path
-) -> None:
+async def test_repeats_come_to_the_same_end(seed: int, tier: Tier, tmp_path: Path) -> None:
     chance = random.Random(seed)
     anyhow = [Fault.FAIL, Fault.THROTTLE, Fault.LOSE_ANSWER, Fault.BREAK_OFF, Fault.FLIP]
     # What a list leaves out, nobody can notice.
@@ -353,9 +335,7 @@ def readings(
     ]
 
 
-async def test_a_bucket_that_is_not_there_is_not_an_empty_one(
-    s3_server: S3Server, tmp_path: Path
-) -> None:
+async def test_a_missing_bucket_is_not_empty(s3_server: S3Server, tmp_path: Path) -> None:
     storage = open_tier("s3://nowhere/x", s3_server.options(), store_settings=AT_ONCE)
 
     for ask in (
@@ -367,9 +347,7 @@ async def test_a_bucket_that_is_not_there_is_not_an_empty_one(
             await ask
 
 
-async def test_a_wrong_secret_is_refused_and_not_told(
-    s3_server: S3Server, tmp_path: Path
-) -> None:
+async def test_a_wrong_secret_is_refused_unshown(s3_server: S3Server, tmp_path: Path) -> None:
     options = {**s3_server.options(), "secret_access_key": "hush-hush"}
     storage = open_tier(s3_server.place(), options, store_settings=AT_ONCE)
 

@@ -63,9 +63,7 @@ async def offsets_of_times(tier: DamagedTier, times: list[int]) -> list[int | No
 
 
 @LAYOUTS
-async def test_what_is_read_of_a_damaged_tier_is_right_or_an_error(
-    layout: Layout, tmp_path: Path
-) -> None:
+async def test_a_damaged_tier_reads_right_or_fails(layout: Layout, tmp_path: Path) -> None:
     tier = await DamagedTier.written(layout, tmp_path, payments())
     right = await readings(tier)
     times = (await times_of(tier))[5::24]
@@ -186,9 +184,7 @@ async def test_an_emptied_offset_index_is_told_and_done_without(
 
 
 @pytest.mark.parametrize("start", [8, 12], ids=["too early", "too late"])
-async def test_an_epoch_that_begins_elsewhere_gives_nothing_of_a_lost_lineage(
-    start: int,
-) -> None:
+async def test_a_moved_epoch_gives_nothing_of_a_lost_lineage(start: int) -> None:
     tier, log = WrittenTier(), WrittenLog()
     for _ in range(10):
         log.append(2)

@@ -23,9 +23,7 @@ LATER = {7: 51, 9: 100}
         (15, 29, {1: 15, 2: 20}),
     ],
 )
-def test_a_segment_that_follows_the_logs_epochs_is_within(
-    start: int, end: int, epochs: dict[int, int]
-) -> None:
+def test_a_segment_of_this_log_is_within(start: int, end: int, epochs: dict[int, int]) -> None:
     assert Lineage(LOCAL).holds(epochs, end, 90)
 
 
@@ -42,9 +40,7 @@ def test_a_segment_that_follows_the_logs_epochs_is_within(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_segment_of_another_history_is_not_within(
-    end: int, epochs: dict[int, int], why: str
-) -> None:
+def test_another_history_is_not_within(end: int, epochs: dict[int, int], why: str) -> None:
     assert not Lineage(LOCAL).holds(epochs, end, 90), why
 
 
@@ -62,9 +58,7 @@ def test_a_segment_that_begins_before_the_log_does_is_within() -> None:
         (150, {9: 99}),
     ],
 )
-def test_an_overlap_does_not_make_another_history_ours(
-    end: int, epochs: dict[int, int]
-) -> None:
+def test_an_overlap_makes_no_other_history_ours(end: int, epochs: dict[int, int]) -> None:
     assert not Lineage(LATER).holds(epochs, end, 210)
 
 

@@ -47,9 +47,7 @@ async def copied(log: WrittenLog) -> WrittenTier:
 @pytest.mark.parametrize(
     "kept", [slice(0), slice(ENTRY, None), slice(-ENTRY)], ids=["none", "not first", "not last"]
 )
-async def test_a_transaction_index_with_too_little_is_told_before_aborted_records_are_given(
-    segment: int, kept: slice
-) -> None:
+async def test_a_lacking_transaction_index_is_told_in_time(segment: int, kept: slice) -> None:
     log = transactions()
     tier = await copied(log)
     right = log.offsets(0, log.end, committed=True)
@@ -163,9 +161,7 @@ def test_a_transaction_of_which_only_a_part_is_aborted_is_told() -> None:
         list(batches.take(SegmentBatch("s", further), is_aborted=False))
 
 
-async def test_what_waits_for_a_marker_that_is_deleted_meanwhile_comes_before_the_error() -> (
-    None
-):
+async def test_what_waits_for_a_deleted_marker_comes_before_the_error() -> None:
     tier, log = WrittenTier(piece_bytes=200), WrittenLog()
     for _ in range(4):
         log.append(2)

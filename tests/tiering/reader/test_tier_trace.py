@@ -8,11 +8,9 @@ import pytest
 from tests.models import tier_trace
 from tests.models.memory_metadata import MemoryLedger, MemoryMetadataStore
 from tests.models.memory_storage import MemoryStorage
-from tests.models.stored_partitions import CLUSTER, SERDE, import_trace
+from tests.models.stored_partitions import import_trace, metadata_in
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.storage.backends.memory import MemoryBackend
-from tierledger.storage.catalog import Catalog
-from tierledger.storage.keys import DefaultMetadataKeyFactory
 from tierledger.tiering.formats.records import Record
 from tierledger.tiering.index_cache.cache import RemoteIndexCache
 from tierledger.tiering.layouts.tier_url import open_tier
@@ -30,8 +28,7 @@ ISOLATIONS = pytest.mark.parametrize("isolation", IsolationLevel)
 async def metadata() -> StoredMetadata:
     backend = MemoryBackend()
     await import_trace(backend, tier_trace.TRACE)
-    keys = DefaultMetadataKeyFactory(CLUSTER)
-    return StoredMetadata(Catalog(backend, keys, SERDE, CLUSTER).reader)
+    return metadata_in(backend)
 
 
 @pytest.fixture
@@ -157,9 +154,7 @@ async def test_every_time_leads_to_the_first_record_that_is_not_earlier(
 
 
 @PARTITIONS
-async def test_a_transaction_whose_end_is_not_in_the_tier_is_not_committed(
-    tip: TopicIdPartition,
-) -> None:
+async def test_a_transaction_without_its_end_is_not_committed(tip: TopicIdPartition) -> None:
     """Each tier that this one was while it grew, of which only a part was there."""
     recorded = consumed(tip, IsolationLevel.READ_COMMITTED)
     seen_stable = set()

@@ -12,9 +12,7 @@ from tierledger.tiering.reader.reader import IsolationLevel
 COMMITTED = IsolationLevel.READ_COMMITTED
 
 
-async def test_an_aborted_transaction_whose_marker_is_in_a_missing_segment_is_not_given() -> (
-    None
-):
+async def test_an_aborted_transaction_with_a_missing_marker_is_not_given() -> None:
     tier, log = WrittenTier(), WrittenLog()
     log.append(5, producer=1)
     log.append(5)
@@ -34,9 +32,7 @@ async def test_an_aborted_transaction_whose_marker_is_in_a_missing_segment_is_no
 
 
 @pytest.mark.parametrize(("lost", "kept"), [(ABORT, COMMIT), (COMMIT, ABORT)])
-async def test_how_a_transaction_ended_in_a_lost_lineage_does_not_count(
-    lost: int, kept: int
-) -> None:
+async def test_an_end_in_a_lost_lineage_does_not_count(lost: int, kept: int) -> None:
     tier, log = WrittenTier(), WrittenLog()
     log.append(5, producer=1)
     log.append(5)

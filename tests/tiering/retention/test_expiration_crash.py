@@ -58,9 +58,7 @@ async def test_every_step_of_the_scene_is_one_that_can_fail() -> None:
 
 
 @pytest.mark.parametrize("when", When)
-async def test_killed_at_any_step_nothing_is_lost_and_the_next_process_goes_on(
-    when: When,
-) -> None:
+async def test_killed_at_any_step_nothing_is_lost_and_the_next_goes_on(when: When) -> None:
     for number in range(len(await steps())):
         world = await scene()
         world.faults.fail_call(number, when, Killed())
@@ -77,9 +75,7 @@ async def test_killed_at_any_step_nothing_is_lost_and_the_next_process_goes_on(
 
 @pytest.mark.parametrize("when", When)
 @pytest.mark.parametrize("error", [StorageUnavailable, OutcomeUnknown, NotLeader])
-async def test_failed_at_any_step_the_same_task_goes_on(
-    when: When, error: type[Exception]
-) -> None:
+async def test_failed_at_any_step_a_rerun_goes_on(when: When, error: type[Exception]) -> None:
     for number in range(len(await steps())):
         world = await scene()
         task = world.task(*RETENTION)

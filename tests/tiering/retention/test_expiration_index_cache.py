@@ -33,9 +33,7 @@ def deletions(
     return CountedDeletions(world.store, world.storage, world.clock, 1, world.metrics, remove)
 
 
-async def test_the_indexes_of_a_deleted_segment_are_gone_from_memory_and_disk(
-    tmp_path: Path,
-) -> None:
+async def test_a_deletion_takes_indexes_from_memory_and_disk(tmp_path: Path) -> None:
     world = RetentionWorld()
     old, young = await tiered(world, FIRST, HOUR_MS), await tiered(world, SECOND)
     async with RemoteIndexCache(tmp_path, world.storage) as cache:

@@ -47,12 +47,9 @@ ASKED_WHEN_NOTHING_IS_DUE = ["partition_summary", "list_remote_log_segments"]
     ("retention_ms", "retention_bytes"),
     [(HOUR_MS, -1), (-1, 50 * SIZE), (HOUR_MS, 49 * SIZE + 1), (-1, -1)],
 )
-async def test_with_nothing_due_two_questions_are_asked(
-    retention_ms: int, retention_bytes: int
-) -> None:
+async def test_with_nothing_due_it_asks_twice(retention_ms: int, retention_bytes: int) -> None:
     world = RetentionWorld({0: 0}, end=5000)
-    for start in range(0, 5000, 100):
-        await world.add(start, start + 99, {0: start})
+    await world.add_hundreds(*range(0, 5000, 100))
 
     result = await world.task(retention_ms, retention_bytes).run_once()
 
@@ -201,12 +198,9 @@ def during_the_sum(
     patch.setattr(world.store, "list_remote_log_segments", slowly)
 
 
-async def test_a_copy_that_ends_during_the_sum_makes_no_later_run_delete_too_much(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_copy_during_the_sum_deletes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     world = RetentionWorld(end=1000)
-    for start in (0, 100, 200, 300):
-        await world.add(start, start + 99, {0: start})
+    await world.add_hundreds(0, 100, 200, 300)
     during_the_sum(world, monkeypatch, lambda: world.add(400, 499, {0: 400}))
     task = world.task(retention_bytes=3 * SIZE)
 
@@ -220,8 +214,7 @@ async def test_a_copy_that_ends_during_the_sum_makes_no_later_run_delete_too_muc
 
 async def test_the_time_of_the_sum_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     world = RetentionWorld(end=1000)
-    for start in (0, 100):
-        await world.add(start, start + 99, {0: start})
+    await world.add_hundreds(0, 100)
 
     async def passes() -> None:
         world.passed_s += 0.25
@@ -353,9 +346,7 @@ async def test_who_leads_no_more_has_no_series_of_the_partition_any_more() -> No
     assert f'"{TIP.topic}"' not in text
 
 
-async def test_a_run_deletes_so_many_and_the_next_goes_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_run_is_bounded_and_the_next_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expiration_task, "SEGMENTS_PER_RUN_MAX", 20)
     world = RetentionWorld(LINEAGE, end=5000)
     await add_fifty(world, old=50)

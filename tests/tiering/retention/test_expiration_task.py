@@ -19,9 +19,7 @@ from tierledger.tiering.retention.plan import Reason
 
 
 @pytest.mark.parametrize("deletable", [0, 1, 23, 50])
-async def test_by_size_the_oldest_go_until_no_more_than_the_limit_is_left(
-    deletable: int,
-) -> None:
+async def test_by_size_the_oldest_go_until_only_the_limit_is_left(deletable: int) -> None:
     world = RetentionWorld(LINEAGE, end=5200)
     await add_fifty(world)
     world.log.highest_offset_in_remote_storage = 4999
@@ -76,8 +74,7 @@ async def test_what_is_of_another_history_is_summed_up_once_not_for_each_segment
 async def test_what_is_of_another_history_is_summed_up_anew_once_some_is_deleted() -> None:
     world = RetentionWorld({2: 0, 3: 500}, end=700)
     await world.add(0, 50, {0: 0}, size=10 * SIZE)
-    for start in (0, 100, 200, 300):
-        await world.add(start, start + 99, {2: start})
+    await world.add_hundreds(0, 100, 200, 300, epoch=2)
     task = world.task(retention_bytes=3 * SIZE)
 
     first = await task.run_once()
@@ -89,13 +86,10 @@ async def test_what_is_of_another_history_is_summed_up_anew_once_some_is_deleted
 
 
 @pytest.mark.parametrize("known", [-1, 99])
-async def test_a_log_that_has_not_heard_yet_what_is_remote_counts_nothing_twice(
-    known: int,
-) -> None:
+async def test_a_log_that_lags_behind_the_tier_counts_nothing_twice(known: int) -> None:
     """After an election the log knows that late, and of a copy once it has finished."""
     world = RetentionWorld(end=300)
-    for start in (0, 100):
-        await world.add(start, start + 99, {0: start})
+    await world.add_hundreds(0, 100)
     for base in (0, 100, 200):
         world.log.add_local(base, base + 100)
     world.log.highest_offset_in_remote_storage = known
@@ -147,8 +141,7 @@ async def test_copies_that_never_finished_count_for_nothing_and_are_deleted_in_t
     await world.add(0, 99, {0: 0}, state=STARTED)
     await world.add(100, 199, {0: 100}, state=DELETING)
     second = await world.add(200, 299, {0: 200}, state=STARTED)
-    for start in range(300, 1400, 100):
-        await world.add(start, start + 99, {0: start})
+    await world.add_hundreds(*range(300, 1400, 100))
     task = world.task(retention_bytes=10 * SIZE)
 
     first_run = await task.run_once()

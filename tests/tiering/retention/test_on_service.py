@@ -42,9 +42,7 @@ class Tier:
         self.deletions = CountedDeletions(store, self.storage, FixedClock(), 1, self.metrics)
 
 
-async def test_what_is_due_by_size_goes_from_tier_and_service(
-    manager: AsyncRemoteLogMetadataManager,
-) -> None:
+async def test_what_is_due_by_size_is_deleted(manager: AsyncRemoteLogMetadataManager) -> None:
     tier, log = Tier(manager), MemoryLog({0: 0}, end=10 * SEGMENTS)
     task = ExpirationTask(log, tier.deletions, Retention(retention_bytes=205), frozenset)
 
@@ -60,9 +58,7 @@ async def test_what_is_due_by_size_goes_from_tier_and_service(
     assert tier.metrics.value(SIZE_BYTES, TIP) == 210
 
 
-async def test_a_marked_partition_goes_from_tier_and_service(
-    manager: AsyncRemoteLogMetadataManager,
-) -> None:
+async def test_a_marked_partition_is_deleted(manager: AsyncRemoteLogMetadataManager) -> None:
     tier = Tier(manager)
     remover = PartitionRemover(tier.deletions, lambda _: ())
     await remover.mark(TIP)

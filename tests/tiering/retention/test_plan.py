@@ -105,9 +105,7 @@ def test_a_retention_that_reaches_back_before_1970_keeps_everything(
 @pytest.mark.parametrize(
     ("excess", "deleted"), [(0, 0), (SIZE - 1, 0), (SIZE, 1), (2 * SIZE - 1, 1), (2 * SIZE, 2)]
 )
-def test_size_never_deletes_a_segment_that_would_leave_too_little(
-    excess: int, deleted: int
-) -> None:
+def test_size_deletes_no_segment_that_would_leave_too_little(excess: int, deleted: int) -> None:
     walk = exact(excess)
 
     verdicts = [walk.offer(one) for one in (OLD, NEW)][: deleted + 1]
@@ -123,9 +121,7 @@ def test_bytes_that_time_deletes_are_not_asked_for_again() -> None:
     assert walk.offer(NEW) == Verdict(Action.STOP, Reason.RETAINED)
 
 
-def test_the_exact_excess_is_asked_for_only_when_the_first_segment_fits_into_its_bound() -> (
-    None
-):
+def test_the_exact_excess_is_measured_only_when_a_segment_fits_its_bound() -> None:
     below, within = (RetentionWalk(bounds(excess_max=SIZE - gap)) for gap in (1, 0))
 
     assert below.offer(OLD) == Verdict(Action.STOP, Reason.RETAINED)

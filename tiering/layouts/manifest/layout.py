@@ -139,8 +139,8 @@ class ManifestStorageManager(ReadOnlyStorageManager):
 def _check_segment(found: NamedSegment, segment: RemoteLogSegmentId, name: str) -> None:
     partition = segment.topic_id_partition
     expected = NamedSegment(str(partition.topic_id), partition.partition, str(segment.id))
-    said = zip(found, expected, strict=True)
-    if any(theirs is not None and theirs != ours for theirs, ours in said):
+    pairs = zip(found, expected, strict=True)
+    if any(theirs is not None and theirs != ours for theirs, ours in pairs):
         raise CorruptRemoteData(f"{name}: expected the manifest of {expected}, found {found}")
 
 
