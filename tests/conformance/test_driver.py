@@ -11,6 +11,7 @@ from tests.models.local_world import (
     DELETING,
     CountedIds,
     TickingClock,
+    lead,
     moved,
     partition,
     segment,
@@ -45,8 +46,7 @@ class RivalledService:
         self.disputes += 1
         rival = AsyncRemoteLogMetadataManager(self.local.connect, CountedIds())
         await rival.configure({**self.settings.storage, "cluster.id": CLUSTER, "broker.id": 99})
-        await rival.on_partition_leadership_changes([TIP], [])
-        await rival.when_ready([TIP])
+        await lead(rival, TIP)
         await rival.close()
 
     async def kill_host(self, which: int) -> None:

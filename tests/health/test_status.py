@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from tests.models.local_world import CLUSTER, KEYS, POLL_S, LocalWorld, copy, partition, segment
+from tests.models.local_world import (
+    CLUSTER,
+    KEYS,
+    POLL_S,
+    LocalWorld,
+    copy,
+    partition,
+    segment,
+    sqlite_in,
+)
 from tests.models.service_words import (
     TOPIC_ID,
     SpokenHost,
@@ -251,7 +260,7 @@ async def test_a_service_says_all_that_a_status_is_made_of() -> None:
 
 
 async def test_a_quarantine_is_told_with_its_reason(tmp_path: Path) -> None:
-    world = LocalWorld({"metadata.storage.url": f"sqlite:{tmp_path / 'store.sqlite'}"})
+    world = LocalWorld(sqlite_in(tmp_path))
     await world.start()
     tip = partition()
     await copy(await world.leader(tip), segment(0))

@@ -9,7 +9,7 @@ from tierledger.actors import messages as msg
 from tierledger.actors.follower import Follower
 from tierledger.actors.leader.machine import Leader
 from tierledger.events import commands as cmd
-from tierledger.events.errors import RemoteStorageError
+from tierledger.events.errors import RemoteStorageError, StorageUnavailable
 from tierledger.events.log_events import Event, Origin
 from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.state import PartitionState
@@ -143,6 +143,11 @@ class Harness:
         assert isinstance(effect, msg.Append), effect
         return effect
 
+    def refuse_append(self) -> None:
+        """Let the store refuse the append that waits."""
+        number = self.expect_append().number
+        self.feed(msg.AppendRefused(number, StorageUnavailable("full")))
+
     def expect_probe(self) -> msg.ReadSlot:
         effect = self.asked.popleft()
         assert isinstance(effect, msg.ReadSlot), effect
@@ -157,12 +162,25 @@ class Harness:
         asked = self.questions.pop(question)
         self.feed(msg.OracleAnswered(asked.claim, verdict, now_ms, asked.number))
 
+    def oracle_decides(
+        self, verdict: cmd.LeaderVerdict | None, *, question: int = 0, now_ms: int = NOW_MS
+    ) -> None:
+        """Let it answer, and the store do all that follows from that."""
+        self.oracle_says(verdict, question=question, now_ms=now_ms)
+        self.settle()
+
     # The callers' side.
 
     def write(self, record: Record, claim: cmd.Claim = CLAIM, request: bytes = b"") -> int:
         """The caller who asked to write `record`; later repeats carry the same `request`."""
         origin = Origin(claim.broker_id, request or None)
         return self.command(command_of(record, claim, origin))
+
+    def write_in_doubt(self, record: Record) -> tuple[int, msg.Append]:
+        """The caller of a write, and its append, whose answer was lost."""
+        caller, append = self.write(record), self.expect_append()
+        self.feed(msg.AppendAnswered(append.number, UNKNOWN))
+        return caller, append
 
     def command(self, command: cmd.Command) -> int:
         caller = next(self._callers)
@@ -227,13 +245,26 @@ def new_leader(
     return Harness(Leader(SERDE, limits or Limits(), first), store)
 
 
+def claiming(
+    store: SlotStore,
+    number: int = 1,
+    claim: cmd.Claim = CLAIM,
+    *,
+    leader_epoch: int | None = None,
+    limits: Limits | None = None,
+) -> Harness:
+    """A leader that has read the log and claimed, whatever came of that."""
+    harness = new_leader(store, number, claim, leader_epoch=leader_epoch, limits=limits)
+    harness.load()
+    harness.settle()
+    return harness
+
+
 def leading(
     store: SlotStore, number: int = 1, claim: cmd.Claim = CLAIM, limits: Limits | None = None
 ) -> Harness:
     """A leader whose session is open."""
-    harness = new_leader(store, number, claim, limits=limits)
-    harness.load()
-    harness.settle()
+    harness = claiming(store, number, claim, limits=limits)
     assert isinstance(harness.machine, Leader)
     assert harness.machine.holds(claim)
     return harness

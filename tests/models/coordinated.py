@@ -71,7 +71,10 @@ class Coordinated:
         if broker not in self.state.incarnations:
             self.register(broker)
         self.announcements[broker] = self.announcements.get(broker, 0) + 1
-        given = announcement(broker, self.announcements[broker], leads, follows, stops, epoch)
+        given = announcement(
+            broker, self.announcements[broker], leads, follows, stops, epoch,
+            self.state.incarnations[broker],
+        )  # fmt: skip
         return self.apply(rules.announce(self.state, given))
 
     def entry(self, number: int = 0) -> Entry:

@@ -4,13 +4,18 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
+from functools import partial
+from inspect import isawaitable
 from itertools import count
+from pathlib import Path
+from typing import Any, Self
 
 from tests.models.actor_harness import SERDE
 from tierledger.actors.calls import LEADER, PartitionKey, ReadyCall
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.client.router import Router
 from tierledger.actors.client.service_link import ServiceLink
+from tierledger.actors.coordinator.events import Route
 from tierledger.actors.door.client.connection import connect_at
 from tierledger.actors.door.server.host_door import DoorSettings
 from tierledger.actors.host.host import Host
@@ -81,16 +86,26 @@ class LocalWorld:
         *,
         clock: Clock | None = None,
         oracle: LeaderOracle | None = None,
-        door: bool = False,
+        door: bool | DoorSettings = False,
     ) -> None:
         """`door`: brokers come through the hosts' doors, as other processes do."""
-        self.door = DoorSettings(f"127.0.0.1:{free_ports(hosts)}") if door else None
+        if door is True:
+            door = DoorSettings(f"127.0.0.1:{free_ports(hosts)}")
+        self.door = door or None
         self.storage = dict(storage)
         self.hosts = hosts
         self.clock = clock or TickingClock()
         self.oracle = oracle
         self._service: LocalService | None = None
-        self._opened = AsyncExitStack()
+        self.opened = AsyncExitStack()
+        """What is closed before the service."""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
 
     @property
     def service(self) -> LocalService:
@@ -104,7 +119,7 @@ class LocalWorld:
 
     async def stop(self) -> None:
         """End managers and service in good order; the store keeps what it has."""
-        await self._opened.aclose()
+        await self.opened.aclose()
         service, self._service = self._service, None
         if service is not None:
             await service.close()
@@ -131,18 +146,21 @@ class LocalWorld:
         )
         identity = {"cluster.id": CLUSTER, "broker.id": broker_id}
         await manager.configure({**self.storage, **identity, **(more or {})})
-        self._opened.push_async_callback(manager.close)
+        self.opened.push_async_callback(manager.close)
         return manager
 
     async def leader(
-        self, *tips: TopicIdPartition, broker_id: int = 1, deadline_s: float = DEADLINE_S
+        self,
+        *tips: TopicIdPartition,
+        broker_id: int = 1,
+        deadline_s: float = DEADLINE_S,
+        more: Mapping[str, object] | None = None,
     ) -> AsyncRemoteLogMetadataManager:
         """A manager that leads `tips`, ready."""
-        manager = await self.broker(broker_id, deadline_s)
+        manager = await self.broker(broker_id, deadline_s, more)
         await manager.on_partition_leadership_changes(tips, [])
         for tip in tips:
-            while not await manager.is_ready(tip):  # noqa: ASYNC110 - It has no event.
-                await asyncio.sleep(POLL_S)
+            await eventually(partial(manager.is_ready, tip))
         return manager
 
     async def follower(
@@ -158,26 +176,23 @@ class LocalWorld:
         settings = ServiceSettings(CLUSTER, self.storage)
         link = ServiceLink(lambda: self.service.connect(settings))
         router = Router(link, DEADLINE_S)
-        self._opened.push_async_callback(router.close)
+        self.opened.push_async_callback(router.close)
         return router
 
     async def until_led(self, tip: TopicIdPartition, claim: Claim) -> None:
         """Return once the session that `claim` asked for is open on the first host."""
         call = ReadyCall(PartitionKey.of(tip), LEADER, claim)
-        host = self.service.host("host-0").host
-        while await host.call(call) is not True:  # noqa: ASYNC110 - It has none.
-            await asyncio.sleep(POLL_S)
+        await eventually(lambda: self.service.host("host-0").host.call(call))
 
-    async def serves(self) -> int:
-        """How many leaders and followers run on the first host."""
-        said = await self.service.host("host-0").counts()
-        count: int = said["leaders"] + said["followers"]
-        return count
+    async def is_idle(self) -> bool:
+        """Whether no leader and no follower runs on the first host."""
+        counts = await self.service.host("host-0").counts()
+        return not counts["leaders"] + counts["followers"]
 
-    async def until_idle(self) -> None:
-        """Return once the first host serves nothing."""
-        while await self.serves():  # noqa: ASYNC110 - It has none.
-            await asyncio.sleep(POLL_S)
+    async def route(self, tip: TopicIdPartition) -> Route:
+        """Where the partition is, as the coordinator has it."""
+        (route,) = await self.service.coordinator.route([PartitionKey.of(tip)])
+        return route
 
     async def coordinator_position(self) -> int:
         position: int = (await self.service.coordinator.status())["position"]
@@ -284,10 +299,21 @@ async def listed(
     return sorted([one.start_offset // 10 async for one in found])
 
 
-async def eventually(holds: Callable[[], bool]) -> None:
-    """Let everybody run until `holds`."""
-    while not holds():  # noqa: ASYNC110 - What is waited for has no event.
-        await asyncio.sleep(POLL_S)
+async def eventually(holds: Callable[[], Any], pause_s: float = POLL_S) -> None:
+    """Let everybody run until `holds()`, or what it awaits, is so."""
+    while not (await found if isawaitable(found := holds()) else found):  # noqa: ASYNC110
+        await asyncio.sleep(pause_s)
+
+
+async def lead(manager: AsyncRemoteLogMetadataManager, *tips: TopicIdPartition) -> None:
+    """Announce that its broker leads `tips`, and return once it does."""
+    await manager.on_partition_leadership_changes(tips, [])
+    await manager.when_ready(tips)
+
+
+def sqlite_in(folder: Path) -> dict[str, str]:
+    """The settings of a store there."""
+    return {"metadata.storage.url": f"sqlite:{folder / 'store.sqlite'}"}
 
 
 def lone_host(backend: MetadataStorageBackend) -> Host:

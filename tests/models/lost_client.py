@@ -10,7 +10,7 @@ import contextlib
 import json
 import sys
 
-from tests.models.local_world import partition, segment
+from tests.models.local_world import lead, partition, segment
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.discovery.connecting import connect
 from tierledger.actors.wall_clock import RandomIds
@@ -44,8 +44,7 @@ async def main(url: str, cluster: str) -> None:
     while True:
         with contextlib.suppress(Exception):
             await manager.configure(config)
-            await manager.on_partition_leadership_changes([tip], [])
-            await manager.when_ready([tip])
+            await lead(manager, tip)
             break
     say("ready")
     await asyncio.to_thread(sys.stdin.readline)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.models.local_world import CLUSTER, LocalWorld
+from tests.models.local_world import CLUSTER, LocalWorld, sqlite_in
 from tierledger.actors.discovery.recorded_doors import Doors, RecordedDoors
 from tierledger.actors.discovery.service_record import ServiceRecord, record_change, record_of
 from tierledger.actors.door.security.settings import DoorSecurity
@@ -40,7 +40,7 @@ async def published(
     folder: Path, hosts: int = 1, security: DoorSecurity | None = None
 ) -> AsyncIterator[LocalWorld]:
     """A service that listens on free ports, and whose record follows its hosts."""
-    world = LocalWorld({"metadata.storage.url": f"sqlite:{folder / 'store.sqlite'}"}, hosts)
+    world = LocalWorld(sqlite_in(folder), hosts)
     world.door = DoorSettings("127.0.0.1:0", security=security)
     await world.start()
     coordinator = world.service.coordinator

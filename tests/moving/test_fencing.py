@@ -12,7 +12,7 @@ from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
     NewTopic,
 )
 
-from tests.models.local_world import CLUSTER, LocalWorld, moved, partition, segment
+from tests.models.local_world import CLUSTER, LocalWorld, moved, partition, segment, sqlite_in
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import StorageUnavailable
 from tierledger.moving.mirroring import Mirror, producer_of
@@ -49,7 +49,7 @@ async def test_a_mirror_that_was_frozen_behind_its_reading_writes_nothing_twice(
 ) -> None:
     brokers = KafkaBrokers(broker.address)
     await made(brokers)
-    world = LocalWorld({"metadata.storage.url": f"sqlite:{tmp_path / 'store.sqlite'}"})
+    world = LocalWorld(sqlite_in(tmp_path))
     await world.start()
     leader = await world.leader(ORDERS)
     await leader.add_remote_log_segment_metadata(segment(1))

@@ -20,6 +20,7 @@ from tests.models.local_world import (
     moved,
     partition,
     segment,
+    sqlite_in,
 )
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.host_settings import ServiceSettings
@@ -44,10 +45,8 @@ ORDERS, OTHERS = partition(0), partition(1)
 
 @pytest_asyncio.fixture
 async def world(tmp_path: Path) -> AsyncIterator[LocalWorld]:
-    world = LocalWorld({"metadata.storage.url": f"sqlite:{tmp_path / 'store.sqlite'}"})
-    await world.start()
-    yield world
-    await world.stop()
+    async with LocalWorld(sqlite_in(tmp_path)) as world:
+        yield world
 
 
 @pytest.fixture

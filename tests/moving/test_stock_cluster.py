@@ -25,7 +25,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped] # As above.
 
 from tests.kafka.test_one_broker import PARTITION, TOPIC, produced, until
 from tests.models.attending_plugin import AttendingPlugin, attending
-from tests.models.local_world import free_ports
+from tests.models.local_world import free_ports, lead
 from tests.models.tiered_broker import STOCK, TIERED, TieredBroker
 from tests.ray.test_serve import COMMAND, run, served
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
@@ -331,8 +331,7 @@ async def remove_first(ledger: Ledger) -> int:
         await manager.configure(
             {**ledger.settings.storage, "cluster.id": CLUSTER_ID, "broker.id": 1}
         )
-        await manager.on_partition_leadership_changes([tip], [])
-        await manager.when_ready([tip])
+        await lead(manager, tip)
         for state in (
             RemoteLogSegmentState.DELETE_SEGMENT_STARTED,
             RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,

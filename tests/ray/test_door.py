@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.models.local_world import copy, listed, partition, segment
+from tests.models.local_world import copy, lead, listed, partition, segment
 from tests.models.ray_brokers import Brokers
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
@@ -24,8 +24,7 @@ async def test_a_client_comes_in_by_the_doors_and_outlives_a_host(
     cluster = {"cluster.id": service.settings.cluster_id, "broker.id": 1}
     await manager.configure({**service.settings.storage, **cluster})
     tips = [partition(number) for number in range(4)]
-    await manager.on_partition_leadership_changes(tips, [])
-    await manager.when_ready(tips)
+    await lead(manager, *tips)
     for tip in tips:
         await copy(manager, segment(0, tip))
     routes = await coordinator.route([PartitionKey.of(tip) for tip in tips])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.models.local_world import copy, listed, partition, segment
+from tests.models.local_world import copy, lead, listed, partition, segment
 from tests.models.ray_brokers import Brokers, settings_for
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.coordinator.placement import WRITER
@@ -84,8 +84,7 @@ async def led(
     manager: AsyncRemoteLogMetadataManager, topic: int, count: int = 9
 ) -> list[TopicIdPartition]:
     tips = [partition(100 * topic + number) for number in range(count)]
-    await manager.on_partition_leadership_changes(tips, [])
-    await manager.when_ready(tips)
+    await lead(manager, *tips)
     await asyncio.gather(*(copy(manager, segment(0, tip)) for tip in tips))
     return tips
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.models.door_secrets import TOKENS, Secrets, token_file
-from tests.models.local_world import CLUSTER, copy, listed, partition, segment
+from tests.models.local_world import CLUSTER, copy, lead, listed, partition, segment
 from tests.ray.test_serve import run, served
 from tests.ray.test_service_end import descendants
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
@@ -54,8 +54,7 @@ async def test_a_served_door_lets_in_who_proves_it_and_gives_nothing_away(
         own = {"metadata.storage.url": store, "cluster.id": CLUSTER, "broker.id": 1}
         manager = AsyncRemoteLogMetadataManager(connect_at(url), RandomIds())
         await manager.configure({**own, **secrets.client("broker:1")})
-        await manager.on_partition_leadership_changes([TIP], [])
-        await manager.when_ready([TIP])
+        await lead(manager, TIP)
         await copy(manager, segment(1))
         assert await listed(manager) == [1]
         await manager.close()

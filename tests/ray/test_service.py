@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from tests.models.local_world import copy, listed, moved, segment
+from tests.models.local_world import copy, lead, listed, moved, segment
 from tests.models.partition_logs import TRACES, folded, imported, topic_id_partition
 from tests.models.ray_brokers import Brokers
 from tests.ray.conftest import PACKED
@@ -101,8 +101,7 @@ async def test_a_coordinator_that_died_is_made_anew_and_knows_all(
     brokers: Brokers, service: RayService, tip: TopicIdPartition
 ) -> None:
     manager, other = await brokers.manager(1), await brokers.manager(2)
-    await manager.on_partition_leadership_changes([tip], [])
-    await manager.when_ready([tip])
+    await lead(manager, tip)
     await copy(manager, segment(0, tip))
     former = ray_cluster.find_actor(COORDINATOR, namespace_of(service.settings))
     ray_cluster.ray.kill(former, no_restart=True)
@@ -110,8 +109,7 @@ async def test_a_coordinator_that_died_is_made_anew_and_knows_all(
     await other.on_partition_leadership_changes([], [tip])
     await other.when_ready([tip])
     await copy(manager, segment(1, tip))
-    await other.on_partition_leadership_changes([tip], [])
-    await other.when_ready([tip])
+    await lead(other, tip)
 
     with pytest.raises(Fenced):
         await manager.add_remote_log_segment_metadata(segment(2, tip))

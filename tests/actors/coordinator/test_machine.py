@@ -101,10 +101,15 @@ class Driven:
         outcome = AppendOutcome.CREATED if is_new else AppendOutcome.EXISTS
         self.hear(AppendAnswered(append.number, outcome))
 
+    def decide(self) -> Append:
+        """Decide on what waits; the append that this leads to, which nobody answers."""
+        self.take(msg.Resume)
+        self.hear(msg.Resumed())
+        return self.take(Append)
+
     def started(self) -> "Driven":
         """With all the hosts that it starts."""
-        self.hear(msg.Started())
-        self.rest()
+        self.begun()
         while self.has(msg.StartProcess):
             self.serve(self.take(msg.StartProcess))
         return self
@@ -114,6 +119,12 @@ class Driven:
         self.hear(msg.ProcessStarted(start.host, start.address, HostPing(process)))
         self.rest()
 
+    def begun(self) -> "Driven":
+        """With its log read, and hosts on their way."""
+        self.hear(msg.Started())
+        self.rest()
+        return self
+
     def register(self, broker: int, caller: int = 1, after: int = 0) -> list[msg.Effect]:
         request = b"%d-%d" % (broker, caller)
         return self.hear(msg.Requested(caller, msg.Register(broker, request, after)))
@@ -122,6 +133,13 @@ class Driven:
         items = tuple((ID, one, "orders", None, None) for one in partitions)
         given = Announcement(broker, 1, number, items, (), ())
         self.hear(msg.Requested(caller, msg.Announce(given)))
+
+    def lead(self) -> None:
+        """Let broker 1 lead partition 0."""
+        self.register(1)
+        self.rest()
+        self.announce(1, 1, 2, 0)
+        self.rest()
 
     def replies(self) -> dict[int | None, object]:
         found: dict[int | None, object] = {}
@@ -141,9 +159,7 @@ def test_what_waits_together_is_decided_in_one_append_and_answered_behind_it() -
     one.register(1, caller=1)
     one.register(2, caller=2)
     one.register(1, caller=3)
-    one.take(msg.Resume)
-    one.hear(msg.Resumed())
-    append = one.take(Append)
+    append = one.decide()
     assert not one.replies()
     one.answer(append)
 
@@ -190,9 +206,7 @@ def test_an_append_in_doubt_is_looked_at_and_tried_again_with_the_same_content(
 ) -> None:
     one = Driven().started()
     one.register(1)
-    one.take(msg.Resume)
-    one.hear(msg.Resumed())
-    append = one.take(Append)
+    append = one.decide()
     if arrived:
         one.log[append.number] = append.value
     (look,) = one.hear(msg.AppendFailed(append.number, OutcomeUnknown("lost")))
@@ -208,9 +222,7 @@ def test_an_append_in_doubt_is_looked_at_and_tried_again_with_the_same_content(
 def test_a_doubt_that_nobody_resolves_is_told_and_the_next_append_finds_out() -> None:
     one = Driven().started()
     one.register(1)
-    one.take(msg.Resume)
-    one.hear(msg.Resumed())
-    append = one.take(Append)
+    append = one.decide()
     one.log[append.number] = append.value
     one.hear(msg.AppendFailed(append.number, OutcomeUnknown("lost")))
     one.take(ReadSlot)
@@ -228,10 +240,8 @@ def test_a_first_append_that_is_refused_kept_nothing_and_everybody_hears_so() ->
     one = Driven().started()
     one.register(1, caller=1)
     one.register(2, caller=2)
-    one.take(msg.Resume)
-    one.hear(msg.Resumed())
     error = StorageUnavailable("away")
-    one.hear(msg.AppendFailed(one.take(Append).number, error))
+    one.hear(msg.AppendFailed(one.decide().number, error))
 
     assert one.replies() == {1: error, 2: error}
     assert one.machine.phase is Phase.IDLE
@@ -304,9 +314,7 @@ def test_what_no_phase_can_hear_is_a_mistake_of_the_shell_and_told_with_the_stor
 
 
 def test_the_writer_is_found_before_anything_and_the_log_is_read_again_behind_it() -> None:
-    one = Driven(writer="host-0")
-    one.hear(msg.Started())
-    one.rest()
+    one = Driven(writer="host-0").begun()
     start = one.take(msg.StartProcess)
     assert (start.host, start.timeout_s) == ("host-0", parts.WRITER_LAUNCH_TIMEOUT_S)
     assert not one.machine.is_started
@@ -321,8 +329,7 @@ def test_the_writer_is_found_before_anything_and_the_log_is_read_again_behind_it
 def test_a_host_of_an_earlier_life_makes_no_service_ready() -> None:
     former, one = Driven().started(), Driven(identity=b"later")
     one.log = former.log
-    one.hear(msg.Started())
-    one.rest()
+    one.begun()
     assert "host-0" in one.machine.state.hosts
     one.hear(msg.HostEnded("host-0", one.take(msg.Ping).watch))
     one.rest()
@@ -333,9 +340,7 @@ def test_a_host_of_an_earlier_life_makes_no_service_ready() -> None:
 
 
 def test_a_writer_that_cannot_start_gives_the_start_up() -> None:
-    one = Driven(writer="host-0")
-    one.hear(msg.Started())
-    one.rest()
+    one = Driven(writer="host-0").begun()
     start = one.take(msg.StartProcess)
     error = StorageUnavailable("no store")
     one.hear(msg.StartFailed(start.host, start.address, error))
@@ -367,18 +372,13 @@ def test_a_lost_writer_has_ended_before_its_successor_starts() -> None:
 
 def test_what_a_lost_host_served_is_placed_elsewhere_and_its_end_is_noted_until_it_is() -> None:
     one = Driven(hosts=2).started()
-    one.register(1)
-    one.rest()
-    one.announce(1, 1, 2, 0)
-    one.rest()
+    one.lead()
     entry = one.machine.state.partitions[KEY]
     assert entry.leader_host is not None
     served_by = entry.leader_host
     host = one.machine.hosts.running[served_by]
     one.hear(msg.HostEnded(served_by, host.watch))
-    one.take(msg.Resume)
-    one.hear(msg.Resumed())
-    failed = one.hear(msg.AppendFailed(one.take(Append).number, StorageUnavailable("away")))
+    failed = one.hear(msg.AppendFailed(one.decide().number, StorageUnavailable("away")))
     retry = msg.SetTimer(msg.Timer("retry"), parts.BACKOFF_MIN_S)
     assert retry in failed
     one.hear(msg.TimerFired(retry.timer))
@@ -419,10 +419,7 @@ def test_a_late_answer_about_a_process_that_was_dropped_changes_nothing() -> Non
 
 def test_a_host_that_did_not_hear_is_told_the_same_again_and_then_the_rest() -> None:
     one = Driven().started()
-    one.register(1)
-    one.rest()
-    one.announce(1, 1, 2, 0)
-    one.rest()
+    one.lead()
     tell = one.take(msg.Tell)
     one.announce(1, 2, 3, 1)
     one.rest()
@@ -437,9 +434,7 @@ def test_a_host_that_did_not_hear_is_told_the_same_again_and_then_the_rest() -> 
 
 
 def test_a_start_that_fails_is_tried_again_later_at_another_address() -> None:
-    one = Driven()
-    one.hear(msg.Started())
-    one.rest()
+    one = Driven().begun()
     start = one.take(msg.StartProcess)
     error = StorageUnavailable("no node")
     effects = one.hear(msg.StartFailed(start.host, start.address, error))
@@ -452,9 +447,7 @@ def test_a_start_that_fails_is_tried_again_later_at_another_address() -> None:
 
 
 def test_only_so_many_processes_start_side_by_side() -> None:
-    one = Driven(hosts=parts.LAUNCHES_AT_ONCE + 2)
-    one.hear(msg.Started())
-    one.rest()
+    one = Driven(hosts=parts.LAUNCHES_AT_ONCE + 2).begun()
     starts = [effect for effect in one.open if isinstance(effect, msg.StartProcess)]
     assert len(starts) == parts.LAUNCHES_AT_ONCE
     one.serve(one.take(msg.StartProcess))
@@ -466,8 +459,7 @@ def test_a_coordinator_follows_what_another_one_has_started() -> None:
     one = Driven(identity=b"one").started()
     other = Driven(identity=b"other")
     other.log = one.log
-    other.hear(msg.Started())
-    other.rest()
+    other.begun()
     ping = other.take(msg.Ping)
     assert ping.address == "host-0/1"
     other.hear(msg.HostEnded("host-0", ping.watch))
@@ -491,8 +483,7 @@ def test_a_log_of_any_length_is_read_without_going_deeper() -> None:
         )
         one.log[number] = written.batch_of(stored)
         written.take(StoredBatch(number, one.log[number]))
-    one.hear(msg.Started())
-    one.rest()
+    one.begun()
 
     assert one.machine.state.chain_hash == written.state.chain_hash
 
@@ -531,9 +522,7 @@ def test_a_move_that_takes_too_long_is_given_up() -> None:
 def test_a_move_that_cannot_be_given_up_now_is_given_up_later() -> None:
     one, timer = moving()
     one.hear(msg.TimerFired(timer.timer), after_s=5.0)
-    one.take(msg.Resume)
-    one.hear(msg.Resumed())
-    append = one.take(Append)
+    append = one.decide()
     one.hear(msg.AppendFailed(append.number, StorageUnavailable("away")))
     one.rest()
     assert one.machine.state.word.owner == "moving"

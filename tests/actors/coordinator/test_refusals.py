@@ -2,64 +2,57 @@
 
 import pytest
 
+from tests.models.coordinated import TOPIC_ID, Coordinated
 from tierledger.actors.calls import LEADER, PartitionKey, Refusal
 from tierledger.actors.coordinator import rules
 from tierledger.actors.coordinator.events import (
-    COORDINATOR_CODEC,
     Announced,
     ClientRegistered,
-    CoordinatorBody,
-    HostStarted,
     LeadersPlaced,
 )
 from tierledger.actors.coordinator.refusals import leader_refused
-from tierledger.actors.coordinator.state import CoordinatorState, Leadership
+from tierledger.actors.coordinator.state import Leadership
 from tierledger.actors.messages import ClaimRefused
 from tierledger.events.commands import Claim
-from tierledger.events.log_events import Event
 from tierledger.events.partition.state import Session
 
-KEY = PartitionKey(bytes(range(16)), 0)
+KEY = PartitionKey(TOPIC_ID, 0)
 ITEM = (*KEY, "orders")
 HOLDER, LOSER = Claim(1, 1, 1), Claim(2, 1, 1)
 
 
-class World:
+class World(Coordinated):
     """A coordinator whose partition broker 1 leads, and that put broker 2's claim in force."""
 
     def __init__(self, *, registered: bool = False) -> None:
-        self.state = CoordinatorState(b"")
+        super().__init__()
         for broker_id in (1, 2, 3) if registered else ():
-            self.note(ClientRegistered(broker_id, 1))
-        self.note(HostStarted("host-0", 1, "p", "host-0/1"))
-        self.announce(HOLDER, 7)
-        self.note(LeadersPlaced("host-0", ((*KEY, 1),)))
-        self.announce(LOSER, None)
-        self.note(LeadersPlaced("host-0", ((*KEY, 2),)))
+            self.register(broker_id)
+        self.start("host-0")
+        self.claim(HOLDER, 7)
+        self.place(1)
+        self.claim(LOSER, None)
+        self.place(2)
 
-    def note(self, body: CoordinatorBody) -> list[rules.HostWork]:
-        """Through bytes, as in the log."""
-        event = Event(self.state.next_position, 0, 0, -1, None, body)  # type: ignore[arg-type]
-        stored = COORDINATOR_CODEC.encode(event, b"")
-        (read,), _ = COORDINATOR_CODEC.decode([stored], event.position, b"")
-        return rules.evolve(self.state, read)
+    def claim(self, claim: Claim, epoch: int | None) -> None:
+        self.evolve(Announced(*claim, ((*ITEM, epoch, None),), (), (), None))
 
-    def announce(self, claim: Claim, epoch: int | None) -> None:
-        self.note(Announced(*claim, ((*ITEM, epoch, None),), (), (), None))
+    def place(self, assignment: int) -> None:
+        self.evolve(LeadersPlaced("host-0", ((*KEY, assignment),)))
 
     def follow(self, claim: Claim) -> list[rules.HostWork]:
-        return self.note(Announced(*claim, (), (ITEM,), (), None))
+        return self.evolve(Announced(*claim, (), (ITEM,), (), None))
 
     def hear(self, refusal: Refusal, host: str = "host-0") -> int:
         """How many events that led to."""
         bodies = leader_refused(self.state, KEY, refusal, host)
         for body in bodies:
-            self.note(body)
+            self.evolve(body)
         return len(bodies)
 
     @property
     def leadership(self) -> Leadership | None:
-        return self.state.partitions[KEY].leadership
+        return self.entry().leadership
 
 
 @pytest.fixture
@@ -79,7 +72,7 @@ def test_where_the_holder_is_served_its_claim_is_in_force_and_nothing_is_placed(
 
     # Under the number that the host was told last, or a later loss there would be overheard.
     assert world.leadership == Leadership(HOLDER, 7, None, None, 2)
-    assert world.state.partitions[KEY].leader_host == "host-0"
+    assert world.entry().leader_host == "host-0"
     assert not world.state.unplaced
 
 
@@ -87,7 +80,7 @@ def test_where_nobody_is_served_the_holder_is_placed_anew(world: World) -> None:
     assert world.hear(refusal(is_served=False)) == 1
 
     assert world.leadership == Leadership(HOLDER, 7, None, None, 0)
-    assert world.state.partitions[KEY].leader_host is None
+    assert world.entry().leader_host is None
     assert list(world.state.unplaced) == [(KEY, LEADER)]
 
 
@@ -115,15 +108,15 @@ def test_the_loss_of_the_leader_is_heard_after_a_refusal(world: World) -> None:
     world.hear(refusal(is_served=True))
 
     (lost,) = rules.leader_lost(world.state, KEY, 2, "host-0")
-    world.note(lost)
+    world.evolve(lost)
     assert world.leadership == Leadership(HOLDER, 7, None, None, 0)
 
 
 def test_the_holders_own_claim_refused_under_an_old_number_is_placed_under_a_newer(
     world: World,
 ) -> None:
-    world.announce(HOLDER._replace(announcement=2), 7)
-    world.note(LeadersPlaced("host-0", ((*KEY, 3),)))
+    world.claim(HOLDER._replace(announcement=2), 7)
+    world.place(3)
     claim = HOLDER._replace(announcement=2)
     session = Session(5, *claim, 9, 7, None, True)
 
@@ -170,9 +163,9 @@ def test_the_newer_claim_of_the_holders_own_broker_goes_before_the_one_in_the_lo
     world = World(registered=True)
     world.follow(HOLDER._replace(announcement=2))
     newer = HOLDER._replace(announcement=3)
-    world.announce(newer, 9)
-    world.announce(LOSER._replace(announcement=2), None)
-    world.note(LeadersPlaced("host-0", ((*KEY, 3),)))
+    world.claim(newer, 9)
+    world.claim(LOSER._replace(announcement=2), None)
+    world.place(3)
 
     assert world.hear(refusal(is_served=False, assignment=3)) == 1
     assert world.leadership == Leadership(newer, 9, None, None, 0)
@@ -181,13 +174,13 @@ def test_the_newer_claim_of_the_holders_own_broker_goes_before_the_one_in_the_lo
 def test_a_claim_of_a_higher_epoch_that_was_never_placed_goes_before_the_holders() -> None:
     world = World(registered=True)
     elected = Claim(3, 1, 1)
-    world.announce(elected, 8)
-    world.announce(LOSER._replace(announcement=2), None)
-    world.note(LeadersPlaced("host-0", ((*KEY, 3),)))
+    world.claim(elected, 8)
+    world.claim(LOSER._replace(announcement=2), None)
+    world.place(3)
 
     assert world.hear(refusal(is_served=True, assignment=3)) == 1
     assert world.leadership == Leadership(elected, 8, None, None, 0)
-    world.note(LeadersPlaced("host-0", ((*KEY, 4),)))
+    world.place(4)
     assert world.hear(refusal(is_served=True, assignment=4)) == 1, "the log refuses it, too"
     assert world.leadership is not None
     assert world.leadership.claim == HOLDER
@@ -198,10 +191,10 @@ def test_one_of_an_ended_life_or_of_no_higher_epoch_does_not(
     incarnation: int, epoch: int
 ) -> None:
     world = World(registered=True)
-    world.announce(Claim(3, 1, 1), epoch)
-    world.note(ClientRegistered(3, incarnation))
-    world.announce(LOSER._replace(announcement=2), None)
-    world.note(LeadersPlaced("host-0", ((*KEY, 3),)))
+    world.claim(Claim(3, 1, 1), epoch)
+    world.evolve(ClientRegistered(3, incarnation))
+    world.claim(LOSER._replace(announcement=2), None)
+    world.place(3)
 
     assert world.hear(refusal(is_served=True, assignment=3)) == 1
     assert world.leadership is not None
@@ -220,13 +213,13 @@ def test_a_claim_that_may_wait_where_the_holder_is_served_cannot_open_unheard() 
     """An import's claim asks the oracle there, and the newest one was refused meanwhile."""
     world = World(registered=True)
     importer = Claim(3, 1, 1)
-    world.note(Announced(*importer, ((*ITEM, None, 500),), (), (), "recorded"))
-    world.note(LeadersPlaced("host-0", ((*KEY, 3),)))
-    world.announce(LOSER._replace(announcement=2), 6)
-    world.note(LeadersPlaced("host-0", ((*KEY, 4),)))
+    world.evolve(Announced(*importer, ((*ITEM, None, 500),), (), (), "recorded"))
+    world.place(3)
+    world.claim(LOSER._replace(announcement=2), 6)
+    world.place(4)
 
     assert world.hear(refusal(is_served=True, assignment=4)) == 1
 
     # A newer session of the holder's makes what waits out of date, or is refused and heard of.
     assert world.leadership == Leadership(HOLDER, 7, None, None, 0)
-    assert world.state.partitions[KEY].leader_host == "host-0"
+    assert world.entry().leader_host == "host-0"

@@ -1,6 +1,5 @@
 """A door with a whole service behind it, and a client that says what it likes there."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from tests.models.local_world import CLUSTER, LocalWorld
+from tests.models.local_world import CLUSTER, LocalWorld, sqlite_in
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.client.connection import greeting_of
 from tierledger.actors.door.limits import METHOD, SERVICE
@@ -21,16 +20,9 @@ async def door_of(world: LocalWorld, host: str = "host-0") -> str:
     return (await coordinator.doors())[(await coordinator.hosts())[host]]
 
 
-@asynccontextmanager
-async def served(folder: Path, hosts: int = 1) -> AsyncIterator[LocalWorld]:
-    """A service that listens."""
-    storage = {"metadata.storage.url": f"sqlite:{folder / 'store.sqlite'}"}
-    world = LocalWorld(storage, hosts, door=True)
-    await world.start()
-    try:
-        yield world
-    finally:
-        await world.stop()
+def served(folder: Path, hosts: int = 1) -> LocalWorld:
+    """A service that listens, to be entered."""
+    return LocalWorld(sqlite_in(folder), hosts, door=True)
 
 
 class RawClient:
@@ -44,16 +36,27 @@ class RawClient:
         data = frame if isinstance(frame, bytes) else frame.SerializeToString()
         await self.call.write(data)
 
-    async def next(self) -> pb.HostFrame | None:
+    async def next_or_end(self) -> pb.HostFrame | None:
         """The host's next frame; none if it has ended the stream."""
         data = await self.call.read()
         return None if data is grpc.aio.EOF else pb.HostFrame.FromString(data)
 
+    async def next(self) -> pb.HostFrame:
+        """The host's next frame, which has to come."""
+        frame = await self.next_or_end()
+        assert frame is not None, "the host has ended the stream"
+        return frame
+
+    async def farewell(self) -> pb.Failure:
+        """What the host says last, behind whatever comes before it."""
+        while not (frame := await self.next()).HasField("farewell"):
+            pass
+        assert await self.next_or_end() is None
+        return frame.farewell
+
     async def greet(self, greeting: pb.ClientGreeting | None = None) -> pb.HostFrame:
         await self.send(pb.ClientFrame(greeting=greeting or greeting_of(CLUSTER)))
-        frame = await self.next()
-        assert frame is not None
-        return frame
+        return await self.next()
 
     async def ask(self, *calls: pb.Call) -> list[pb.Answer]:
         """The answers to calls that travel together, by id."""
@@ -61,7 +64,6 @@ class RawClient:
         answers: list[pb.Answer] = []
         while len(answers) < len(calls):
             frame = await self.next()
-            assert frame is not None, "the host has ended the stream"
             assert not frame.HasField("farewell"), frame.farewell
             answers += frame.answers
         return sorted(answers, key=lambda one: one.id)
@@ -80,6 +82,9 @@ async def raw(door: str, method: str = METHOD) -> AsyncIterator[RawClient]:
         await client.close()
 
 
-async def until(holds: Any) -> None:  # noqa: ANN401 - Anything that can be called.
-    while not holds():  # noqa: ASYNC110 - It has no event.
-        await asyncio.sleep(0.002)
+@asynccontextmanager
+async def greeted(door: str, method: str = METHOD) -> AsyncIterator[RawClient]:
+    """A client that was let in."""
+    async with raw(door, method) as client:
+        assert (await client.greet()).HasField("greeting")
+        yield client

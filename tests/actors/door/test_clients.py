@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.actors.door.clients import door_of, served
-from tests.models.local_world import CLUSTER, LocalWorld, copy, listed, partition, segment
+from tests.models.local_world import (
+    CLUSTER,
+    LocalWorld,
+    copy,
+    listed,
+    partition,
+    segment,
+    sqlite_in,
+)
 from tierledger.actors.client.sync_client import RemoteLogMetadataManager
 from tierledger.actors.door.client.connection import connect_at
 from tierledger.actors.host_settings import ServiceSettings
@@ -87,6 +95,6 @@ async def test_a_client_goes_on_when_its_host_has_come_again(tmp_path: Path) -> 
 
 
 async def test_nobody_there_is_said_at_once(tmp_path: Path) -> None:
-    world = LocalWorld({"metadata.storage.url": f"sqlite:{tmp_path / 'store.sqlite'}"})
+    world = LocalWorld(sqlite_in(tmp_path))
     with pytest.raises(NotReady, match="UNAVAILABLE"):
         await connect_at("tierledger://127.0.0.1:1")(ServiceSettings(CLUSTER, world.storage))

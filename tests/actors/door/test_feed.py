@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.actors.door.cable import cable
-from tests.actors.door.clients import door_of, raw, served, until
+from tests.actors.door.cable import Cable, cable
+from tests.actors.door.clients import door_of, greeted, served
 from tests.models.local_world import (
     CLUSTER,
     DELETED,
@@ -20,6 +20,7 @@ from tests.models.local_world import (
     TOPIC_ID,
     LocalWorld,
     copy,
+    eventually,
     moved,
     partition,
     segment,
@@ -55,6 +56,19 @@ PARTITION = pb.Partition(topic_id=TOPIC_ID, partition=0, topic="orders")
 async def replicas_at(*doors: str) -> AsyncIterator[Replicas]:
     async with Replicas("tierledger://" + ",".join(doors), CLUSTER) as made:
         yield made
+
+
+@asynccontextmanager
+async def fed(
+    world: LocalWorld, segments: int = 5
+) -> AsyncIterator[tuple[AsyncRemoteLogMetadataManager, FedReplica, Cable]]:
+    """A leader of so many segments, a replica that has them, and the line between them."""
+    manager = await world.leader(TIP)
+    position = await copy(manager, *map(segment, range(segments)))
+    async with cable(await door_of(world)) as line, replicas_at(line.door) as home:
+        replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
+        await replica.reached(position)
+        yield manager, replica, line
 
 
 def numbers(replica: FedReplica) -> list[int]:
@@ -97,11 +111,7 @@ async def told(replica: FedReplica) -> list[Any]:
 
 
 async def test_a_replica_answers_as_its_leader_does(world: LocalWorld) -> None:
-    manager = await world.leader(TIP)
-    position = await copy(manager, *map(segment, range(30)))
-    async with replicas_at(await door_of(world)) as home:
-        replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
-        await replica.reached(position)
+    async with fed(world, 30) as (manager, replica, _):
         assert await told(replica) == await answers(manager)
 
         position = await copy(manager, *map(segment, range(30, 40)))
@@ -166,7 +176,7 @@ async def test_a_snapshot_and_what_is_written_meanwhile_arrive_whole(
     await copy(manager, *map(segment, range(200)))
     async with replicas_at(await door_of(world)) as home:
         replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
-        await until(lambda: replica.counts.snapshots)
+        await eventually(lambda: replica.counts.snapshots)
         assert replica.position == -1
         writing = asyncio.ensure_future(copy(manager, *map(segment, range(200, 220))))
         for number in range(5):
@@ -194,7 +204,7 @@ async def test_a_snapshot_rests_only_while_somebody_waits_for_an_answer(
 
         world.service.host("host-0").host._replies[0] = lambda _answer: None
         held = other.of(TIP, LEADER)
-        await until(lambda: held.counts.snapshots)
+        await eventually(lambda: held.counts.snapshots)
         await free.reached(await copy(manager, segment(5)))
         assert held.position == -1
 
@@ -216,7 +226,7 @@ async def test_what_stands_when_a_feed_begins_is_taken_up_in_bounded_parts(
         await manager.add_remote_log_segment_metadata(segment(number, epoch=number))
     async with replicas_at(await door_of(world)) as home:
         replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
-        await until(lambda: world.service.host("host-0").host.feeds._open)
+        await eventually(lambda: world.service.host("host-0").host.feeds._open)
         position = await manager.add_remote_log_segment_metadata(segment(20, epoch=0))
         await replica.reached(position)
 
@@ -333,7 +343,7 @@ async def test_who_is_fed_hears_that_a_partition_is_released(world: LocalWorld) 
         replica = home.of(TIP, LEADER)
         await replica.reached(position)
         await manager.on_stop_partitions([TIP])
-        await until(lambda: replica.trouble is not None)
+        await eventually(lambda: replica.trouble is not None)
 
         assert isinstance(replica.trouble, NotReady | NotLeader)
         assert replica.remote_log_segment_metadata(0, 15) is not None
@@ -345,7 +355,7 @@ async def test_who_is_fed_hears_that_a_partition_is_released(world: LocalWorld) 
 async def test_an_unknown_partition_is_fed_once_there_is_one(world: LocalWorld) -> None:
     async with replicas_at(await door_of(world)) as home:
         replica = home.of(TIP, LEADER)
-        await until(lambda: isinstance(replica.trouble, RemoteResourceNotFound))
+        await eventually(lambda: isinstance(replica.trouble, RemoteResourceNotFound))
         with pytest.raises(NotReady, match="no whole snapshot"):
             replica.list_remote_log_segments()
 
@@ -357,15 +367,10 @@ async def test_an_unknown_partition_is_fed_once_there_is_one(world: LocalWorld) 
 
 
 async def test_after_a_cut_a_replica_goes_on_from_where_it_was(world: LocalWorld) -> None:
-    manager = await world.leader(TIP)
-    position = await copy(manager, *map(segment, range(5)))
-    async with cable(await door_of(world)) as line, replicas_at(line.door) as home:
-        replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
+    async with fed(world) as (manager, replica, line):
         for number in range(5, 10):
-            await replica.reached(position)
             line.cut()
-            position = await copy(manager, segment(number))
-        await replica.reached(position)
+            await replica.reached(await copy(manager, segment(number)))
 
         assert await told(replica) == await answers(manager)
         assert replica.counts.subscriptions == line.connections >= 5
@@ -382,7 +387,7 @@ async def test_a_replica_goes_on_over_a_restart_and_drops_nothing(
         await replica.reached(position)
         held, subscriptions = replica.position, replica.counts.subscriptions
         await world.restart()
-        await until(
+        await eventually(
             lambda: replica.counts.subscriptions > subscriptions and not replica.trouble
         )
 
@@ -397,12 +402,8 @@ async def test_who_reads_too_slowly_gets_a_new_snapshot_and_nothing_older(
     world: LocalWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source, "RING_BYTES", 20_000)
-    manager = await world.leader(TIP)
-    position = await copy(manager, *map(segment, range(5)))
-    async with cable(await door_of(world)) as line, replicas_at(line.door) as home:
-        replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
-        await replica.reached(position)
-        seen = [replica.position]
+    async with fed(world) as (manager, replica, line):
+        seen, position = [replica.position], replica.position
         line.hold()
         count = 5
         feed = world.service.host("host-0").host.feeds._open[shell_of(world)]
@@ -429,11 +430,10 @@ async def test_who_reads_nothing_is_sent_away_and_the_leader_does_not_wait(
     monkeypatch.setattr("tierledger.actors.door.server.gateway.DoorLimits", hasty_limits)
     async with served(tmp_path) as world:
         manager = await world.leader(TIP)
-        async with raw(await door_of(world), FEED_METHOD) as client:
-            await client.greet()
+        async with greeted(await door_of(world), FEED_METHOD) as client:
             await client.send(pb.ClientFrame(subscribed=[subscription(1)]))
             feeds_here = world.service.host("host-0").host.feeds
-            await until(lambda: feeds_here._open)
+            await eventually(lambda: feeds_here._open)
             feed = feeds_here._open[shell_of(world)]
             count = 0
             while feed.fed:
@@ -460,8 +460,6 @@ def hasty_limits() -> DoorLimits:
 async def test_a_change_that_is_damaged_on_its_way_is_dropped_and_all_fetched_again(
     world: LocalWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manager = await world.leader(TIP)
-    position = await copy(manager, *map(segment, range(5)))
     damage: list[str] = []
 
     def put(frame: Frame, into: pb.Fed) -> None:
@@ -483,9 +481,7 @@ async def test_a_change_that_is_damaged_on_its_way_is_dropped_and_all_fetched_ag
                     into.ClearField("change")
 
     monkeypatch.setattr(feeding, "put_frame", put)
-    async with replicas_at(await door_of(world)) as home:
-        replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
-        await replica.reached(position)
+    async with fed(world) as (manager, replica, _):
         kinds = ["row", "no row", "lost", "form", "kind"]
         for number, kind in enumerate(kinds, start=5):
             damage.append(kind)
@@ -499,8 +495,6 @@ async def test_a_change_that_is_damaged_on_its_way_is_dropped_and_all_fetched_ag
 async def test_a_change_that_is_left_out_is_noticed_and_asked_for(
     world: LocalWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manager = await world.leader(TIP)
-    position = await copy(manager, *map(segment, range(5)))
     lost: list[Frame] = []
     take = feeds.Fed.take
 
@@ -511,9 +505,7 @@ async def test_a_change_that_is_left_out_is_noticed_and_asked_for(
             return take(fed)
         return frame
 
-    async with replicas_at(await door_of(world)) as home:
-        replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
-        await replica.reached(position)
+    async with fed(world) as (manager, replica, _):
         monkeypatch.setattr(feeds.Fed, "take", losing)
         await replica.reached(await copy(manager, segment(5), segment(6)))
         await replica.when_ready()
@@ -525,17 +517,28 @@ async def test_a_change_that_is_left_out_is_noticed_and_asked_for(
 
 
 async def test_another_history_is_said_and_not_taken(world: LocalWorld) -> None:
-    manager = await world.leader(TIP)
-    position = await copy(manager, *map(segment, range(5)))
-    async with cable(await door_of(world)) as line, replicas_at(line.door) as home:
-        replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
-        await replica.reached(position)
+    async with fed(world) as (_, replica, line):
         replica._replica.chain_hash = b"another"
         line.cut()
         with pytest.raises(CorruptLog, match="another at position"):
-            await replica.reached(position + 10)
+            await replica.reached(replica.position + 10)
         with pytest.raises(CorruptLog, match="another at position"):
             replica.list_remote_log_segments()
+
+
+async def subscription_at(world: LocalWorld, position: int) -> Subscription:
+    """What a replica that has reached `position` asks for when it comes back."""
+    async with replicas_at(await door_of(world)) as home:
+        known = home.of(TIP)
+        await known.reached(position)
+        return known._replica.subscription()
+
+
+async def first_fed(world: LocalWorld, asked: Subscription) -> Sequence[pb.Fed]:
+    """What the first frame brings."""
+    async with greeted(await door_of(world), FEED_METHOD) as client:
+        await client.send(pb.ClientFrame(subscribed=[subscribe_message(1, asked)]))
+        return (await client.next()).fed
 
 
 @pytest.mark.parametrize("is_ahead", [True, False], ids=["grown past", "shorter"])
@@ -550,10 +553,7 @@ async def test_a_restored_ledger_is_another_however_long_it_is(
         shutil.copy(store, backup)
         await world.start()
         position = await copy(await world.leader(TIP), *map(segment, range(3, 6)))
-        async with replicas_at(await door_of(world)) as home:
-            known = home.of(TIP)
-            await known.reached(position)
-            held = known._replica.subscription()
+        held = await subscription_at(world, position)
         await world.stop()
         shutil.copy(backup, store)
         await world.start()
@@ -563,13 +563,9 @@ async def test_a_restored_ledger_is_another_however_long_it_is(
             assert await copy(manager, *map(segment, range(10, 20))) > position
         for without_rows in (False, True):
             asked = held._replace(role=role, without_rows=without_rows)
-            async with raw(await door_of(world), FEED_METHOD) as client:
-                await client.greet()
-                await client.send(pb.ClientFrame(subscribed=[subscribe_message(1, asked)]))
-                frame = await client.next()
-                assert frame is not None
-                assert [one.WhichOneof("what") for one in frame.fed] == ["other_history"]
-                assert frame.fed[0].other_history.position == position
+            (item,) = await first_fed(world, asked)
+            assert item.WhichOneof("what") == "other_history"
+            assert item.other_history.position == position
 
 
 async def test_a_replica_whose_past_is_damaged_is_not_fed_and_that_is_an_alarm(
@@ -578,10 +574,7 @@ async def test_a_replica_whose_past_is_damaged_is_not_fed_and_that_is_an_alarm(
     async with served(tmp_path) as world:
         manager = await world.leader(TIP)
         position = await copy(manager, segment(0))
-        async with replicas_at(await door_of(world)) as home:
-            known = home.of(TIP)
-            await known.reached(position)
-            held = known._replica.subscription()
+        held = await subscription_at(world, position)
         await copy(manager, segment(1))
         await world.stop()
         seen: list[str] = []
@@ -595,13 +588,8 @@ async def test_a_replica_whose_past_is_damaged_is_not_fed_and_that_is_an_alarm(
         assert await world.change_store(damaged)
         await world.start()
         await world.leader(TIP)
-        async with raw(await door_of(world), FEED_METHOD) as client:
-            await client.greet()
-            asked = held._replace(role=LEADER)
-            await client.send(pb.ClientFrame(subscribed=[subscribe_message(1, asked)]))
-            frame = await client.next()
-        assert frame is not None
-        assert frame.fed[0].ended.failure.kind == pb.CORRUPT_LOG
+        item, *_ = await first_fed(world, held._replace(role=LEADER))
+        assert item.ended.failure.kind == pb.CORRUPT_LOG
         assert await world.alarms() == {"damaged": 1}
 
 
@@ -609,11 +597,7 @@ async def test_who_comes_back_behind_the_ring_is_compared_with_the_log(
     world: LocalWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source, "RING_BYTES", 1)
-    manager = await world.leader(TIP)
-    position = await copy(manager, *map(segment, range(20)))
-    async with cable(await door_of(world)) as line, replicas_at(line.door) as home:
-        replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
-        await replica.reached(position)
+    async with fed(world, 20) as (manager, replica, line):
         line.hold()  # Else it may be back before anything is written.
         line.cut()
         position = await copy(manager, *map(segment, range(20, 40)))
@@ -632,7 +616,7 @@ async def test_a_source_that_is_behind_is_left_after_a_while(
     async with replicas_at(await door_of(world)) as home:
         replica = home.of(TIP, LEADER)
         replica._replica.floor = 1000
-        await until(lambda: replica.counts.subscriptions > 2)
+        await eventually(lambda: replica.counts.subscriptions > 2)
         assert isinstance(replica.trouble, NotReady)
         assert replica.counts.snapshots == 0
 
@@ -652,7 +636,7 @@ async def test_a_feed_that_fails_quarantines_its_partition_and_no_other(
     async with replicas_at(await door_of(world)) as home:
         replica, healthy = home.of(TIP, LEADER), home.of(other, LEADER)
         await healthy.reached(await copy(manager, segment(2, other)))
-        await until(lambda: replica.trouble is not None)
+        await eventually(lambda: replica.trouble is not None)
         assert "ZeroDivisionError" in str(replica.trouble)
     assert await world.alarms() == {"quarantined": 1}
 
@@ -667,7 +651,7 @@ async def test_a_feed_is_closed_when_nobody_comes_back(
         async with replicas_at(await door_of(world)) as home:
             await home.of(TIP, LEADER).reached(await copy(manager, segment(number)))
             assert shell.after_step is not None
-        await until(lambda: shell.after_step is None)
+        await eventually(lambda: shell.after_step is None)
         assert shell.machine.state is not None
         assert shell.machine.state.touched is None
 
@@ -694,26 +678,17 @@ def subscription(number: int, role: pb.Role = pb.LEADER) -> pb.Subscribe:
 async def test_what_is_no_subscription_ends_the_stream(
     world: LocalWorld, frame: pb.ClientFrame | bytes, said: str
 ) -> None:
-    async with raw(await door_of(world), FEED_METHOD) as client:
-        await client.greet()
+    async with greeted(await door_of(world), FEED_METHOD) as client:
         await client.send(frame)
-        farewell = pb.HostFrame()
-        while not farewell.HasField("farewell"):
-            read = await client.next()
-            assert read is not None
-            farewell = read
-        assert farewell.farewell.kind == pb.INVALID_ARGUMENT
-        assert said in farewell.farewell.message
-        assert await client.next() is None
+        farewell = await client.farewell()
+        assert farewell.kind == pb.INVALID_ARGUMENT
+        assert said in farewell.message
 
 
 async def test_subscriptions_among_calls_end_the_stream(world: LocalWorld) -> None:
-    async with raw(await door_of(world)) as client:
-        await client.greet()
+    async with greeted(await door_of(world)) as client:
         await client.send(pb.ClientFrame(subscribed=[subscription(1)]))
-        frame = await client.next()
-        assert frame is not None
-        assert frame.farewell.kind == pb.INVALID_ARGUMENT
+        assert (await client.farewell()).kind == pb.INVALID_ARGUMENT
 
 
 async def test_a_subscription_that_is_none_ends_and_names_the_field(world: LocalWorld) -> None:
@@ -726,20 +701,15 @@ async def test_a_subscription_that_is_none_ends_and_names_the_field(world: Local
         (pb.Subscribe(partition=PARTITION, role=pb.LEADER, chain_hash=b"x"), "position"),
         (pb.Subscribe(partition=PARTITION, role=pb.LEADER, floor=-2), "floor"),
     ]
-    async with raw(await door_of(world), FEED_METHOD) as client:
-        await client.greet()
+    async with greeted(await door_of(world), FEED_METHOD) as client:
         for number, (message, field) in enumerate(wrong, start=1):
             message.id = number
             await client.send(pb.ClientFrame(subscribed=[message]))
-            frame = await client.next()
-            assert frame is not None
-            (ended,) = frame.fed
+            (ended,) = (await client.next()).fed
             assert (ended.id, ended.ended.failure.kind) == (number, pb.INVALID_ARGUMENT)
             assert field in ended.ended.failure.message
         await client.send(pb.ClientFrame(subscribed=[subscription(100)]))
-        frame = await client.next()
-        assert frame is not None
-        assert frame.fed[0].WhichOneof("what") == "snapshot"
+        assert (await client.next()).fed[0].WhichOneof("what") == "snapshot"
 
 
 async def test_too_many_subscriptions_are_refused_and_one_that_ends_makes_room(
@@ -748,16 +718,13 @@ async def test_too_many_subscriptions_are_refused_and_one_that_ends_makes_room(
     monkeypatch.setattr("tierledger.actors.door.server.gateway.DoorLimits", hasty_limits)
     async with served(tmp_path) as world:
         await world.leader(TIP)
-        async with raw(await door_of(world), FEED_METHOD) as client:
-            await client.greet()
+        async with greeted(await door_of(world), FEED_METHOD) as client:
             await client.send(pb.ClientFrame(subscribed=map(subscription, (1, 2, 3))))
             await client.send(pb.ClientFrame(unsubscribed=[1, 77], expected=[pb.Expect(id=77)]))
             await client.send(pb.ClientFrame(subscribed=[subscription(4)]))
             begun, ended = set(), {}
             while 4 not in begun:
-                frame = await client.next()
-                assert frame is not None
-                for item in frame.fed:
+                for item in (await client.next()).fed:
                     if item.HasField("ended"):
                         ended[item.id] = item.ended.failure.kind
                     elif item.HasField("snapshot"):
@@ -776,6 +743,6 @@ async def test_a_partition_has_so_many_replicas(
         first, second = home.of(TIP, LEADER), home.of(TIP, LEADER)
         position = await copy(manager, segment(1))
         await first.reached(position)
-        await until(lambda: isinstance(second.trouble, Overloaded))
+        await eventually(lambda: isinstance(second.trouble, Overloaded))
         await first.close()
         await second.reached(position)

@@ -11,7 +11,7 @@ import pytest
 from tests.actors.door.cable import cable
 from tests.actors.door.clients import door_of, served
 from tests.models.door_secrets import Authority, Secrets
-from tests.models.local_world import CLUSTER, LocalWorld, copy, listed, partition, segment
+from tests.models.local_world import CLUSTER, LocalWorld, copy, lead, listed, partition, segment
 from tests.models.published import publish, published, put_record, settings_of
 from tierledger.actors.calls import LEADER, PartitionKey, QueryCall
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
@@ -60,11 +60,6 @@ async def manager_for(
     return manager
 
 
-async def led(manager: AsyncRemoteLogMetadataManager) -> None:
-    await manager.on_partition_leadership_changes([TIP], [])
-    await manager.when_ready([TIP])
-
-
 async def test_a_program_that_was_told_a_store_writes_and_reads_without_ray(
     tmp_path: Path,
 ) -> None:
@@ -82,7 +77,7 @@ async def test_a_client_goes_on_when_its_only_host_is_another_at_another_port(
 ) -> None:
     async with published(tmp_path) as world:
         manager = await manager_for(world)
-        await led(manager)
+        await lead(manager, TIP)
         await copy(manager, segment(0))
         before = await world.service.coordinator.doors()
 
@@ -133,7 +128,7 @@ async def test_a_service_that_ended_or_never_was_is_named(tmp_path: Path) -> Non
 
         with pytest.raises(NotReady, match="no service runs for cluster 'cluster-1'"):
             await manager_for(world, 2)
-        await led(manager)  # Who is in asks nobody where the service is.
+        await lead(manager, TIP)  # Who is in asks nobody where the service is.
         await manager.close()
 
     with pytest.raises(NotReady, match="no service runs"):
@@ -185,7 +180,7 @@ async def test_tls_and_tokens_are_as_the_service_and_the_settings_say(tmp_path: 
     secrets = Secrets(tmp_path)
     async with published(tmp_path, security=secrets.door()) as world:
         manager = await manager_for(world, 1, secrets.client("broker:1"))
-        await led(manager)
+        await lead(manager, TIP)
         await copy(manager, segment(0))
         assert await listed(manager) == [0]
         await manager.close()
@@ -267,7 +262,7 @@ async def test_a_host_that_is_slow_with_one_answer_and_gives_others_is_kept(
     monkeypatch.setattr(streams, "WORD_PAUSE_S", 0.01)
     async with published(tmp_path) as world:
         manager = await manager_for(world)
-        await led(manager)
+        await lead(manager, TIP)
         connection = DoorConnection([await door_of(world)], greeting_of(CLUSTER))
         stream = await connection.any()
         monkeypatch.setattr(streams, "SILENT_S", 1.0)

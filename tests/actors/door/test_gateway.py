@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from tests.actors.door.clients import RawClient, door_of, raw, served
+from tests.actors.door.clients import RawClient, door_of, greeted, raw, served
 from tests.models.local_world import (
     CLUSTER,
     TOPIC_ID,
@@ -20,6 +20,7 @@ from tests.models.local_world import (
     listed,
     partition,
     segment,
+    sqlite_in,
 )
 from tierledger.actors.calls import CommandCall, PartitionKey
 from tierledger.actors.door import door_pb2 as pb
@@ -41,8 +42,7 @@ PARTITION = pb.Partition(topic_id=TOPIC_ID, partition=0, topic="orders")
 @pytest.fixture
 async def client(world: LocalWorld) -> AsyncIterator[RawClient]:
     """Inside, and greeted."""
-    async with raw(await door_of(world)) as client:
-        assert (await client.greet()).HasField("greeting")
+    async with greeted(await door_of(world)) as client:
         yield client
 
 
@@ -90,7 +90,7 @@ async def test_who_is_at_the_wrong_door_is_told_so(
         assert frame.farewell.kind == pb.INVALID_ARGUMENT
         assert frame.farewell.fate == pb.REJECTED
         assert said in frame.farewell.message
-        assert await client.next() is None
+        assert await client.next_or_end() is None
 
 
 async def test_a_newer_client_that_speaks_this_version_too_is_let_in(
@@ -114,10 +114,7 @@ async def test_a_stream_that_begins_with_something_else_ends(
 ) -> None:
     async with raw(await door_of(world)) as client:
         await client.send(first)
-        frame = await client.next()
-
-        assert frame is not None
-        assert said in frame.farewell.message
+        assert said in (await client.farewell()).message
 
 
 async def test_garbage_on_the_port_hurts_nobody(world: LocalWorld) -> None:
@@ -165,11 +162,7 @@ async def test_calls_that_are_none_are_refused_and_name_the_field(
 async def test_ids_that_do_not_grow_end_the_stream(client: RawClient, ids: list[int]) -> None:
     await client.send(pb.ClientFrame(calls=map(question, ids)))
 
-    frame = await client.next()
-    while frame is not None and not frame.HasField("farewell"):
-        frame = await client.next()
-    assert frame is not None
-    assert "expected an id above" in frame.farewell.message
+    assert "expected an id above" in (await client.farewell()).message
 
 
 async def test_a_write_is_durable_and_a_repeat_of_it_is_known(
@@ -227,13 +220,9 @@ async def test_any_host_answers_and_tells_the_better_address(tmp_path: Path) -> 
         )
         await copy(manager, segment(0, far))
 
-        async with raw(await door_of(world)) as client:
-            await client.greet()
-            asked = pb.Question(
-                partition=pb.Partition(topic_id=TOPIC_ID, partition=far.partition),
-                role=pb.LEADER,
-                kind=pb.HIGHEST_OFFSET,
-            )
+        async with greeted(await door_of(world)) as client:
+            where = pb.Partition(topic_id=TOPIC_ID, partition=far.partition)
+            asked = pb.Question(partition=where, role=pb.LEADER, kind=pb.HIGHEST_OFFSET)
             answers = await client.ask(
                 pb.Call(id=1, question=asked),
                 pb.Call(id=2, question=asked, host="host-1/1"),
@@ -257,7 +246,14 @@ async def test_a_client_that_reaches_one_host_only_can_do_everything(tmp_path: P
             ServiceSettings(CLUSTER, world.storage)
         )
         connection._doors = _Forgetful()
-        world.way = _returning(connection)  # type: ignore[method-assign]
+
+        async def way() -> Any:  # noqa: ANN401
+            return found
+
+        async def found(_: ServiceSettings) -> Any:  # noqa: ANN401
+            return connection
+
+        world.way = way  # type: ignore[method-assign]
         tips = [partition(number) for number in range(4)]
         manager = await world.leader(*tips)
         for number, tip in enumerate(tips):
@@ -273,16 +269,6 @@ class _Forgetful(dict[str, str]):
     @override
     def get(self, *_: object) -> Any:
         return None
-
-
-def _returning(connection: Any) -> Any:  # noqa: ANN401
-    async def connect(_: ServiceSettings) -> Any:  # noqa: ANN401
-        return connection
-
-    async def way() -> Any:  # noqa: ANN401
-        return connect
-
-    return way
 
 
 # Addresses.
@@ -354,15 +340,12 @@ def test_ports_that_are_taken_are_said_before_anything_starts() -> None:
 
 
 async def test_ipv6_is_spoken(tmp_path: Path) -> None:
-    world = LocalWorld({"metadata.storage.url": f"sqlite:{tmp_path / 'store.sqlite'}"})
-    world.door = DoorSettings("[::1]:0")
-    await world.start()
-    manager = await world.leader(TIP)
-    await copy(manager, segment(0))
+    async with LocalWorld(sqlite_in(tmp_path), door=DoorSettings("[::1]:0")) as world:
+        manager = await world.leader(TIP)
+        await copy(manager, segment(0))
 
-    assert (await door_of(world)).startswith("[::1]:")
-    assert await listed(manager) == [0]
-    await world.stop()
+        assert (await door_of(world)).startswith("[::1]:")
+        assert await listed(manager) == [0]
 
 
 async def test_a_client_at_the_wrong_door_hears_why(world: LocalWorld) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.actors.door.clients import RawClient, door_of, raw, served, until
-from tests.models.local_world import LocalWorld, copy, moved, partition, segment
+from tests.actors.door.clients import RawClient, door_of, raw, served
+from tests.models.local_world import LocalWorld, copy, eventually, moved, partition, segment
 from tierledger.actors import messages as msg
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
@@ -66,10 +66,22 @@ async def followed(world: LocalWorld) -> AsyncRemoteLogMetadataManager:
     """The manager that leads; the follower is on the other host, and is told."""
     manager = await world.leader(TIP)
     await world.follower(TIP)
-    await until(lambda: is_told(world) and has_all(world))
+    await eventually(lambda: is_told(world) and has_all(world))
     assert at(world, LEADER) is not at(world, FOLLOWER)
     await asyncio.sleep(2 * host.POLL_INTERVAL_S)  # So that it counts as told.
     return manager
+
+
+async def copied(
+    world: LocalWorld,
+    manager: AsyncRemoteLogMetadataManager,
+    number: int,
+    within_s: float = PROMPT_S,
+) -> None:
+    """A segment is copied, and the follower has it in time."""
+    async with asyncio.timeout(within_s):
+        await copy(manager, segment(number, TIP))
+        await eventually(lambda: has_all(world))
 
 
 async def test_a_follower_reads_at_once_what_its_leader_tells_of(
@@ -79,9 +91,7 @@ async def test_a_follower_reads_at_once_what_its_leader_tells_of(
     monkeypatch.setattr(host, "ALL_POLLED_EVERY", NEVER)
 
     for number in range(20):
-        async with asyncio.timeout(PROMPT_S):
-            await copy(manager, segment(number, TIP))
-            await until(lambda: has_all(world))
+        await copied(world, manager, number)
 
 
 async def test_whoever_is_told_is_polled_once_a_second_and_nobody_else(
@@ -104,7 +114,7 @@ async def test_whoever_is_told_is_polled_once_a_second_and_nobody_else(
     monkeypatch.setattr(heads.Hints, "arrived", lambda *_: None)
     at(world, FOLLOWER).hints.end(KEY)
     begun = asyncio.get_running_loop().time()
-    await until(lambda: len(polls) - told > 10)
+    await eventually(lambda: len(polls) - told > 10)
     took = asyncio.get_running_loop().time() - begun
 
     assert 1 <= told <= 3
@@ -118,13 +128,11 @@ async def test_another_leader_tells_once_the_first_is_gone(
     await copy(manager, segment(1, TIP))
     await world.service.kill_host(at(world, LEADER).name)
     await copy(manager, segment(2, TIP))
-    await until(lambda: is_told(world) and has_all(world))
+    await eventually(lambda: is_told(world) and has_all(world))
     await asyncio.sleep(2 * host.POLL_INTERVAL_S)
     monkeypatch.setattr(host, "ALL_POLLED_EVERY", NEVER)
 
-    async with asyncio.timeout(PROMPT_S):
-        await copy(manager, segment(3, TIP))
-        await until(lambda: has_all(world))
+    await copied(world, manager, 3)
 
 
 async def test_a_leader_that_says_nothing_costs_one_slow_poll(
@@ -135,16 +143,12 @@ async def test_a_leader_that_says_nothing_costs_one_slow_poll(
     monkeypatch.setattr(hinting, "LOOK_S", 3600)
     await asyncio.sleep(0.1)  # The look that is under way.
 
-    async with asyncio.timeout(1.0 + PROMPT_S):
-        await copy(manager, segment(1, TIP))
-        await until(lambda: has_all(world))
+    await copied(world, manager, 1, within_s=1.0 + PROMPT_S)
     await asyncio.sleep(2 * host.POLL_INTERVAL_S)
     # Found in the log without a word of its leader: nobody waits for one any more.
     assert at(world, FOLLOWER).hints.unheard() == {KEY}
     monkeypatch.setattr(host, "ALL_POLLED_EVERY", NEVER)
-    async with asyncio.timeout(PROMPT_S):
-        await copy(manager, segment(2, TIP))
-        await until(lambda: has_all(world))
+    await copied(world, manager, 2)
 
 
 async def test_a_leader_that_lies_makes_nothing_wrong_and_little_late(
@@ -165,9 +169,7 @@ async def test_a_leader_that_lies_makes_nothing_wrong_and_little_late(
 
     assert has_all(world)
     assert reads.count(FOLLOWER) <= 2
-    async with asyncio.timeout(1.0 + PROMPT_S):
-        await copy(manager, segment(1, TIP))
-        await until(lambda: has_all(world))
+    await copied(world, manager, 1, within_s=1.0 + PROMPT_S)
     assert follower.machine.position < 1 << 40
 
 
@@ -180,7 +182,7 @@ async def test_nobody_is_told_of_a_partition_that_is_not_followed_any_more(
     other = next(one for one in hosts(world) if one is not leading)
     other._shells[KEY, FOLLOWER].feed(msg.StopArrived(None, 0))
 
-    await until(lambda: not leading.heads._watched)
+    await eventually(lambda: not leading.heads._watched)
     assert not other.hints._told
 
 
@@ -191,9 +193,7 @@ async def subscribed(client: RawClient, role: pb.Role = pb.LEADER) -> pb.Fed:
     await client.greet()
     message = pb.Subscribe(id=1, partition=key_message(KEY), role=role, head_only=True)
     await client.send(pb.ClientFrame(subscribed=[message]))
-    frame = await client.next()
-    assert frame is not None
-    (item,) = frame.fed
+    (item,) = (await client.next()).fed
     return item
 
 
@@ -215,17 +215,14 @@ async def test_heads_come_as_they_move_and_end_with_the_leader(world: LocalWorld
         frames, position = 0, first.head.position
         while position < leading._shells[KEY, LEADER].machine.position:
             frame = await client.next()
-            assert frame is not None
             assert [item.head.position > position for item in frame.fed] == [True]
             position = frame.fed[0].head.position
             frames += 1
         assert frames < 48
         leading._shells[KEY, LEADER].feed(msg.StopArrived(None, 0))
-        while (frame := await client.next()) is not None:
-            if frame.fed[0].HasField("ended"):
-                break
+        while not (frame := await client.next()).fed[0].HasField("ended"):
+            pass
 
-    assert frame is not None
     assert frame.fed[0].ended.failure.kind == pb.NOT_LEADER
 
 

@@ -7,8 +7,7 @@ import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,17 +17,19 @@ import grpc.aio
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from tests.actors.door.clients import door_of, until
+from tests.actors.door.clients import door_of
 from tests.models.door_secrets import TOKENS, Authority, Secrets, line, token_file
 from tests.models.local_world import (
     CLUSTER,
     TOPIC_ID,
     LocalWorld,
     copy,
+    eventually,
     free_ports,
     listed,
     partition,
     segment,
+    sqlite_in,
 )
 from tierledger.actors.calls import LEADER
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
@@ -77,23 +78,26 @@ class SetClock:
         return self.ms
 
 
-@asynccontextmanager
-async def guarded(
+def guarded(
     folder: Path, security: DoorSecurity, hosts: int = 1, clock: SetClock | None = None
-) -> AsyncIterator[LocalWorld]:
-    """A service whose hosts listen as `security` says."""
-    storage = {"metadata.storage.url": f"sqlite:{folder / 'store.sqlite'}"}
-    world = LocalWorld(storage, hosts, clock=clock)
-    world.door = DoorSettings(f"127.0.0.1:{free_ports(hosts)}", security=security)
-    await world.start()
-    try:
-        yield world
-    finally:
-        await world.stop()
+) -> LocalWorld:
+    """A service whose hosts listen as `security` says, to be entered."""
+    door = DoorSettings(f"127.0.0.1:{free_ports(hosts)}", security=security)
+    return LocalWorld(sqlite_in(folder), hosts, clock=clock, door=door)
 
 
-def opening(door: str, config: Mapping[str, str], *, tls: bool = True) -> Any:  # noqa: ANN401
-    return Stream.opened(door, greeting_of(CLUSTER), ClientSecurity.of(config, tls=tls))
+@pytest.fixture
+def looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts look at their list of tokens with each call."""
+    monkeypatch.setattr("tierledger.actors.door.server.admission.LOOK_S", 0.0)
+
+
+async def opening(world: LocalWorld, config: Mapping[str, str], *, tls: bool = True) -> Stream:
+    """A stream to the world's first host, closed with the world."""
+    security = ClientSecurity.of(config, tls=tls)
+    stream = await Stream.opened(await door_of(world), greeting_of(CLUSTER), security)
+    world.opened.push_async_callback(stream.close)
+    return stream
 
 
 async def told(stream: Stream) -> dict[str, Any]:
@@ -112,20 +116,17 @@ async def test_a_broker_with_its_token_works_through_any_host(
     tmp_path: Path, secrets: Secrets, identity: str
 ) -> None:
     async with guarded(tmp_path, secrets.door(), hosts=2) as world:
-        manager = await world.broker(1, more=secrets.client(identity))
         tips = [partition(number) for number in range(4)]
-        await manager.on_partition_leadership_changes(tips, [])
-        await manager.when_ready(tips)
+        manager = await world.leader(*tips, more=secrets.client(identity))
         for tip in tips:
             await copy(manager, segment(1, tip))
         assert [await listed(manager, tip) for tip in tips] == [[1]] * 4
 
         # Hosts come in at each other's doors, too.
-        stream = await opening(await door_of(world), secrets.client("reader"))
+        stream = await opening(world, secrets.client("reader"))
         answers = [await stream.ask(sizes(number)) for number in range(4)]
         assert [one.found.number for one in answers] == [10] * 4
         assert any(one.better_door for one in answers)
-        await stream.close()
 
 
 def sizes(number: int) -> pb.Call:
@@ -139,9 +140,7 @@ async def test_a_certificate_says_who_it_is_where_there_are_no_tokens(
     pair = secrets.authority.issue("broker", "broker:1", names=None)
     nameless = secrets.authority.issue("nameless", "kafka-1.example")
     async with guarded(tmp_path, secrets.door(mutual=True, tokens=False), hosts=2) as world:
-        manager = await world.broker(1, more=secrets.client(pair=pair))
-        await manager.on_partition_leadership_changes([TIP], [])
-        await manager.when_ready([TIP])
+        manager = await world.leader(TIP, more=secrets.client(pair=pair))
         await copy(manager, segment(1))
 
         assert await listed(manager) == [1]
@@ -166,7 +165,7 @@ async def test_another_brokers_id_is_refused_at_the_greeting_and_in_each_call(
         ):
             await world.broker(1, more=secrets.client("reader"))
 
-        stream = await opening(await door_of(world), secrets.client("broker:3"))
+        stream = await opening(world, secrets.client("broker:3"))
         for call in [
             pb.Call(register=pb.Register(broker_id=1, request=b"x")),
             pb.Call(announce=pb.Announce(broker_id=1, incarnation=1, number=1)),
@@ -178,19 +177,16 @@ async def test_another_brokers_id_is_refused_at_the_greeting_and_in_each_call(
             assert "broker:3 may not speak for broker 1" in failure.message
         status = await world.service.coordinator.status()
         assert status["brokers"] == {}, "nothing was registered"
-        await stream.close()
 
 
 async def test_no_way_leads_to_a_door_that_is_open_to_other_machines(tmp_path: Path) -> None:
-    world = LocalWorld({"metadata.storage.url": f"sqlite:{tmp_path / 'store.sqlite'}"})
-    await world.start()
-    host, coordinator = world.service.host("host-0").host, world.service.coordinator
     everywhere = DoorSettings("0.0.0.0:0", "127.0.0.1")
+    async with LocalWorld(sqlite_in(tmp_path)) as world:
+        host, coordinator = world.service.host("host-0").host, world.service.coordinator
 
-    with pytest.raises(InvalidArgument, match="can be reached from other machines"):
-        await open_door(host, "host-0/1", everywhere, coordinator)
-    assert host.report.door is None
-    await world.stop()
+        with pytest.raises(InvalidArgument, match="can be reached from other machines"):
+            await open_door(host, "host-0/1", everywhere, coordinator)
+        assert host.report.door is None
 
 
 # Who is not, and hears why.
@@ -276,17 +272,17 @@ async def test_both_sides_have_to_speak_tls_or_neither(
     tmp_path: Path, secrets: Secrets
 ) -> None:
     async with guarded(tmp_path / "..", secrets.door()) as world:
-        door = await door_of(world)
         with pytest.raises(NotAuthorized, match="speaks TLS; expected a URL of tierledgers:"):
-            await opening(door, {TOKEN_KEY: token_file(tmp_path, "reader")}, tls=False)
+            await opening(world, {TOKEN_KEY: token_file(tmp_path, "reader")}, tls=False)
     async with guarded(tmp_path, DoorSecurity()) as world:
         with pytest.raises(NotAuthorized, match="does not speak TLS; expected a URL of tierl"):
-            await opening(await door_of(world), secrets.client("reader"))
+            await opening(world, secrets.client("reader"))
 
 
 async def test_a_host_that_is_away_is_not_said_to_be_a_stranger(secrets: Secrets) -> None:
+    security = ClientSecurity.of(secrets.client("reader"), tls=True)
     with pytest.raises(NotReady):
-        await opening(f"127.0.0.1:{free_ports(1)}", secrets.client("reader"))
+        await Stream.opened(f"127.0.0.1:{free_ports(1)}", greeting_of(CLUSTER), security)
 
 
 async def test_a_client_that_was_refused_does_not_hammer(
@@ -340,20 +336,17 @@ async def test_a_host_whose_token_is_not_the_hosts_any_more_does_not_blame_its_c
     tmp_path: Path, secrets: Secrets
 ) -> None:
     async with guarded(tmp_path, secrets.door(), hosts=2) as world:
-        manager = await world.broker(1, more=secrets.client("broker:1"))
         tips = [partition(number) for number in range(4)]
-        await manager.on_partition_leadership_changes(tips, [])
-        await manager.when_ready(tips)
+        manager = await world.leader(*tips, more=secrets.client("broker:1"))
         for tip in tips:
             await copy(manager, segment(1, tip))
         (tmp_path / "host.token").write_text("a-token-nobody-knows-0123456789")
-        stream = await opening(await door_of(world), secrets.client("reader"))
+        stream = await opening(world, secrets.client("reader"))
 
         answers = [await stream.ask(sizes(number)) for number in range(4)]
 
         kinds = {one.failure.kind for one in answers if one.HasField("failure")}
         assert kinds == {pb.NOT_READY}
-        await stream.close()
 
 
 # Renewed without a restart.
@@ -361,21 +354,19 @@ async def test_a_host_whose_token_is_not_the_hosts_any_more_does_not_blame_its_c
 
 async def test_a_certificate_is_renewed_on_both_sides(tmp_path: Path, secrets: Secrets) -> None:
     async with guarded(tmp_path, secrets.door()) as world:
-        door, config = await door_of(world), secrets.client("reader")
-        before = await opening(door, config)
+        config = secrets.client("reader")
+        before = await opening(world, config)
 
         renewed = Authority(tmp_path, "renewed")
         certificate, key = renewed.issue("new", "host")
         os.replace(certificate, secrets.pair[0])  # noqa: PTH105
         os.replace(key, secrets.pair[1])  # noqa: PTH105
         with pytest.raises(NotAuthorized, match="unable to get local issuer"):
-            await opening(door, config)
+            await opening(world, config)
         shutil.copy(renewed.certificate, config[CA_KEY])
-        after = await opening(door, config)
+        after = await opening(world, config)
 
         assert (await told(before))["host"] == (await told(after))["host"] == "host-0"
-        await before.close()
-        await after.close()
 
 
 async def test_a_wrong_certificate_leaves_the_former_and_raises_an_alarm(
@@ -384,22 +375,18 @@ async def test_a_wrong_certificate_leaves_the_former_and_raises_an_alarm(
     async with guarded(tmp_path, secrets.door()) as world:
         secrets.pair[0].write_text("no certificate")
 
-        stream = await opening(await door_of(world), secrets.client("reader"))
+        stream = await opening(world, secrets.client("reader"))
 
         assert (await told(stream))["alarms"] == {"door": 1}
-        await stream.close()
 
 
 async def test_a_client_renews_its_token_while_it_works(
-    tmp_path: Path, secrets: Secrets, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, secrets: Secrets, looking: None
 ) -> None:
-    monkeypatch.setattr("tierledger.actors.door.server.admission.LOOK_S", 0.0)
     async with guarded(tmp_path, secrets.door()) as world:
         config = secrets.client("broker:1")
-        manager = await world.broker(1, more=config)
-        await manager.on_partition_leadership_changes([TIP], [])
-        await manager.when_ready([TIP])
-        stranger = await opening(await door_of(world), secrets.client("broker:1"))
+        manager = await world.leader(TIP, more=config)
+        stranger = await opening(world, secrets.client("broker:1"))
         former, new = secrets.tokens.read_text(), "the-renewed-token-0123456789"
 
         replaced(Path(config[TOKEN_KEY]), new)
@@ -413,7 +400,6 @@ async def test_a_client_renews_its_token_while_it_works(
         assert await world.alarms() == {}
         with pytest.raises(RemoteStorageError, match="not known here"):
             await told(stranger)
-        await stranger.close()
 
 
 async def test_a_token_that_was_just_added_counts_at_once(
@@ -421,25 +407,19 @@ async def test_a_token_that_was_just_added_counts_at_once(
 ) -> None:
     new = "a-token-that-was-just-added-0123456789"
     async with guarded(tmp_path, secrets.door()) as world:
-        door = await door_of(world)
-        before = await opening(door, secrets.client("reader"))
+        await opening(world, secrets.client("reader"))
         replaced(secrets.tokens, secrets.tokens.read_text() + line(new, "reader"))
 
-        after = await opening(door, with_text(new)(secrets))
+        after = await opening(world, with_text(new)(secrets))
 
         assert (await told(after))["host"] == "host-0"
-        await before.close()
-        await after.close()
 
 
 async def test_a_client_whose_token_counts_no_more_hears_so_and_promises_nothing(
-    tmp_path: Path, secrets: Secrets, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, secrets: Secrets, looking: None
 ) -> None:
-    monkeypatch.setattr("tierledger.actors.door.server.admission.LOOK_S", 0.0)
     async with guarded(tmp_path, secrets.door()) as world:
-        manager = await world.broker(1, more=secrets.client("broker:1"))
-        await manager.on_partition_leadership_changes([TIP], [])
-        await manager.when_ready([TIP])
+        manager = await world.leader(TIP, more=secrets.client("broker:1"))
         own = line(TOKENS["broker:1"], "broker:1")
         replaced(secrets.tokens, secrets.tokens.read_text().replace(own, ""))
 
@@ -452,18 +432,17 @@ async def test_a_client_whose_token_counts_no_more_hears_so_and_promises_nothing
 
 
 async def test_replicas_are_fed_by_right_and_for_as_long_as_it_lasts(
-    tmp_path: Path, secrets: Secrets, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, secrets: Secrets, looking: None
 ) -> None:
-    monkeypatch.setattr("tierledger.actors.door.server.admission.LOOK_S", 0.0)
-    async with guarded(tmp_path, secrets.door()) as world, AsyncExitStack() as opened:
-        manager = await world.broker(1, more=secrets.client("broker:1"))
-        await manager.on_partition_leadership_changes([TIP], [])
-        await manager.when_ready([TIP])
+    async with guarded(tmp_path, secrets.door()) as world:
+        manager = await world.leader(TIP, more=secrets.client("broker:1"))
         position = await copy(manager, segment(1))
         url, claim = await world.service.url(), manager.claim_to_lead(TIP)
 
         async def fed(config: Mapping[str, str], claim: Claim | None) -> FedReplica:
-            home = await opened.enter_async_context(Replicas(url, CLUSTER, settings=config))
+            home = await world.opened.enter_async_context(
+                Replicas(url, CLUSTER, settings=config)
+            )
             return home.of(TIP, LEADER, claim)
 
         nobody = await fed(secrets.client(), None)
@@ -472,12 +451,12 @@ async def test_replicas_are_fed_by_right_and_for_as_long_as_it_lasts(
         broker = await fed(secrets.client("broker:1"), claim)
         await broker.when_ready()
         await reader.reached(position)
-        await until(lambda: nobody.trouble is not None and foreign.trouble is not None)
+        await eventually(lambda: nobody.trouble is not None and foreign.trouble is not None)
         assert "expected one bearer token" in str(nobody.trouble)
         assert "reader may not speak for broker 1 (subscribed)" in str(foreign.trouble)
         assert (nobody.position, foreign.position) == (-1, -1)
         reader.expect(claim)
-        await until(lambda: reader.trouble is not None)
+        await eventually(lambda: reader.trouble is not None)
         assert "reader may not speak for broker 1" in str(reader.trouble)
         reader.expect(None)
         await reader.reached(await copy(manager, segment(2)))
@@ -486,40 +465,36 @@ async def test_replicas_are_fed_by_right_and_for_as_long_as_it_lasts(
         replaced(secrets.tokens, secrets.tokens.read_text().replace(own, ""))
         held = reader.position
         await broker.reached(await copy(manager, segment(3)))
-        await until(lambda: "not known here" in str(reader.trouble))
+        await eventually(lambda: "not known here" in str(reader.trouble))
         assert reader.position == held
 
 
 async def test_a_wrong_list_leaves_the_former_and_raises_an_alarm(
-    tmp_path: Path, secrets: Secrets, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, secrets: Secrets, looking: None
 ) -> None:
-    monkeypatch.setattr("tierledger.actors.door.server.admission.LOOK_S", 0.0)
     async with guarded(tmp_path, secrets.door()) as world:
-        stream = await opening(await door_of(world), secrets.client("reader"))
+        stream = await opening(world, secrets.client("reader"))
         secrets.tokens.write_text("nonsense")
 
         assert (await told(stream))["alarms"] == {"door": 1}
         with pytest.raises(NotAuthorized, match="expected one bearer token"):
-            await opening(await door_of(world), secrets.client())
-        await stream.close()
+            await opening(world, secrets.client())
 
 
 async def test_a_token_counts_until_it_expires_also_on_an_open_stream(
-    tmp_path: Path, secrets: Secrets, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, secrets: Secrets, looking: None
 ) -> None:
-    monkeypatch.setattr("tierledger.actors.door.server.admission.LOOK_S", 0.0)
     secrets.tokens.write_text(
         line(TOKENS["host"], "host") + line(TOKENS["reader"], "reader", "2030-01-01T00:00:00Z")
     )
     clock = SetClock()
     async with guarded(tmp_path, secrets.door(), clock=clock) as world:
-        stream = await opening(await door_of(world), secrets.client("reader"))
+        stream = await opening(world, secrets.client("reader"))
         assert (await told(stream))["host"] == "host-0"
 
         clock.ms = 1_893_456_000_000
         with pytest.raises(RemoteStorageError, match="the bearer token of reader has expired"):
             await told(stream)
-        await stream.close()
 
 
 def replaced(path: Path, text: str) -> None:
@@ -538,24 +513,20 @@ async def test_no_token_and_no_key_is_in_logs_answers_errors_or_pickles(
     said: list[object] = []
     async with guarded(tmp_path, secrets.door(mutual=True), hosts=2) as world:
         pair = secrets.authority.issue("broker", "broker:1")
-        manager = await world.broker(1, more=secrets.client("broker:1", pair))
-        await manager.on_partition_leadership_changes([TIP], [])
-        await manager.when_ready([TIP])
+        manager = await world.leader(TIP, more=secrets.client("broker:1", pair))
         await copy(manager, segment(1))
-        door = await door_of(world)
         config = {**secrets.client(pair=pair), TOKEN_KEY: str(tmp_path / "unknown.token")}
         (tmp_path / "unknown.token").write_text(unknown)
         with pytest.raises(NotAuthorized) as caught:
-            await opening(door, config)
-        stream = await opening(door, secrets.client("reader", pair))
+            await opening(world, config)
+        stream = await opening(world, secrets.client("reader", pair))
         said += [caught.value, repr(caught.value.__cause__), stream, vars(stream)]
         said += [await told(stream), await world.service.coordinator.status()]
         said += [vars(one) for one in (manager, world.door, stream._channel)]
         said.append(pickle.dumps(world.door.security if world.door else None))
         secrets.tokens.write_text(f"{unknown} reader")
         with pytest.raises(NotAuthorized):
-            await opening(door, config)
-        await stream.close()
+            await opening(world, config)
     told_all = "".join(map(repr, said)) + "".join(capfd.readouterr())
     stored = (tmp_path / "store.sqlite").read_bytes()
 

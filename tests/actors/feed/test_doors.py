@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.actors.door.cable import Cable, cable
-from tests.actors.door.clients import door_of, served, until
+from tests.actors.door.clients import door_of, served
 from tests.actors.feed.test_traces import TRACES, outcome_of
-from tests.models.local_world import CLUSTER, LocalWorld
+from tests.models.local_world import CLUSTER, LocalWorld, eventually
 from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.door.client.replicas import FedReplica, Replicas
@@ -110,7 +110,7 @@ class Day:
                 and replica.position == state.next_position - 1 >= self.reached.get(tip, 0)
             )
 
-        await until(has_all)
+        await eventually(has_all)
         state = leading()
         assert state is not None
         return state

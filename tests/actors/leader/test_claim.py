@@ -10,6 +10,7 @@ from tests.models.actor_harness import (
     SlotStore,
     added,
     assigned,
+    claiming,
     kinds,
     leading,
     new_leader,
@@ -48,9 +49,7 @@ def waiting_in_office(store: SlotStore) -> tuple[Harness, int]:
 def waiting_elsewhere(store: SlotStore) -> tuple[Harness, Harness]:
     """A leader for `CLAIM`, and one on another host whose claim waits for the oracle."""
     holder = leading(store)
-    harness = new_leader(store, 2, OTHER, leader_epoch=5)
-    harness.load()
-    harness.settle()
+    harness = claiming(store, 2, OTHER, leader_epoch=5)
     assert [one.claim for one in harness.questions] == [OTHER]
     return holder, harness
 
@@ -77,8 +76,7 @@ def test_a_claim_that_the_oracle_confirms_opens_behind_what_was_written_meanwhil
     harness, caller = waiting_in_office(store)
     harness.write(added(1))
     harness.settle()
-    harness.oracle_says(KNOWS(2, 6))
-    harness.settle()
+    harness.oracle_decides(KNOWS(2, 6))
 
     assert harness.leader.holds(OTHER)
     assert harness.position_for(caller) == 2
@@ -110,22 +108,18 @@ def test_without_an_answer_it_opens_and_the_next_dispute_is_held_back(
     store: SlotStore,
 ) -> None:
     harness, _ = waiting_in_office(store)
-    harness.oracle_says(None)
-    harness.settle()
+    harness.oracle_decides(None)
     assert harness.leader.holds(OTHER)
     assert kinds(store.events()) == ["SessionOpened", "SessionOpened", "SessionDisputed"]
 
     back = harness.assign(3, CLAIM._replace(announcement=2))
     harness.settle()
-    harness.oracle_says(None, now_ms=NOW_MS + 300)
-    harness.settle()
+    harness.oracle_decides(None, now_ms=NOW_MS + 300)
     assert [one.delay_ms for one in harness.questions] == [700]
     assert harness.heard(back) is None
-    harness.oracle_says(None, now_ms=NOW_MS)  # This clock has stepped back meanwhile.
-    harness.settle()
+    harness.oracle_decides(None, now_ms=NOW_MS)  # This clock has stepped back meanwhile.
     assert [one.delay_ms for one in harness.questions] == [300]
-    harness.oracle_says(None, now_ms=NOW_MS - 10**9)
-    harness.settle()
+    harness.oracle_decides(None, now_ms=NOW_MS - 10**9)
 
     assert harness.position_for(back) == 4
     last = store.events()[-1].body
@@ -140,8 +134,7 @@ def test_what_the_oracle_said_of_one_session_says_nothing_of_the_next(
     caller = harness.assign(3, OTHER, leader_epoch=5)
     harness.settle()
     harness.assign(2, THIRD)  # Both epochs are unknown: it opens, and is on its way.
-    harness.oracle_says(KNOWS(2, 5))
-    harness.settle()
+    harness.oracle_decides(KNOWS(2, 5))
 
     assert harness.leader.holds(THIRD)
     assert harness.heard(caller) is None
@@ -186,11 +179,9 @@ def test_of_one_broker_the_newest_claim_waits_and_a_late_answer_finds_nobody(
     assert isinstance(harness.error_for(oldest), Fenced)
 
     assert [one.claim for one in harness.questions] == [OTHER, newer_claim]
-    harness.oracle_says(KNOWS(2), question=0)  # About the claim that was replaced.
-    harness.settle()
+    harness.oracle_decides(KNOWS(2), question=0)  # About the claim that was replaced.
     assert harness.heard(newer) is None
-    harness.oracle_says(KNOWS(2))
-    harness.settle()
+    harness.oracle_decides(KNOWS(2))
     assert harness.leader.holds(newer_claim)
     assert len(kinds(store.events())) == 2
 
@@ -198,9 +189,7 @@ def test_of_one_broker_the_newest_claim_waits_and_a_late_answer_finds_nobody(
 def test_a_claim_that_waits_is_gone_with_a_newer_one_of_its_broker_that_is_refused(
     store: SlotStore,
 ) -> None:
-    harness = new_leader(store, 1, CLAIM, leader_epoch=6)
-    harness.load()
-    harness.settle()
+    harness = claiming(store, 1, CLAIM, leader_epoch=6)
     older = harness.assign(2, OTHER)
     harness.settle()
     newer = harness.assign(3, OTHER._replace(announcement=2), leader_epoch=3)
@@ -208,8 +197,7 @@ def test_a_claim_that_waits_is_gone_with_a_newer_one_of_its_broker_that_is_refus
     assert isinstance(harness.error_for(newer), Fenced)
     assert isinstance(harness.error_for(older), Fenced)
 
-    harness.oracle_says(None)
-    harness.settle()
+    harness.oracle_decides(None)
     assert harness.leader.holds(CLAIM)
     assert kinds(store.events()) == ["SessionOpened"]
 
@@ -232,8 +220,7 @@ def test_two_claims_wait_side_by_side(store: SlotStore) -> None:
     harness.settle()
     assert [one.claim for one in harness.questions] == [OTHER, THIRD]
 
-    harness.oracle_says(KNOWS(3, 6), question=1)
-    harness.settle()
+    harness.oracle_decides(KNOWS(3, 6), question=1)
 
     assert harness.position_for(third) == 1
     assert isinstance(harness.error_for(second), Fenced)
@@ -247,8 +234,7 @@ def test_a_leader_that_resigns_makes_way_for_the_claim_that_waits(store: SlotSto
     assert harness.leader.holds(OTHER)
     assert harness.position_for(caller) == 2
     assert kinds(store.events()) == ["SessionOpened", "SessionClosed", "SessionOpened"]
-    harness.oracle_says(KNOWS(1))  # Too late to matter.
-    harness.settle()
+    harness.oracle_decides(KNOWS(1))  # Too late to matter.
     assert harness.leader.holds(OTHER)
 
 
@@ -265,8 +251,7 @@ def test_a_claim_that_its_broker_gives_up_opens_no_more(
     harness.settle()
 
     assert isinstance(harness.error_for(caller), Fenced)
-    harness.oracle_says(None)
-    harness.settle()
+    harness.oracle_decides(None)
     assert harness.answered_at[read] == 0
     assert harness.leader.holds(CLAIM)
     assert kinds(store.events()) == ["SessionOpened"]
@@ -284,9 +269,7 @@ def test_a_claim_given_up_behind_a_change_of_sessions_opens_no_more(store: SlotS
 
 def test_a_leader_that_moves_between_hosts_asks_nobody(store: SlotStore) -> None:
     leading(store)
-    moved = new_leader(store, 2, CLAIM, leader_epoch=4)
-    moved.load()
-    moved.settle()
+    moved = claiming(store, 2, CLAIM, leader_epoch=4)
 
     assert moved.leader.holds(CLAIM)
     assert moved.questions == []
@@ -320,8 +303,7 @@ def test_calls_that_came_before_the_claim_was_looked_at_are_told_to_come_again(
     harness.settle()
 
     assert isinstance(harness.error_for(early), NotReady)
-    harness.oracle_says(KNOWS(2))
-    harness.settle()
+    harness.oracle_decides(KNOWS(2))
     late = harness.write(added(1), OTHER)
     harness.settle()
     assert harness.position_for(late) == 2
@@ -332,8 +314,7 @@ def test_it_claims_behind_what_the_other_wrote_while_it_waited(store: SlotStore)
     for number in range(5):
         holder.write(added(number))
         holder.settle()
-    harness.oracle_says(KNOWS(2))
-    harness.settle()
+    harness.oracle_decides(KNOWS(2))
 
     assert harness.leader.holds(OTHER)
     assert harness.questions == []
@@ -347,8 +328,7 @@ def test_it_is_gone_once_the_oracle_contradicts_it_and_says_who_leads(
     store: SlotStore,
 ) -> None:
     _, harness = waiting_elsewhere(store)
-    harness.oracle_says(KNOWS(1))
-    harness.settle()
+    harness.oracle_decides(KNOWS(1))
 
     assert [gone.reason for gone in harness.gone] == [msg.REFUSED]
     (refused,) = harness.refused
@@ -361,12 +341,10 @@ def test_it_is_gone_once_the_oracle_contradicts_it_and_says_who_leads(
 def test_it_stays_as_long_as_another_claim_waits(store: SlotStore) -> None:
     _, harness = waiting_elsewhere(store)
     third = harness.assign(3, THIRD, leader_epoch=9)
-    harness.oracle_says(KNOWS(1), question=0)
-    harness.settle()
+    harness.oracle_decides(KNOWS(1), question=0)
     assert harness.gone == []
 
-    harness.oracle_says(KNOWS(3))
-    harness.settle()
+    harness.oracle_decides(KNOWS(3))
     assert harness.position_for(third) == 1
     assert harness.leader.holds(THIRD)
 
@@ -394,8 +372,7 @@ def test_a_stop_drops_the_claim_that_waits_and_tells_it(
     harness.settle()
     assert [gone.reason for gone in harness.gone] == [msg.STOPPED]
 
-    harness.oracle_says(KNOWS(2))
-    harness.settle()
+    harness.oracle_decides(KNOWS(2))
     assert kinds(store.events()) == ["SessionOpened"] + ["SessionClosed"] * is_released
 
 
@@ -425,21 +402,17 @@ def test_a_quarantine_drops_the_claim_that_waits(store: SlotStore) -> None:
     harness.feed(msg.LoadFailed(CorruptLog("position 3: the checksum is wrong")))
 
     assert isinstance(harness.error_for(caller), Quarantined)
-    harness.oracle_says(KNOWS(2))
-    harness.settle()
+    harness.oracle_decides(KNOWS(2))
     assert kinds(store.events()) == ["SessionOpened"]
 
 
 def test_an_import_that_waits_keeps_its_recorded_time(store: SlotStore) -> None:
-    holder = new_leader(store, 1, CLAIM, leader_epoch=1)
-    holder.load()
-    holder.settle()
+    claiming(store, 1, CLAIM, leader_epoch=1)
     assignment = msg.Assignment(2, OTHER, None, TIP.topic, "recorded", recorded_time_ms=5)
     harness = Harness(Leader(SERDE, Limits(), msg.Assigned(assignment, None, 9)), store)
     harness.feed(msg.StateLoaded(PartitionState(TIP, GENESIS), 0))
     harness.settle()
-    harness.oracle_says(KNOWS(2), now_ms=10 * NOW_MS)
-    harness.settle()
+    harness.oracle_decides(KNOWS(2), now_ms=10 * NOW_MS)
 
     assert store.events()[-1].log_time_ms == NOW_MS
 

@@ -6,6 +6,7 @@ from tests.models.actor_harness import (
     OTHER,
     SlotStore,
     added,
+    claiming,
     finished,
     kinds,
     leading,
@@ -85,12 +86,8 @@ def test_a_claim_that_meets_a_former_leader_reads_on_and_claims_behind_it(
 def test_a_claim_below_the_leader_epoch_in_force_is_refused_and_serves_nothing(
     store: SlotStore,
 ) -> None:
-    holder = new_leader(store, 1, CLAIM, leader_epoch=5)
-    holder.load()
-    holder.settle()
-    late = new_leader(store, 2, OTHER, leader_epoch=5)
-    late.load()
-    late.settle()
+    claiming(store, 1, CLAIM, leader_epoch=5)
+    late = claiming(store, 2, OTHER, leader_epoch=5)
 
     assert [gone.reason for gone in late.gone] == ["another session leads"]
     assert [alarm.kind for alarm in late.alarms] == ["Fenced"]
@@ -105,8 +102,7 @@ def test_a_claim_that_the_store_refuses_leaves_the_partition_to_the_coordinator(
     waiting = harness.write(added(1))
     harness.load()
     harness.step()
-    claim = harness.expect_append()
-    harness.feed(msg.AppendRefused(claim.number, StorageUnavailable("full")))
+    harness.refuse_append()
 
     assert harness.gone[0].reason == "the claim could not be stored"
     assert isinstance(harness.error_for(waiting), StorageUnavailable)

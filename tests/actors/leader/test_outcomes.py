@@ -15,6 +15,7 @@ from tests.models.actor_harness import (
     Harness,
     SlotStore,
     added,
+    claiming,
     kinds,
     leading,
     new_leader,
@@ -58,9 +59,7 @@ def test_a_lost_reply_is_resolved_by_reading_the_slot(store: SlotStore) -> None:
 
 def test_a_lost_append_is_repeated_as_it_was(store: SlotStore) -> None:
     harness = leading(store)
-    write = harness.write(added(1))
-    append = harness.expect_append()
-    harness.feed(msg.AppendAnswered(append.number, UNKNOWN))
+    write, append = harness.write_in_doubt(added(1))
     harness.write(added(2))
     harness.step()
 
@@ -83,8 +82,7 @@ def test_ones_own_batch_in_the_slot_is_ones_own(store: SlotStore) -> None:
 def test_a_refused_append_leaves_nothing_and_the_next_may_succeed(store: SlotStore) -> None:
     harness = leading(store)
     first = harness.write(added(1))
-    append = harness.expect_append()
-    harness.feed(msg.AppendRefused(append.number, StorageUnavailable("full")))
+    harness.refuse_append()
     second = harness.write(added(2))
     harness.settle()
 
@@ -98,8 +96,7 @@ def test_a_claim_that_the_store_refused_is_tried_again(store: SlotStore) -> None
     harness = leading(store)
     harness.assign(2, OTHER)
     write = harness.write(added(1))
-    append = harness.expect_append()
-    harness.feed(msg.AppendRefused(append.number, StorageUnavailable("full")))
+    harness.refuse_append()
 
     look = harness.expect_probe()
     assert look.delay_ms > 0
@@ -116,8 +113,7 @@ def test_claims_of_one_batch_that_the_store_refused_keep_their_order(store: Slot
     harness.assign(2, OTHER)
     harness.assign(3, OTHER._replace(announcement=2))
     harness.step()  # The write; behind it both claims are one batch.
-    append = harness.expect_append()
-    harness.feed(msg.AppendRefused(append.number, StorageUnavailable("full")))
+    harness.refuse_append()
     harness.settle()
 
     assert harness.leader.holds(OTHER._replace(announcement=2))
@@ -126,12 +122,9 @@ def test_claims_of_one_batch_that_the_store_refused_keep_their_order(store: Slot
 
 def test_a_refusal_after_a_lost_reply_is_not_taken_for_an_answer(store: SlotStore) -> None:
     harness = leading(store)
-    first = harness.write(added(1))
-    append = harness.expect_append()
-    harness.feed(msg.AppendAnswered(append.number, UNKNOWN))
+    first, append = harness.write_in_doubt(added(1))
     harness.step()
-    harness.expect_append()
-    harness.feed(msg.AppendRefused(append.number, StorageUnavailable("away")))
+    harness.refuse_append()
 
     assert harness.heard(first) is None
     store.create(append.number, append.value)  # The first attempt arrives after all.
@@ -141,9 +134,7 @@ def test_a_refusal_after_a_lost_reply_is_not_taken_for_an_answer(store: SlotStor
 
 def test_a_look_at_the_slot_is_repeated_until_the_store_answers(store: SlotStore) -> None:
     harness = leading(store)
-    write = harness.write(added(1))
-    append = harness.expect_append()
-    harness.feed(msg.AppendAnswered(append.number, UNKNOWN))
+    write, _ = harness.write_in_doubt(added(1))
     for _ in range(3):
         look = harness.expect_probe()
         harness.feed(msg.ProbeFailed(look.number, StorageUnavailable("away")))
@@ -317,9 +308,7 @@ def finish_partition(harness: Harness) -> None:
 def test_a_finished_deletion_is_served_without_a_session(store: SlotStore) -> None:
     finish_partition(leading(store))
     before = len(store.slots)
-    harness = new_leader(store, 2, OTHER)
-    harness.load()
-    harness.settle()
+    harness = claiming(store, 2, OTHER)
     read, write = harness.ask(), harness.write(added(1), OTHER)
     harness.settle()
 
@@ -333,15 +322,20 @@ def test_a_finished_deletion_is_served_without_a_session(store: SlotStore) -> No
 # Checkpoints.
 
 
-def test_a_checkpoint_is_due_after_so_many_events_and_one_at_a_time(store: SlotStore) -> None:
-    harness = leading(store)
-    harness.ask()
-    for number in range(2 * CHECKPOINT_EVENTS):
+def fill(harness: Harness, count: int, first: int = 0) -> None:
+    """So many segments added, a hundred at a time; what is asked of checkpoints waits."""
+    for number in range(first, first + count):
         harness.write(added(0)._replace(segment_id=number.to_bytes(16, "big")))
-        if number % 200 == 199:
+        if number % 100 == 99:
             while harness.asked and not isinstance(harness.asked[0], msg.WriteCheckpoint):
                 harness.step()
             harness.asked.rotate(-1)
+
+
+def test_a_checkpoint_is_due_after_so_many_events_and_one_at_a_time(store: SlotStore) -> None:
+    harness = leading(store)
+    harness.ask()
+    fill(harness, 2 * CHECKPOINT_EVENTS)
     plans = [one for one in harness.asked if isinstance(one, msg.WriteCheckpoint)]
 
     assert len(plans) == 1
@@ -359,16 +353,6 @@ def test_a_leader_that_stops_asks_for_no_other_checkpoint_than_the_one_refused(
 
     assert [gone.reason for gone in harness.gone] == ["stopped"]
     assert not harness.asked
-
-
-def fill(harness: Harness, count: int, first: int = 0) -> None:
-    """So many segments added, a hundred at a time; what is asked of checkpoints waits."""
-    for number in range(first, first + count):
-        harness.write(added(0)._replace(segment_id=number.to_bytes(16, "big")))
-        if number % 100 == 99:
-            while harness.asked and not isinstance(harness.asked[0], msg.WriteCheckpoint):
-                harness.step()
-            harness.asked.rotate(-1)
 
 
 def test_no_refusal_of_a_checkpoint_is_the_last_word(store: SlotStore) -> None:
@@ -466,8 +450,7 @@ def test_a_release_whose_last_event_the_store_refuses_ends_all_the_same(
 ) -> None:
     harness = leading(store)
     harness.stop()
-    close = harness.expect_append()
-    harness.feed(msg.AppendRefused(close.number, StorageUnavailable("full")))
+    harness.refuse_append()
 
     assert [gone.reason for gone in harness.gone] == ["stopped"]
     assert not harness.asked

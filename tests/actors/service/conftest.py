@@ -7,7 +7,7 @@ import pytest
 
 from tests.models import faulty_store
 from tests.models.faulty_store import Faults
-from tests.models.local_world import LocalWorld
+from tests.models.local_world import LocalWorld, sqlite_in
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql", "door"])
@@ -18,21 +18,17 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     elif request.param == "postgresql":
         storage = {"metadata.storage.url": request.getfixturevalue("postgres_url")}
     else:
-        storage = {"metadata.storage.url": f"sqlite:{tmp_path / 'store.sqlite'}"}
-    world = LocalWorld(storage, door=request.param == "door")
-    await world.start()
-    yield world
-    await world.stop()
+        storage = sqlite_in(tmp_path)
+    async with LocalWorld(storage, door=request.param == "door") as world:
+        yield world
 
 
 @pytest.fixture(params=["inside", "door"])
 async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LocalWorld]:
     """A service on a store that can fail; see `faults`. Its brokers are inside, or are not."""
     storage = faulty_store.settings(str(tmp_path))
-    world = LocalWorld(storage, door=request.param == "door")
-    await world.start()
-    yield world
-    await world.stop()
+    async with LocalWorld(storage, door=request.param == "door") as world:
+        yield world
 
 
 @pytest.fixture

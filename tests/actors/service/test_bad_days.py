@@ -8,10 +8,11 @@ import pytest
 from tests.models import faulty_store
 from tests.models.actor_harness import kinds
 from tests.models.local_world import (
-    POLL_S,
     LocalWorld,
     TickingClock,
     copy,
+    eventually,
+    lead,
     listed,
     moved,
     partition,
@@ -92,8 +93,7 @@ async def test_a_broker_that_shuts_down_closes_what_it_led_and_nothing_else(
     leaving, staying = await world.leader(*tips[:2]), await world.leader(*tips[2:], broker_id=2)
     await staying.on_partition_leadership_changes([], tips[:2])
     taken = tips[1]
-    await staying.on_partition_leadership_changes([taken], [])
-    await staying.when_ready([taken])
+    await lead(staying, taken)
 
     await leaving.on_partition_leadership_changes([], tips)
     await leaving.when_ready(tips)
@@ -141,8 +141,7 @@ async def test_of_two_hosts_with_one_partition_the_log_fences_the_first(
     manager = await world.leader(TIP)
     for number in range(3):
         await copy(manager, segment(number))
-    router = await world.router()
-    (route,) = await router.coordinate(lambda one: one.route([KEY]))
+    route = await world.route(TIP)
     assert route.leader_host is not None
     assert route.leader is not None
     first = world.service.host(route.leader_host)
@@ -150,8 +149,11 @@ async def test_of_two_hosts_with_one_partition_the_log_fences_the_first(
     (second,) = [host for host in others if host is not first]
     stray = Placement(KEY, TIP.topic, LEADER, Assignment(2, route.leader, topic=TIP.topic))
     await second.place([stray])
-    while len(await world.events(TIP)) < 8:  # noqa: ASYNC110 - It has no event.
-        await asyncio.sleep(POLL_S)
+
+    async def has_written() -> bool:
+        return len(await world.events(TIP)) >= 8
+
+    await eventually(has_written)
 
     # The first leader says so, and the client finds the one that leads under its claim.
     for number in range(3, 6):

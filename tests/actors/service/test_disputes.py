@@ -11,10 +11,10 @@ from tests.models.actor_harness import kinds
 from tests.models.fake_oracle import FakeOracle
 from tests.models.local_world import (
     HASTY_S,
-    POLL_S,
     LocalWorld,
     copy,
     eventually,
+    lead,
     listed,
     partition,
     segment,
@@ -61,13 +61,24 @@ async def rival_of(
 
 async def given_back(world: LocalWorld) -> None:
     """Return once the coordinator has the claim of broker 1 in force."""
-    router = await world.router()
-    key = (bytes(TIP.topic_id), TIP.partition)
-    while True:
-        (route,) = await router.coordinate(lambda one: one.route([key]))  # type: ignore[list-item]
-        if route.leader is not None and route.leader.broker_id == 1:
-            return
-        await asyncio.sleep(POLL_S)
+
+    async def is_so() -> bool:
+        leader = (await world.route(TIP)).leader
+        return leader is not None and leader.broker_id == 1
+
+    await eventually(is_so)
+
+
+async def kill_leaders_host(world: LocalWorld) -> None:
+    host = (await world.route(TIP)).leader_host
+    assert host is not None
+    await world.service.kill_host(host)
+
+
+async def brokers_that_opened(world: LocalWorld) -> list[int]:
+    """The broker of each session."""
+    bodies = [one.body for one in await world.events(TIP)]
+    return [body.broker_id for body in bodies if isinstance(body, SessionOpened)]
 
 
 async def test_the_broker_that_the_oracle_names_leads_and_the_other_serves_until_then(
@@ -100,17 +111,12 @@ async def test_a_refused_claim_is_given_back_and_outlives_the_host(
         await rival.add_remote_log_segment_metadata(segment(0))
     await copy(leader, segment(1))
 
-    router = await world.router()
-    key = (bytes(TIP.topic_id), TIP.partition)
-    (route,) = await router.coordinate(lambda one: one.route([key]))  # type: ignore[list-item]
-    assert route.leader_host is not None
-    await world.service.kill_host(route.leader_host)
+    await kill_leaders_host(world)
     await copy(leader, segment(2))
 
     assert await listed(leader) == [1, 2]
     assert not await rival.is_ready(TIP)
-    opened = [e.body for e in await world.events(TIP) if isinstance(e.body, SessionOpened)]
-    assert [body.broker_id for body in opened] == [1, 1]
+    assert await brokers_that_opened(world) == [1, 1]
     assert len(oracle.asked) == 1
 
 
@@ -124,11 +130,7 @@ async def test_a_claim_that_is_refused_where_nobody_leads_yet_does_not_come_agai
     oracle.answers.clear()
     await rival_of(world)
     await eventually(lambda: len(oracle.asked) == 1)
-    router = await world.router()
-    key = (bytes(TIP.topic_id), TIP.partition)
-    (route,) = await router.coordinate(lambda one: one.route([key]))  # type: ignore[list-item]
-    assert route.leader_host is not None
-    await world.service.kill_host(route.leader_host)
+    await kill_leaders_host(world)
     await eventually(lambda: len(oracle.asked) == 2)
     oracle.answers.set()
     await given_back(world)
@@ -136,8 +138,7 @@ async def test_a_claim_that_is_refused_where_nobody_leads_yet_does_not_come_agai
     await copy(leader, segment(1))
     assert await listed(leader) == [0, 1]
     assert len(oracle.asked) == 2
-    opened = [e.body for e in await world.events(TIP) if isinstance(e.body, SessionOpened)]
-    assert [body.broker_id for body in opened] == [1, 1]
+    assert await brokers_that_opened(world) == [1, 1]
 
 
 async def test_a_broker_that_resigns_while_another_waits_makes_way(
@@ -186,8 +187,7 @@ async def test_a_leader_that_kafka_does_not_name_hears_so_and_what_it_follows_is
         await rival.add_remote_log_segment_metadata(segment(0))
     await copy(leader, segment(0))
     oracle.verdict = LeaderVerdict(2, 8)
-    await rival.on_partition_leadership_changes([TIP], [])
-    await rival.when_ready([TIP])
+    await lead(rival, TIP)
     await copy(rival, segment(1))
 
 
@@ -219,20 +219,17 @@ async def test_an_oracle_that_hangs_is_waited_for_until_its_deadline(
 async def test_without_an_oracle_a_second_dispute_waits_for_the_back_off(
     tmp_path: Path,
 ) -> None:
-    world = LocalWorld(faulty_store.settings(str(tmp_path)))
-    await world.start()
-    first = await world.leader(TIP)
-    second = await rival_of(world)
-    await second.when_ready([TIP])
-    hasty = await world.broker(3, deadline_s=HASTY_S)
-    began = asyncio.get_running_loop().time()
-    await hasty.on_partition_leadership_changes([TIP], [])
-    await copy(second, segment(0))
-    assert not await hasty.is_ready(TIP)
-    while not await hasty.is_ready(TIP):  # noqa: ASYNC110 - It has no event.
-        await asyncio.sleep(POLL_S)
+    async with LocalWorld(faulty_store.settings(str(tmp_path))) as world:
+        first = await world.leader(TIP)
+        second = await rival_of(world)
+        await second.when_ready([TIP])
+        hasty = await world.broker(3, deadline_s=HASTY_S)
+        began = asyncio.get_running_loop().time()
+        await hasty.on_partition_leadership_changes([TIP], [])
+        await copy(second, segment(0))
+        assert not await hasty.is_ready(TIP)
+        await eventually(lambda: hasty.is_ready(TIP))
 
-    assert asyncio.get_running_loop().time() - began > 0.5
-    assert kinds(await world.events(TIP)).count("SessionDisputed") == 2
-    assert not await first.is_ready(TIP)
-    await world.stop()
+        assert asyncio.get_running_loop().time() - began > 0.5
+        assert kinds(await world.events(TIP)).count("SessionDisputed") == 2
+        assert not await first.is_ready(TIP)

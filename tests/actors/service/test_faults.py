@@ -69,21 +69,18 @@ async def test_nothing_acknowledged_is_lost_with_a_host_and_repeats_apply_once(
 
 
 async def test_partitions_move_to_the_hosts_that_are_left(tmp_path: Path) -> None:
-    world = LocalWorld(faulty_store.settings(str(tmp_path)), hosts=3)
-    await world.start()
     tips = [partition(number) for number in range(9)]
-    manager, follower = await world.leader(*tips), await world.follower(*tips)
-    for tip in tips:
-        await copy(manager, segment(0, tip))
-    for host in ("host-1", "host-0"):
-        await world.service.kill_host(host)
-        for tip in tips:
-            await copy(manager, segment(1 if host == "host-1" else 2, tip))
+    async with LocalWorld(faulty_store.settings(str(tmp_path)), hosts=3) as world:
+        manager, follower = await world.leader(*tips), await world.follower(*tips)
+        for number, host in enumerate((None, "host-1", "host-0")):
+            if host is not None:
+                await world.service.kill_host(host)
+            for tip in tips:
+                await copy(manager, segment(number, tip))
 
-    for tip in tips:
-        assert await listed(manager, tip) == [0, 1, 2]
-        assert (await follower.ask(tip, LEADER, Query("highest_offset"))).value == 29
-    await world.stop()
+        for tip in tips:
+            assert await listed(manager, tip) == [0, 1, 2]
+            assert (await follower.ask(tip, LEADER, Query("highest_offset"))).value == 29
 
 
 async def test_a_list_is_begun_again_when_its_host_dies(world: LocalWorld) -> None:

@@ -16,6 +16,7 @@ from tests.models.local_world import (
     LocalWorld,
     copy,
     eventually,
+    lead,
     listed,
     moved,
     partition,
@@ -42,9 +43,14 @@ async def emptied(manager: AsyncRemoteLogMetadataManager) -> None:
         await manager.update_remote_log_segment_metadata(moved(segment(0), state))
 
 
-async def until_closed(folder: Path) -> None:
-    while (await reader(folder).state()).state.is_open:  # noqa: ASYNC110 - It has no event.
-        await asyncio.sleep(0.002)
+async def resign(leader: AsyncRemoteLogMetadataManager, folder: Path) -> None:
+    """Follow from now on; returns once the session is closed."""
+    await leader.on_partition_leadership_changes([], [TIP])
+
+    async def is_closed() -> bool:
+        return not (await reader(folder).state()).state.is_open
+
+    await eventually(is_closed)
 
 
 async def test_a_forgotten_partition_without_a_checkpoint_is_loaded_from_its_boundary(
@@ -52,8 +58,7 @@ async def test_a_forgotten_partition_without_a_checkpoint_is_loaded_from_its_bou
 ) -> None:
     leader = await shared.leader(TIP)
     await emptied(leader)
-    await leader.on_partition_leadership_changes([], [TIP])
-    await until_closed(tmp_path)
+    await resign(leader, tmp_path)
     await shared.stop()
     await forget(reader(tmp_path))
     del faulty_store.values(str(tmp_path))[KEYS.partition(TIP)]
@@ -73,17 +78,18 @@ async def test_a_partition_that_was_forgotten_is_led_and_followed_from_its_bound
     leader = await shared.leader(TIP)
     follower = await shared.follower(TIP)
     await emptied(leader)
-    await leader.on_partition_leadership_changes([], [TIP])
-    await until_closed(tmp_path)
+    await resign(leader, tmp_path)
 
     await forget(reader(tmp_path))
-    await leader.on_partition_leadership_changes([TIP], [])
-    await leader.when_ready([TIP])
+    await lead(leader, TIP)
     await copy(leader, segment(7))
 
     assert await listed(leader) == [7]
-    while await listed(follower) != [7]:  # noqa: ASYNC110 - It has no event.
-        await asyncio.sleep(0.002)
+
+    async def has_followed() -> bool:
+        return await listed(follower) == [7]
+
+    await eventually(has_followed)
     assert "quarantined" not in await shared.alarms()
     assert (await verify(reader(tmp_path))).findings == ()
     await shared.restart()
@@ -106,8 +112,7 @@ async def test_a_leader_that_slept_while_its_partition_was_forgotten_acknowledge
     await new.start()
     manager = await new.leader(TIP, broker_id=2)
     await emptied(manager)
-    await manager.on_partition_leadership_changes([], [TIP])
-    await until_closed(tmp_path)
+    await resign(manager, tmp_path)
     await forget(reader(tmp_path))
     (boundary,) = [key for key in faulty_store.values(name) if key.startswith(KEYS.log(TIP))]
     faults.thaw()

@@ -12,6 +12,7 @@ from tests.models.local_world import (
     POLL_S,
     CountedIds,
     LocalWorld,
+    eventually,
     partition,
     segment,
 )
@@ -131,8 +132,7 @@ class Client:
         config = {**self._world.storage, "cluster.id": CLUSTER, "broker.id": 1}
         await self.manager.configure(config)
         await self.manager.on_partition_leadership_changes([TIP], [])
-        while not await self.manager.is_ready(TIP):  # noqa: ASYNC110 - It has no event.
-            await asyncio.sleep(POLL_S)
+        await eventually(lambda: self.manager.is_ready(TIP))
 
     @property
     def connection(self) -> Breakable:

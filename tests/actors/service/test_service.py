@@ -9,6 +9,8 @@ from tests.models.local_world import (
     HASTY_S,
     LocalWorld,
     copy,
+    eventually,
+    lead,
     listed,
     moved,
     partition,
@@ -129,8 +131,7 @@ async def test_a_partition_is_ready_once_announced_and_not_before(world: LocalWo
     with pytest.raises(NotLeader):
         await manager.add_remote_log_segment_metadata(segment(0))
 
-    await manager.on_partition_leadership_changes([TIP], [])
-    await manager.when_ready([TIP])
+    await lead(manager, TIP)
 
     assert await manager.is_ready(TIP)
     assert not await other.is_ready(TIP)
@@ -209,14 +210,13 @@ async def test_a_released_partition_is_known_and_readable_and_uses_nothing(
     manager, other = await world.leader(TIP), await world.broker(2)
     await copy(manager, *map(segment, range(3)))
     await manager.on_stop_partitions([TIP])
-    await world.until_idle()
+    await eventually(world.is_idle)
 
     assert await listed(other) == [0, 1, 2]
     assert await other.highest_offset_for_epoch(TIP, 0) == 29
-    assert await world.serves() == 0
+    assert await world.is_idle()
     assert type((await world.events(TIP))[-1].body).__name__ == "SessionClosed"
-    await manager.on_partition_leadership_changes([TIP], [])
-    await manager.when_ready([TIP])
+    await lead(manager, TIP)
     await copy(manager, segment(3))
     assert await listed(other) == [0, 1, 2, 3]
 
@@ -228,7 +228,6 @@ async def test_a_partition_that_is_released_and_announced_at_once_is_served(
     for number in range(10):
         await copy(manager, segment(number))
         await manager.on_stop_partitions([TIP])
-        await manager.on_partition_leadership_changes([TIP], [])
-        await manager.when_ready([TIP])
+        await lead(manager, TIP)
 
     assert await listed(manager) == list(range(10))

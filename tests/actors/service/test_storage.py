@@ -14,6 +14,7 @@ from tests.models.local_world import (
     LocalWorld,
     copy,
     eventually,
+    lead,
     listed,
     moved,
     partition,
@@ -52,8 +53,7 @@ async def writes_behind_a_commit(shared: LocalWorld, faults: Faults) -> list[asy
         said = {one["partition"]: one for one in await host.partitions()}
         return bool(said[TIP.partition]["waiting"] == 5)
 
-    while not await have_come():  # noqa: ASYNC110 - Nobody announces it.
-        await asyncio.sleep(0)
+    await eventually(have_come)
     return tasks
 
 
@@ -176,8 +176,7 @@ async def test_a_coordinator_outlives_a_store_that_is_away(
 
     await manager.when_ready([TIP])
     await copy(manager, segment(0))
-    await hasty.on_partition_leadership_changes([partition(1)], [])
-    await hasty.when_ready([partition(1)])
+    await lead(hasty, partition(1))
 
 
 async def test_a_follower_serves_on_while_the_store_is_away_and_catches_up_then(

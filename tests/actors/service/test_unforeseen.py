@@ -2,7 +2,6 @@
 
 import asyncio
 import zlib
-from collections.abc import Callable
 from typing import Any
 
 import msgpack
@@ -30,43 +29,31 @@ from tierledger.events.log_events import Origin
 BODY = 8
 
 
-def in_body(at: int, value: object) -> Callable[[list[Any]], None]:
-    def change(event: list[Any]) -> None:
-        event[BODY][at] = value
-
-    return change
-
-
-def in_event(at: int, value: object) -> Callable[[list[Any]], None]:
-    def change(event: list[Any]) -> None:
-        event[at] = value
-
-    return change
-
-
-POISONS: dict[str, Callable[[list[Any]], None]] = {
-    "start_offset, got 10.0": in_body(1, 10.0),
-    "epochs[1], got 10.0": in_body(3, [0, 10.0]),
-    "start_offset, got None": in_body(1, None),
-    "segment_id, got 5": in_body(0, 5),
-    "expected 16 bytes for segment_id": in_body(0, b"short"),
-    "to ascend": in_body(1, 1000),
-    "for size, got 1099511627776": in_body(4, 1 << 40),
-    "txn_index_empty, got 1": in_body(9, 1),
-    "expected 12 fields": in_event(BODY, [1]),
-    "the event says it stands at 3.0": in_event(0, 3.0),
-    "log_time_ms, got '5'": in_event(4, "5"),
-    "broker_id, got True": in_event(5, True),
-    "request_id, got 5": in_event(6, 5),
+POISONS: dict[str, tuple[bool, int, object]] = {
+    "start_offset, got 10.0": (True, 1, 10.0),
+    "epochs[1], got 10.0": (True, 3, [0, 10.0]),
+    "start_offset, got None": (True, 1, None),
+    "segment_id, got 5": (True, 0, 5),
+    "expected 16 bytes for segment_id": (True, 0, b"short"),
+    "to ascend": (True, 1, 1000),
+    "for size, got 1099511627776": (True, 4, 1 << 40),
+    "txn_index_empty, got 1": (True, 9, 1),
+    "expected 12 fields": (False, BODY, [1]),
+    "the event says it stands at 3.0": (False, 0, 3.0),
+    "log_time_ms, got '5'": (False, 4, "5"),
+    "broker_id, got True": (False, 5, True),
+    "request_id, got 5": (False, 6, 5),
 }
-"""What the third batch of a partition says instead of the truth, by the complaint about it."""
+"""What the third batch of a partition says instead of the truth, by the complaint about it:
+whether in the event's body, which field, and its value."""
 
 
-def poisoned(value: bytes, change: Callable[[list[Any]], None]) -> bytes:
+def poisoned(value: bytes, poison: tuple[bool, int, object]) -> bytes:
     """A batch with right checksums whose one event was changed."""
     first, count, (stored,) = SERDE.deserialize("batch", value)
     event = msgpack.unpackb(stored[4:])
-    change(event)
+    is_in_body, at, false = poison
+    (event[BODY] if is_in_body else event)[at] = false
     packed: bytes = msgpack.packb(event)
     changed = zlib.crc32(packed).to_bytes(4, "big") + packed
     return SERDE.serialize("batch", [first, count, [changed]])
