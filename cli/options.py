@@ -5,17 +5,22 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from tierledger.cli.output import MS_MAX, shortened
 from tierledger.events.errors import InvalidArgument
 
+
+def file_option(about: str) -> Any:  # noqa: ANN401 - As `typer.Option` says.
+    """An option that names a file to read, whatever the working folder is later."""
+    return typer.Option(metavar="FILE", resolve_path=True, help=about)
+
+
 StoreOption = Annotated[
     str | None,
     typer.Option(
-        "--store",
         metavar="URL",
         help="Where the data is: sqlite:FILE or postgresql://USER@HOST/DATABASE. "
         "Else $TIERLEDGER_STORE, else your own store.",
@@ -24,7 +29,6 @@ StoreOption = Annotated[
 ServiceOption = Annotated[
     str | None,
     typer.Option(
-        "--store",
         metavar="URL",
         help="The store: sqlite:FILE or postgresql://USER@HOST/DATABASE; or, where a running "
         "service is asked, its doors: tierledger://HOST:PORT,… (tierledgers:// with TLS). "
@@ -34,7 +38,6 @@ ServiceOption = Annotated[
 ClusterOption = Annotated[
     str | None,
     typer.Option(
-        "--cluster",
         metavar="ID",
         help="The Kafka cluster, if the store holds several. Else $TIERLEDGER_CLUSTER.",
     ),
@@ -42,18 +45,14 @@ ClusterOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, one object to a line.")]
 KafkaConfigOption = Annotated[
     Path | None,
-    typer.Option(
-        "--kafka-config",
-        metavar="FILE",
-        resolve_path=True,
-        help="How Kafka's brokers are asked, as its own tools are told: security.protocol, "
-        "sasl.mechanism, sasl.jaas.config, ssl.truststore.location, …",
+    file_option(
+        "How Kafka's brokers are asked, as its own tools are told: security.protocol, "
+        "sasl.mechanism, sasl.jaas.config, ssl.truststore.location, …"
     ),
 ]
 AsOfOption = Annotated[
     str | None,
     typer.Option(
-        "--as-of",
         metavar="POSITION|TIME",
         help="As it was after a position of the log (N or position:N), or at a time (ISO 8601; "
         "UTC unless said).",

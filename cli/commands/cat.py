@@ -94,10 +94,6 @@ CacheOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    app.command("cat")(cat)
-
-
 class Wanted(NamedTuple):
     """Which records, and how they are shown."""
 

@@ -56,10 +56,6 @@ OutOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    app.command("scrub")(scrub)
-
-
 def scrub(
     tier: TierOption,
     topic: Annotated[str | None, typer.Argument(help="Only this topic.")] = None,

@@ -35,11 +35,6 @@ SeedOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    app.command("replay")(replay)
-    app.command("explain")(explain)
-
-
 class Asked(NamedTuple):
     """Which run to repeat."""
 

@@ -69,35 +69,30 @@ POLL_S = 0.2
 SHOWN_MAX = 20
 """Findings that are printed; the rest is counted, and in the table and on the page."""
 
-OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")]
+OutOption = Annotated[Path, typer.Option(metavar="DIR", help="The folder to write.")]
 OutIfAnyOption = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", help="Also write all rows as a table into a folder."),
+    typer.Option(metavar="DIR", help="Also write all rows as a table into a folder."),
 ]
 PageOption = Annotated[
     Path | None,
-    typer.Option("--page", metavar="FILE.html", help="Also draw it, as one page of HTML."),
+    typer.Option(metavar="FILE.html", help="Also draw it, as one page of HTML."),
 ]
 FormatOption = Annotated[
     str,
-    typer.Option(
-        "--format", metavar="|".join(FORMAT_NAMES), help="What the table's files are."
-    ),
+    typer.Option(metavar="|".join(FORMAT_NAMES), help="What the table's files are."),
 ]
 TopicOption = Annotated[
     str | None,
-    typer.Option("--topic", help="Only topics of that name, or the one with that id."),
+    typer.Option(help="Only topics of that name, or the one with that id."),
 ]
 PartitionOption = Annotated[
     int | None,
-    typer.Option(
-        "--partition", min=0, max=PARTITION_MAX, help="Only partitions of that number."
-    ),
+    typer.Option(min=0, max=PARTITION_MAX, help="Only partitions of that number."),
 ]
 EngineOption = Annotated[
     str,
     typer.Option(
-        "--engine",
         metavar="|".join(ENGINE_NAMES),
         help="Who makes it: this process, Spark, or what suits the store's size.",
     ),
@@ -105,9 +100,7 @@ EngineOption = Annotated[
 MasterOption = Annotated[
     str | None,
     typer.Option(
-        "--master",
-        metavar="URL",
-        help="Where Spark runs; else local[*], all cores of this machine.",
+        metavar="URL", help="Where Spark runs; else local[*], all cores of this machine."
     ),
 ]
 
@@ -314,10 +307,7 @@ def written_here(job: Job, table: Table) -> Iterator[Write | None]:
 
 @contextmanager
 def _counted(logs: Sequence[PlannedLog], what: str) -> Iterator[Iterable[PlannedLog]]:
-    """`logs`; shows how many were asked for, if somebody looks."""
-    if not sys.stderr.isatty():
-        yield logs
-        return
+    """`logs`; shows on a terminal how many were asked for."""
     with progress(what, len(logs)) as on_done:
 
         def each() -> Iterator[PlannedLog]:
@@ -408,7 +398,7 @@ def write_page(job: Job, html: str) -> None:
 
 @contextmanager
 def shown(session: SparkSession, what: str, total: int | None) -> Iterator[None]:
-    """Shows how many tasks are done, if somebody looks."""
+    """Shows on a terminal how many tasks are done."""
     if not sys.stderr.isatty():
         yield
         return

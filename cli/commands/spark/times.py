@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Annotated, Final
+
+import typer
 
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.options import parse_time_ms
@@ -13,7 +15,13 @@ from tierledger.events.errors import InvalidArgument
 UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 """What a number can be followed by."""
 
-NOW_HELP: Final = "Which time it is: ISO 8601, UTC unless said; else this machine's clock."
+NowOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Which time it is: ISO 8601, UTC unless said; else this machine's clock.",
+    ),
+]
 
 
 def duration_ms(text: str, option: str) -> int:
