@@ -101,11 +101,7 @@ class AsOf(NamedTuple):
 
 
 def whole_number(text: str, what: str, low: int = 0, high: int = OFFSET_MAX) -> int:
-    """The number that `text` is; `what` is what an error calls it.
-
-    Raises:
-        InvalidArgument: It is none, or not within `low` and `high`.
-    """
+    """The number that `text` is; `what` is what an error calls it."""
     digits = text.removeprefix("-")
     is_number = digits.isascii() and digits.isdigit()
     # Longer ones are refused by Python itself, in words of its own.
@@ -136,11 +132,7 @@ def parse_time_ms(text: str, what: str, expected: str = A_TIME) -> int:
 
 
 def number_or_time(text: str, what: str, unit: str) -> tuple[int | None, int | None]:
-    """The number or the time in ms since 1970 that `text` is: `N`, `UNIT:N` or ISO 8601.
-
-    Raises:
-        InvalidArgument: It is neither, or might be both.
-    """
+    """The number or the time in ms since 1970 that `text` is: `N`, `UNIT:N` or ISO 8601."""
     if text.startswith(f"{unit}:"):
         return whole_number(text.removeprefix(f"{unit}:"), what), None
     if not (text.isascii() and text.isdigit()):
@@ -158,20 +150,12 @@ def number_or_time(text: str, what: str, unit: str) -> tuple[int | None, int | N
 
 
 def parse_as_of(text: str | None) -> AsOf | None:
-    """The point that `text` names; none for none.
-
-    Raises:
-        InvalidArgument: It is neither a position nor a time, or might be both.
-    """
+    """The point that `text` names; none for none."""
     return None if text is None else AsOf(*number_or_time(text, "--as-of", "position"))
 
 
 def live_role(source: str, as_of: AsOf | None) -> str | None:
-    """Who of a running service is to answer; none if the store itself is read.
-
-    Raises:
-        InvalidArgument: There is no such source, or it cannot answer as of then.
-    """
+    """Who of a running service is to answer; none if the store itself is read."""
     if source == FROM_STORE:
         return None
     if source not in FROM_SERVICE:

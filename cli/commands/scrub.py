@@ -89,11 +89,7 @@ def scrub(
 
 
 def parse_rate(text: str) -> int | None:
-    """The bytes per second that `text` names; none for no limit.
-
-    Raises:
-        InvalidArgument: It is something else.
-    """
+    """The bytes per second that `text` names; none for no limit."""
     if text == UNLIMITED:
         return None
     found = re.fullmatch(rf"([0-9]{{1,9}})({'|'.join(UNITS)})(/s)?", text)

@@ -55,11 +55,7 @@ class Asked(NamedTuple):
         return replay_command(self.seed, self.mutant, keep, tuple(self.words))
 
     def scenario(self) -> Scenario:
-        """The world of the machines.
-
-        Raises:
-            InvalidArgument: The mistake does not show there.
-        """
+        """The world of the machines."""
         from tierledger.simulation.campaign.campaign import mutant_named
         from tierledger.simulation.machines.shape import scenario_of
 

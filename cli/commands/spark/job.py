@@ -178,11 +178,7 @@ class Job:
     json: bool = False
 
     def check(self) -> None:
-        """Refuse what makes no sense, before anything starts.
-
-        Raises:
-            InvalidArgument: It makes none, or the place of what it writes is taken.
-        """
+        """Refuse what makes no sense, before anything starts."""
         if self.format not in FORMAT_NAMES:
             expected = ", ".join(FORMAT_NAMES)
             raise InvalidArgument(f"--format: expected one of {expected}; got {self.format!r}")
@@ -200,11 +196,7 @@ class Job:
             require_place(self.out, overwrite=self.overwrite)
 
     def job_store(self) -> JobStore:
-        """The store that is meant, as tasks open it.
-
-        Raises:
-            InvalidArgument: No other process could read it.
-        """
+        """The store that is meant, as tasks open it."""
         from tierledger.pipeline.folding.store import JobStore
         from tierledger.storage.connector import URL_SETTING
 
@@ -287,11 +279,7 @@ def _answered_here(job: Job, plan: TablePlan, digest: OptionalDigest) -> Answer[
 
 @contextmanager
 def written_here(job: Job, table: Table) -> Iterator[Write | None]:
-    """Writes chunks of `table` into the job's folder; none if it names none.
-
-    Raises:
-        InvalidArgument: The folder cannot be written, or pyarrow is missing.
-    """
+    """Writes chunks of `table` into the job's folder; none if it names none."""
     from tierledger.pipeline.tables.files import place
     from tierledger.pipeline.tables.writers import writing
 
@@ -370,9 +358,6 @@ def write_table(session: SparkSession, job: Job, frame: DataFrame, tasks: int | 
         job: Its `out` is given.
         frame: The rows.
         tasks: How many there are, if that is known.
-
-    Raises:
-        InvalidArgument: The folder cannot be written.
     """
     from tierledger.pipeline.spark_files import write
     from tierledger.pipeline.tables.files import place
@@ -386,11 +371,7 @@ def write_table(session: SparkSession, job: Job, frame: DataFrame, tasks: int | 
 
 
 def write_page(job: Job, html: str) -> None:
-    """Write the job's page; it appears when it is complete.
-
-    Raises:
-        InvalidArgument: It cannot be written.
-    """
+    """Write the job's page; it appears when it is complete."""
     assert job.page is not None, "asked to draw nowhere"
     with complete_file(job.page, overwrite=job.overwrite) as file:
         file.write(html.encode())
@@ -442,9 +423,6 @@ def end(
         worst: Findings to print, the worst first; `SHOWN_MAX` are.
         found: How many there are that make the status 1.
         damaged: Logs that were left out; they make the status 3, whatever else was found.
-
-    Raises:
-        typer.Exit: The status is not 0.
     """
     if job.json:
         rows = [dict(zip(columns, row, strict=True)) for row in worst[:SHOWN_MAX]]

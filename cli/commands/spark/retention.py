@@ -71,11 +71,7 @@ def retention(
 
 
 def parse_what_if(given: Sequence[str]) -> dict[str, int]:
-    """The value of each setting; -1 for one that is not there.
-
-    Raises:
-        InvalidArgument: It is no such setting, no such value, or given twice.
-    """
+    """The value of each setting; -1 for one that is not there."""
     found: dict[str, int] = {}
     for one in (part for text in given for part in text.split(",")):
         name, _, value = one.strip().partition("=")

@@ -62,11 +62,7 @@ def stuck(
 
 
 def limits(given: Sequence[str]) -> dict[str, int]:
-    """How long each state may last, in ms: what `--older-than` says.
-
-    Raises:
-        InvalidArgument: There is no such state, or no such time.
-    """
+    """How long each state may last, in ms: what `--older-than` says."""
     found = dict.fromkeys(STATE_NAMES, duration_ms(DEFAULT_LIMIT, "--older-than"))
     general = [one for one in given if "=" not in one]
     if len(general) > 1:

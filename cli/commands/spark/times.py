@@ -25,11 +25,7 @@ NowOption = Annotated[
 
 
 def duration_ms(text: str, option: str) -> int:
-    """The milliseconds that `text` names: digits and one of `UNITS_MS`.
-
-    Raises:
-        InvalidArgument: It is something else.
-    """
+    """The milliseconds that `text` names: digits and one of `UNITS_MS`."""
     found = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h|d)", text)
     if found is None:
         raise InvalidArgument(
@@ -40,11 +36,7 @@ def duration_ms(text: str, option: str) -> int:
 
 
 def stated_time_ms(text: str | None, option: str) -> int | None:
-    """The time that `text` names, in ms since 1970; none for none.
-
-    Raises:
-        InvalidArgument: It is no time.
-    """
+    """The time that `text` names, in ms since 1970; none for none."""
     return None if text is None else parse_time_ms(text, option)
 
 
