@@ -1,4 +1,4 @@
-"""The `tierledger` command. Commands live in modules of their own, registered here.
+"""The `tierledger` command. Each command lives in a module of its own and gets its name here.
 
 How a command ends is decided here alone: an error of ours is one line on stderr, and what the
 status says is in `exit_status`.
@@ -10,28 +10,29 @@ import select
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
-from tierledger.cli.commands import cat as cat_command
-from tierledger.cli.commands import check as check_command
-from tierledger.cli.commands import export as export_command
-from tierledger.cli.commands import forget as forget_command
-from tierledger.cli.commands import handover as handover_command
-from tierledger.cli.commands import log as log_command
-from tierledger.cli.commands import lookup as lookup_command
-from tierledger.cli.commands import partitions as partition_commands
-from tierledger.cli.commands import replay as replay_command
-from tierledger.cli.commands import scrub as scrub_command
-from tierledger.cli.commands import segments as segments_command
-from tierledger.cli.commands import serve as serve_command
-from tierledger.cli.commands import verify as verify_command
-from tierledger.cli.commands.simulate import simulate as simulate_command
-from tierledger.cli.commands.spark import spark as spark_command
-from tierledger.cli.commands.status import status as status_command
+from tierledger.cli.commands.cat import cat
+from tierledger.cli.commands.check import check_history
+from tierledger.cli.commands.export import export
+from tierledger.cli.commands.forget import forget
+from tierledger.cli.commands.handover import handover_command
+from tierledger.cli.commands.log import show_log
+from tierledger.cli.commands.lookup import lookup
+from tierledger.cli.commands.partitions import describe, list_partitions
+from tierledger.cli.commands.replay import replay_command
+from tierledger.cli.commands.scrub import scrub
+from tierledger.cli.commands.segments import segments
+from tierledger.cli.commands.serve import serve_command
+from tierledger.cli.commands.simulate.simulate import simulate_group
+from tierledger.cli.commands.spark.spark import spark_group
+from tierledger.cli.commands.status.status import status_command
+from tierledger.cli.commands.verify import verify_store
 from tierledger.cli.complete_file import command_output
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.output import print_error
@@ -137,25 +138,28 @@ def options(
     """Options of the program itself."""
 
 
-for commands in (
-    partition_commands,
-    segments_command,
-    lookup_command,
-    log_command,
-    cat_command,
-    verify_command,
-    scrub_command,
-    export_command,
-    spark_command,
-    forget_command,
-    serve_command,
-    handover_command,
-    status_command,
-    replay_command,
-    simulate_command,
-    check_command,
-):
-    commands.register(app)
+COMMANDS: dict[str, Callable[..., None]] = {
+    "ls": list_partitions,
+    "describe": describe,
+    "segments": segments,
+    "lookup": lookup,
+    "log": show_log,
+    "cat": cat,
+    "verify": verify_store,
+    "scrub": scrub,
+    "export": export,
+    "forget": forget,
+    "serve": serve_command,
+    "handover": handover_command,
+    "status": status_command,
+    "replay": replay_command,
+    "check": check_history,
+}
+
+for name, command in COMMANDS.items():
+    app.command(name)(command)
+app.add_typer(spark_group(), name="spark")
+app.add_typer(simulate_group(), name="simulate")
 
 
 def main() -> None:

@@ -5,17 +5,22 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from tierledger.cli.output import MS_MAX, shortened
 from tierledger.events.errors import InvalidArgument
 
+
+def file_option(about: str) -> Any:  # noqa: ANN401 - As `typer.Option` says.
+    """An option that names a file to read, whatever the working folder is later."""
+    return typer.Option(metavar="FILE", resolve_path=True, help=about)
+
+
 StoreOption = Annotated[
     str | None,
     typer.Option(
-        "--store",
         metavar="URL",
         help="Where the data is: sqlite:FILE or postgresql://USER@HOST/DATABASE. "
         "Else $TIERLEDGER_STORE, else your own store.",
@@ -24,7 +29,6 @@ StoreOption = Annotated[
 ServiceOption = Annotated[
     str | None,
     typer.Option(
-        "--store",
         metavar="URL",
         help="The store: sqlite:FILE or postgresql://USER@HOST/DATABASE; or, where a running "
         "service is asked, its doors: tierledger://HOST:PORT,… (tierledgers:// with TLS). "
@@ -34,7 +38,6 @@ ServiceOption = Annotated[
 ClusterOption = Annotated[
     str | None,
     typer.Option(
-        "--cluster",
         metavar="ID",
         help="The Kafka cluster, if the store holds several. Else $TIERLEDGER_CLUSTER.",
     ),
@@ -42,18 +45,14 @@ ClusterOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, one object to a line.")]
 KafkaConfigOption = Annotated[
     Path | None,
-    typer.Option(
-        "--kafka-config",
-        metavar="FILE",
-        resolve_path=True,
-        help="How Kafka's brokers are asked, as its own tools are told: security.protocol, "
-        "sasl.mechanism, sasl.jaas.config, ssl.truststore.location, …",
+    file_option(
+        "How Kafka's brokers are asked, as its own tools are told: security.protocol, "
+        "sasl.mechanism, sasl.jaas.config, ssl.truststore.location, …"
     ),
 ]
 AsOfOption = Annotated[
     str | None,
     typer.Option(
-        "--as-of",
         metavar="POSITION|TIME",
         help="As it was after a position of the log (N or position:N), or at a time (ISO 8601; "
         "UTC unless said).",
@@ -102,11 +101,7 @@ class AsOf(NamedTuple):
 
 
 def whole_number(text: str, what: str, low: int = 0, high: int = OFFSET_MAX) -> int:
-    """The number that `text` is; `what` is what an error calls it.
-
-    Raises:
-        InvalidArgument: It is none, or not within `low` and `high`.
-    """
+    """The number that `text` is; `what` is what an error calls it."""
     digits = text.removeprefix("-")
     is_number = digits.isascii() and digits.isdigit()
     # Longer ones are refused by Python itself, in words of its own.
@@ -137,11 +132,7 @@ def parse_time_ms(text: str, what: str, expected: str = A_TIME) -> int:
 
 
 def number_or_time(text: str, what: str, unit: str) -> tuple[int | None, int | None]:
-    """The number or the time in ms since 1970 that `text` is: `N`, `UNIT:N` or ISO 8601.
-
-    Raises:
-        InvalidArgument: It is neither, or might be both.
-    """
+    """The number or the time in ms since 1970 that `text` is: `N`, `UNIT:N` or ISO 8601."""
     if text.startswith(f"{unit}:"):
         return whole_number(text.removeprefix(f"{unit}:"), what), None
     if not (text.isascii() and text.isdigit()):
@@ -159,20 +150,12 @@ def number_or_time(text: str, what: str, unit: str) -> tuple[int | None, int | N
 
 
 def parse_as_of(text: str | None) -> AsOf | None:
-    """The point that `text` names; none for none.
-
-    Raises:
-        InvalidArgument: It is neither a position nor a time, or might be both.
-    """
+    """The point that `text` names; none for none."""
     return None if text is None else AsOf(*number_or_time(text, "--as-of", "position"))
 
 
 def live_role(source: str, as_of: AsOf | None) -> str | None:
-    """Who of a running service is to answer; none if the store itself is read.
-
-    Raises:
-        InvalidArgument: There is no such source, or it cannot answer as of then.
-    """
+    """Who of a running service is to answer; none if the store itself is read."""
     if source == FROM_STORE:
         return None
     if source not in FROM_SERVICE:

@@ -29,11 +29,7 @@ def names_doors(options: StoreOptions) -> bool:
 
 
 def refuse_doors(options: StoreOptions, instead: str) -> None:
-    """Refuse a URL of doors for what reads the store itself; `instead` is what to say then.
-
-    Raises:
-        InvalidArgument: It is one.
-    """
+    """Refuse a URL of doors for what reads the store itself; `instead` is what to say then."""
     if names_doors(options):
         raise InvalidArgument(
             f"--store: {shortened(str(store_config(options.store)[URL_SETTING]))} is a service "

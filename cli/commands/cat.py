@@ -94,10 +94,6 @@ CacheOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    app.command("cat")(cat)
-
-
 class Wanted(NamedTuple):
     """Which records, and how they are shown."""
 
@@ -109,11 +105,7 @@ class Wanted(NamedTuple):
     format: str
 
     def check(self) -> None:
-        """Refuse what makes no sense before anything is opened.
-
-        Raises:
-            InvalidArgument: It makes none.
-        """
+        """Refuse what makes no sense before anything is opened."""
         if self.from_offset is not None and self.from_timestamp is not None:
             raise InvalidArgument("expected --from-offset or --from-timestamp, got both")
         if self.to_offset is not None and self.to_offset < (self.from_offset or 0):

@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 ASSUMPTIONS = "assumptions"
 
 
-def register(app: typer.Typer) -> None:
-    app.command("check")(check_history)
-
-
 def check_history(
     history: Annotated[
         Path,

@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from tierledger.storage.partition.reader import PartitionReader
 
 
-def register(app: typer.Typer) -> None:
-    app.command("export")(export)
-
-
 def export(
     out: Annotated[
         Path, typer.Argument(help="The file to write, gzipped if named *.gz; - for stdout.")

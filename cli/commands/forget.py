@@ -23,10 +23,6 @@ from tierledger.cli.options import (
 from tierledger.cli.output import escaped, print_json
 
 
-def register(app: typer.Typer) -> None:
-    app.command("forget")(forget)
-
-
 def forget(
     topic: TopicArgument,
     partition: PartitionArgument,

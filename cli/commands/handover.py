@@ -38,7 +38,7 @@ LOOK_S = 0.25
 def handover_command(
     kafka: Annotated[
         str,
-        typer.Option("--kafka", metavar="HOST:PORT,...", help="Brokers of the Kafka cluster."),
+        typer.Option(metavar="HOST:PORT,...", help="Brokers of the Kafka cluster."),
     ],
     fresh: Annotated[
         bool,
@@ -49,7 +49,7 @@ def handover_command(
     ] = False,
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="kafka|tierledger", help="Who is to own the metadata."),
+        typer.Option(metavar="kafka|tierledger", help="Who is to own the metadata."),
     ] = None,
     accept_losses: Annotated[
         bool,
@@ -167,8 +167,3 @@ async def _refuse_metadata(brokers: KafkaBrokers) -> None:
             f"the cluster at {brokers} is not fresh: {METADATA_TOPIC}-{number} has had {end} "
             "records, so Kafka's own manager has tiered"
         )
-
-
-def register(app: typer.Typer) -> None:
-    """Add `tierledger handover`."""
-    app.command("handover")(handover_command)

@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from tierledger.events import log_events as log
 
 
-def register(app: typer.Typer) -> None:
-    app.command("log")(show_log)
-
-
 def show_log(
     topic: TopicArgument,
     partition: PartitionArgument,

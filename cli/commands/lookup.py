@@ -31,10 +31,6 @@ if TYPE_CHECKING:
     from tierledger.events.partition.state import PartitionState
 
 
-def register(app: typer.Typer) -> None:
-    app.command("lookup")(lookup)
-
-
 def lookup(
     topic: TopicArgument,
     partition: PartitionArgument,

@@ -79,11 +79,6 @@ class Summary(NamedTuple):
         }
 
 
-def register(app: typer.Typer) -> None:
-    app.command("ls")(list_partitions)
-    app.command("describe")(describe)
-
-
 def list_partitions(
     store: StoreOption = None,
     cluster: ClusterOption = None,

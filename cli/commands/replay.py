@@ -39,19 +39,18 @@ StrictOption = Annotated[
 ]
 ChurnOption = Annotated[
     int,
-    typer.Option("--churn", min=0, help="Leadership changes, stops and host kills to add."),
+    typer.Option(min=0, help="Leadership changes, stops and host kills to add."),
 ]
 HostsOption = Annotated[
     int,
-    typer.Option("--hosts", min=1, max=1000, help="Hosts of the service, if one is started."),
+    typer.Option(min=1, max=1000, help="Hosts of the service, if one is started."),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", help="What the churn is drawn from.")]
+SeedOption = Annotated[int, typer.Option(help="What the churn is drawn from.")]
 OriginOption = Annotated[
     str | None,
     typer.Option(
-        "--origin",
         help="Name of the cluster that was recorded; makes a repeat recognisable. Else the "
-        "directory's name.",
+        "directory's name."
     ),
 ]
 GapsOption = Annotated[
@@ -59,10 +58,10 @@ GapsOption = Annotated[
 ]
 AnswerOption = Annotated[
     Path | None,
-    typer.Option("--answer", metavar="QUERIES", help="Questions to answer (JSONL)."),
+    typer.Option(metavar="QUERIES", help="Questions to answer (JSONL)."),
 ]
 OutOption = Annotated[
-    Path | None, typer.Option("--out", metavar="ANSWERS", help="Where the answers go (JSONL).")
+    Path | None, typer.Option(metavar="ANSWERS", help="Where the answers go (JSONL).")
 ]
 SourceOption = Annotated[
     list[str] | None,
@@ -74,7 +73,7 @@ CheckOption = Annotated[
     bool, typer.Option("--check", help="Compare with the trace's answers.jsonl.")
 ]
 ReportOption = Annotated[
-    Path | None, typer.Option("--report", metavar="FILE.html", help="Write one page about it.")
+    Path | None, typer.Option(metavar="FILE.html", help="Write one page about it.")
 ]
 
 
@@ -298,7 +297,3 @@ async def _page(service: Service, traces: Sequence[LoadedTrace]) -> str:
         await backend.close()
     facts = {"cluster": settings.cluster_id, "traces": ", ".join(t.origin for t in traces)}
     return report_page(histories, "Remote log metadata", facts)
-
-
-def register(app: typer.Typer) -> None:
-    app.command("replay")(replay_command)

@@ -56,10 +56,6 @@ OutOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    app.command("scrub")(scrub)
-
-
 def scrub(
     tier: TierOption,
     topic: Annotated[str | None, typer.Argument(help="Only this topic.")] = None,
@@ -93,11 +89,7 @@ def scrub(
 
 
 def parse_rate(text: str) -> int | None:
-    """The bytes per second that `text` names; none for no limit.
-
-    Raises:
-        InvalidArgument: It is something else.
-    """
+    """The bytes per second that `text` names; none for no limit."""
     if text == UNLIMITED:
         return None
     found = re.fullmatch(rf"([0-9]{{1,9}})({'|'.join(UNITS)})(/s)?", text)

@@ -36,10 +36,6 @@ if TYPE_CHECKING:
 EPOCHS_NAMED = 20
 
 
-def register(app: typer.Typer) -> None:
-    app.command("segments")(segments)
-
-
 def segments(
     topic: TopicArgument,
     partition: PartitionArgument,

@@ -18,7 +18,7 @@ from typing_extensions import override
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions
-from tierledger.cli.options import ClusterOption, KafkaConfigOption, StoreOption
+from tierledger.cli.options import ClusterOption, KafkaConfigOption, StoreOption, file_option
 from tierledger.cli.output import print_error, print_note
 from tierledger.events.errors import InvalidArgument, StorageUnavailable
 
@@ -55,16 +55,12 @@ LimitOption = Annotated[
 HostsOption = Annotated[
     int,
     typer.Option(
-        "--hosts",
-        min=1,
-        max=1000,
-        help="How many host processes to start, whatever they serve.",
+        min=1, max=1000, help="How many host processes to start, whatever they serve."
     ),
 ]
 PartitionsPerHostOption = Annotated[
     int,
     typer.Option(
-        "--partitions-per-host",
         min=1,
         help="How many leaders and followers a host runs; when all are full, more are started.",
     ),
@@ -72,7 +68,6 @@ PartitionsPerHostOption = Annotated[
 AddressOption = Annotated[
     str | None,
     typer.Option(
-        "--address",
         metavar="HOST:PORT",
         help="Use the Ray cluster that runs there, or the one that `auto` finds, instead of a "
         "new one on this machine.",
@@ -81,7 +76,6 @@ AddressOption = Annotated[
 ListenOption = Annotated[
     str,
     typer.Option(
-        "--listen",
         metavar="HOST:PORT",
         help="Where host-0 listens for clients; host-N takes the N-th port behind it. Port 0: "
         "a free one for each.",
@@ -90,15 +84,12 @@ ListenOption = Annotated[
 AdvertiseOption = Annotated[
     str | None,
     typer.Option(
-        "--advertise",
-        metavar="HOST[:PORT]",
-        help="What clients are told instead of where hosts listen.",
+        metavar="HOST[:PORT]", help="What clients are told instead of where hosts listen."
     ),
 ]
 KafkaOption = Annotated[
     str | None,
     typer.Option(
-        "--kafka",
         metavar="HOST:PORT,...",
         help="Brokers of the Kafka cluster; of these all are asked which broker leads a "
         "partition, and in which leader epoch; without them the later claim leads. While "
@@ -115,58 +106,22 @@ MirrorOption = Annotated[
     ),
 ]
 CertificateOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--tls-cert",
-        metavar="FILE",
-        resolve_path=True,
-        help="The hosts' certificate chain, PEM: they speak TLS only.",
-    ),
+    Path | None, file_option("The hosts' certificate chain, PEM: they speak TLS only.")
 ]
-KeyOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--tls-key",
-        metavar="FILE",
-        resolve_path=True,
-        help="The key of --tls-cert, PEM, not encrypted.",
-    ),
-]
+KeyOption = Annotated[Path | None, file_option("The key of --tls-cert, PEM, not encrypted.")]
 ClientCaOption = Annotated[
     Path | None,
-    typer.Option(
-        "--tls-client-ca",
-        metavar="FILE",
-        resolve_path=True,
-        help="Clients need a certificate that one of these authorities has signed.",
-    ),
+    file_option("Clients need a certificate that one of these authorities has signed."),
 ]
 CaOption = Annotated[
     Path | None,
-    typer.Option(
-        "--tls-ca",
-        metavar="FILE",
-        resolve_path=True,
-        help="The authorities that hosts believe about each other; else --tls-client-ca.",
-    ),
+    file_option("The authorities that hosts believe about each other; else --tls-client-ca."),
 ]
 TokensOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--tokens",
-        metavar="FILE",
-        resolve_path=True,
-        help="Clients need a token; this file lists whose each one is.",
-    ),
+    Path | None, file_option("Clients need a token; this file lists whose each one is.")
 ]
 HostTokenOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--host-token",
-        metavar="FILE",
-        resolve_path=True,
-        help="The token with which hosts come in at each other's doors.",
-    ),
+    Path | None, file_option("The token with which hosts come in at each other's doors.")
 ]
 PlaintextOption = Annotated[
     bool,
@@ -185,24 +140,18 @@ AnonymousOption = Annotated[
 MetricsPortOption = Annotated[
     int | None,
     typer.Option(
-        "--metrics-port",
         min=0,
         max=65_535,
         help="Serve metrics for Prometheus on this port; 0 takes a free one. Else none.",
     ),
 ]
 MetricsHostOption = Annotated[
-    str,
-    typer.Option(
-        "--metrics-host", help="The address to serve metrics on; anyone may read them."
-    ),
+    str, typer.Option(help="The address to serve metrics on; anyone may read them.")
 ]
 MetricsPartitionsOption = Annotated[
     int,
     typer.Option(
-        "--metrics-partitions",
-        min=0,
-        help="With more partitions than this there are metrics of all together only.",
+        min=0, help="With more partitions than this there are metrics of all together only."
     ),
 ]
 
@@ -459,8 +408,3 @@ async def _following(
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-def register(app: typer.Typer) -> None:
-    """Add `tierledger serve`."""
-    app.command("serve")(serve_command)

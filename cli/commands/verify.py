@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from tierledger.storage.partition.verification import VerificationReport
 
 
-def register(app: typer.Typer) -> None:
-    app.command("verify")(verify_store)
-
-
 def verify_store(
     topic: Annotated[str | None, typer.Argument(help="Only this topic.")] = None,
     partition: PartitionIfAnyArgument = None,

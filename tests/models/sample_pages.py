@@ -23,7 +23,7 @@ from tierledger.pipeline.folding.task import DamagedLog
 from tierledger.pipeline.inventory import ListingTotals
 from tierledger.pipeline.jobs.audit.kinds import AuditKind
 from tierledger.pipeline.jobs.audit.rows import Audit, KindTotal
-from tierledger.pipeline.jobs.coverage.job import Totals
+from tierledger.pipeline.jobs.coverage.job import Strip, Totals
 from tierledger.pipeline.jobs.retention.job import RetentionDigest
 from tierledger.pipeline.jobs.retention.plan import Question
 from tierledger.simulation.explain.page import page as run_page
@@ -76,9 +76,6 @@ def coverage(topic: str = "payments") -> str:
     kinds = ("covered", "hole", "covered", "overlap", "covered", "orphaned_epoch", "unfinished")
     rows = [
         {
-            "topic": topic,
-            "topic_id": "id",
-            "partition": number,
             "kind": kind,
             "leader_epoch": None if kind == "hole" else 4,
             "start_offset": at * 100,
@@ -88,12 +85,13 @@ def coverage(topic: str = "payments") -> str:
             "segment_ids": [] if kind == "hole" else ["a", "b", "c", "d"],
             "detail": "COPY_SEGMENT_STARTED" if kind == "unfinished" else None,
         }
-        for number in range(3)
         for at, kind in enumerate(kinds)
     ]
     totals = {kind: Totals(3, 300, 4_500_000) for kind in kinds}
-    ranked = [(topic, "id", number) for number in range(3)]
-    return coverage_page(FACTS, totals, ranked, rows, 700, damaged(topic))
+    strips = [
+        Strip(topic, "id", at, {}, [row | {"partition": at} for row in rows]) for at in range(3)
+    ]
+    return coverage_page(FACTS, totals, strips, 700, damaged(topic))
 
 
 def stuck(topic: str = "payments") -> str:

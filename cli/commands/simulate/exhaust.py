@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,27 +21,16 @@ BOUND_MAX = 100
 """Of anything that is tried: with a few dozen it would take longer than anybody waits."""
 
 
-def register(app: typer.Typer) -> None:
-    app.command("exhaust")(exhaust)
+def _bound(about: str) -> Any:  # noqa: ANN401 - As `typer.Option` says.
+    return typer.Option(min=0, max=BOUND_MAX, help=about)
 
 
 def exhaust(
-    delays: Annotated[
-        int, typer.Option(min=0, max=BOUND_MAX, help="Messages that may be late.")
-    ] = 0,
-    crashes: Annotated[
-        int, typer.Option(min=0, max=BOUND_MAX, help="Processes that may crash.")
-    ] = 2,
-    appends: Annotated[
-        int, typer.Option(min=0, max=BOUND_MAX, help="Writes that are made.")
-    ] = 2,
-    changes: Annotated[
-        int, typer.Option(min=0, max=BOUND_MAX, help="Times another broker leads.")
-    ] = 1,
-    reads: Annotated[
-        int,
-        typer.Option(min=0, max=BOUND_MAX, help="Reads of the first broker under each leader."),
-    ] = 0,
+    delays: Annotated[int, _bound("Messages that may be late.")] = 0,
+    crashes: Annotated[int, _bound("Processes that may crash.")] = 2,
+    appends: Annotated[int, _bound("Writes that are made.")] = 2,
+    changes: Annotated[int, _bound("Times another broker leads.")] = 1,
+    reads: Annotated[int, _bound("Reads of the first broker under each leader.")] = 0,
     mutant: Annotated[
         str | None, typer.Option(metavar="NAME", help="Plant this mistake first, as `M08`.")
     ] = None,

@@ -33,10 +33,6 @@ SEEDS = 100_000
 """Of these one is taken if none is given."""
 
 
-def register(app: typer.Typer) -> None:
-    app.command("live")(live)
-
-
 MinutesOption = Annotated[
     float, typer.Option(min=MINUTES_MIN, max=MINUTES_MAX, help="How long faults strike.")
 ]
@@ -56,9 +52,7 @@ PartitionsOption = Annotated[
 RateOption = Annotated[float, typer.Option(min=1.0, max=1e6, help="Calls per second, about.")]
 ChangeEveryOption = Annotated[
     float,
-    typer.Option(
-        "--change-every", min=0.1, max=1e6, help="Mean time between two elections, in seconds."
-    ),
+    typer.Option(min=0.1, max=1e6, help="Mean time between two elections, in seconds."),
 ]
 FaultOption = Annotated[
     list[str] | None,

@@ -22,12 +22,6 @@ BAR = 24
 """Columns of the longest bar."""
 
 
-def register(app: typer.Typer) -> None:
-    app.command("mutants")(mutants)
-    app.command("slips")(slips)
-    app.command("coverage")(coverage)
-
-
 def mutants(
     budget_seeds: Annotated[
         int | None,

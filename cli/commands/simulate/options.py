@@ -47,11 +47,7 @@ WorldOption = Annotated[
 
 
 def checked_world(name: str) -> str:
-    """The name of a world.
-
-    Raises:
-        InvalidArgument: It is none.
-    """
+    """The name of a world."""
     from tierledger.simulation.campaign.campaign import WORLDS
 
     if name not in WORLDS:
@@ -65,11 +61,7 @@ def cores(jobs: int | None) -> int:
 
 
 def seeds_of(text: str) -> range:
-    """The seeds that "200" (from 0 on) or "100:200" (without the last) stand for.
-
-    Raises:
-        InvalidArgument: It stands for none.
-    """
+    """The seeds that "200" (from 0 on) or "100:200" (without the last) stand for."""
     first, colon, end = text.rpartition(":")
     what = "--seeds, like 200 or 100:200"
     seeds = range(whole_number(first, what) if colon else 0, whole_number(end, what))

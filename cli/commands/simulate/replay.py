@@ -35,11 +35,6 @@ SeedOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    app.command("replay")(replay)
-    app.command("explain")(explain)
-
-
 class Asked(NamedTuple):
     """Which run to repeat."""
 
@@ -60,11 +55,7 @@ class Asked(NamedTuple):
         return replay_command(self.seed, self.mutant, keep, tuple(self.words))
 
     def scenario(self) -> Scenario:
-        """The world of the machines.
-
-        Raises:
-            InvalidArgument: The mistake does not show there.
-        """
+        """The world of the machines."""
         from tierledger.simulation.campaign.campaign import mutant_named
         from tierledger.simulation.machines.shape import scenario_of
 

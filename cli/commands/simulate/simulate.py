@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from tierledger.cli.commands.simulate import exhaust as simulate_exhaust_command
-from tierledger.cli.commands.simulate import live as simulate_live_command
-from tierledger.cli.commands.simulate import mutants as simulate_mutants_command
-from tierledger.cli.commands.simulate import replay as simulate_replay_command
+from tierledger.cli.commands.simulate.exhaust import exhaust
+from tierledger.cli.commands.simulate.live import live
+from tierledger.cli.commands.simulate.mutants import coverage, mutants, slips
 from tierledger.cli.commands.simulate.options import (
     MINUTES_MAX,
     MINUTES_MIN,
@@ -23,6 +22,7 @@ from tierledger.cli.commands.simulate.options import (
     cores,
     seeds_of,
 )
+from tierledger.cli.commands.simulate.replay import explain, replay
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.options import JsonOption
 from tierledger.cli.output import print_json, print_note, print_pairs, progress
@@ -53,21 +53,15 @@ VIOLATIONS_SHOWN = 3
 """Of one seed, before it is shrunk; `replay` shows all."""
 
 
-def register(app: typer.Typer) -> None:
+def simulate_group() -> typer.Typer:
     group = typer.Typer(
         help="Simulate the service with everything that can fail, and check every answer.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
-    group.command("run")(run)
-    for commands in (
-        simulate_replay_command,
-        simulate_mutants_command,
-        simulate_exhaust_command,
-        simulate_live_command,
-    ):
-        commands.register(group)
-    app.add_typer(group, name="simulate")
+    for command in (run, replay, explain, mutants, slips, coverage, exhaust, live):
+        group.command()(command)
+    return group
 
 
 def run(

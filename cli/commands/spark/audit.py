@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -15,7 +13,6 @@ from tierledger.cli.commands.spark.job import (
     LOCAL,
     SPARK,
     Job,
-    add_command,
     end,
     is_local,
     session_of,
@@ -24,12 +21,12 @@ from tierledger.cli.commands.spark.job import (
     write_table,
     written_here,
 )
-from tierledger.cli.commands.spark.times import NOW_HELP, clock_ms, duration_ms, stated_time_ms
+from tierledger.cli.commands.spark.times import NowOption, clock_ms, duration_ms, stated_time_ms
 from tierledger.cli.output import print_note, progress, time_text
 from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -77,18 +74,13 @@ OlderThanOption = Annotated[
 ]
 
 
-def register(group: typer.Typer) -> None:
-    about = "what is missing in the tier, and what is too much"
-    add_command(group, "audit", audit, about=about, without={"as_of", "topic", "partition"})
-
-
 def audit(
     job: Job,
     tier: TierOption,
     listing: ListingOption = None,
     listed_at: ListedAtOption = None,
     older_than: OlderThanOption = DEFAULT_AGE,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help=NOW_HELP)] = None,
+    now: NowOption = None,
 ) -> None:
     """Find objects that are missing in the tier, damaged sets, and objects that are nobody's.
 
@@ -175,7 +167,7 @@ def _audited_here(
             if found is None:
                 return None
             return ListedHere(found, asked.before_ms(totals(found).newest_ms))
-        with _counted("audit: objects listed") as on_listed:
+        with progress("audit: objects listed") as on_listed:
             coming = listed_objects(asked.objects, asked.names.folder, OBJECTS_MAX, on_listed)
             found = asyncio.run(coming)
         return None if found is None else ListedHere(found)
@@ -213,20 +205,11 @@ def _lister(session: SparkSession, asked: _Asked, file: Path) -> Callable[[], Li
         if asked.objects is None:
             rows = read_inventory(session, asked.inventory[0] or "")
             return Listed(rows, asked.before_ms(totals(rows).newest_ms))
-        with _counted("audit: objects listed") as on_listed:
+        with progress("audit: objects listed") as on_listed:
             asyncio.run(write_listing(asked.objects, asked.names.folder, file, on_listed))
         return Listed(written_listing(session, file))
 
     return run
-
-
-@contextmanager
-def _counted(what: str) -> Iterator[Callable[[int], None]]:
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    with progress(what, None) as on_done:
-        yield on_done
 
 
 def _report(job: Job, engine: str, made: Audit, facts: Mapping[str, object]) -> None:

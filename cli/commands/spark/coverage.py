@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from tierledger.cli.commands.spark.job import (
     SHOWN_MAX,
     Job,
-    add_command,
     answered,
     as_of_fact,
     end,
@@ -15,8 +14,6 @@ from tierledger.cli.commands.spark.job import (
 )
 
 if TYPE_CHECKING:
-    import typer
-
     from tierledger.cli.commands.spark.job import Answer
     from tierledger.pipeline.jobs.coverage.job import CoverageDigest
     from tierledger.pipeline.table_columns import PlainRow
@@ -29,10 +26,6 @@ ROWS_DRAWN_MAX = 100_000
 """Ranges on the page: at about 150 bytes each, what a browser still shows at once."""
 
 COLUMNS = ("partition", "kind", "epoch", "start", "end", "segments", "bytes")
-
-
-def register(group: typer.Typer) -> None:
-    add_command(group, "coverage", coverage, about="what of each partition the tier holds")
 
 
 def coverage(job: Job) -> None:
@@ -95,15 +88,5 @@ def _draw(job: Job, plan: TablePlan, made: Answer[CoverageDigest]) -> None:
         "engine": made.engine,
     }
     facts |= as_of_fact(job)
-    strips = digest.strips()
-    write_page(
-        job,
-        coverage_page(
-            facts,
-            digest.totals,
-            [(one.topic, one.topic_id, one.partition) for one in strips],
-            [row for one in strips for row in one.rows],
-            digest.partitions,
-            made.damaged,
-        ),
-    )
+    page = coverage_page(facts, digest.totals, digest.strips(), digest.partitions, made.damaged)
+    write_page(job, page)

@@ -8,7 +8,6 @@ import typer
 
 from tierledger.cli.commands.spark.job import (
     Job,
-    add_command,
     kept,
     session_of,
     shown,
@@ -23,11 +22,6 @@ if TYPE_CHECKING:
 
 NAMED_MAX = 20
 """Records that are named when they are refused; `--out` names more, and all are counted."""
-
-
-def register(group: typer.Typer) -> None:
-    without = {"page", "as_of", "topic", "partition", "engine"}
-    add_command(group, "import", import_metadata, without=without)
 
 
 def import_metadata(

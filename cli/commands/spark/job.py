@@ -69,35 +69,30 @@ POLL_S = 0.2
 SHOWN_MAX = 20
 """Findings that are printed; the rest is counted, and in the table and on the page."""
 
-OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")]
+OutOption = Annotated[Path, typer.Option(metavar="DIR", help="The folder to write.")]
 OutIfAnyOption = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", help="Also write all rows as a table into a folder."),
+    typer.Option(metavar="DIR", help="Also write all rows as a table into a folder."),
 ]
 PageOption = Annotated[
     Path | None,
-    typer.Option("--page", metavar="FILE.html", help="Also draw it, as one page of HTML."),
+    typer.Option(metavar="FILE.html", help="Also draw it, as one page of HTML."),
 ]
 FormatOption = Annotated[
     str,
-    typer.Option(
-        "--format", metavar="|".join(FORMAT_NAMES), help="What the table's files are."
-    ),
+    typer.Option(metavar="|".join(FORMAT_NAMES), help="What the table's files are."),
 ]
 TopicOption = Annotated[
     str | None,
-    typer.Option("--topic", help="Only topics of that name, or the one with that id."),
+    typer.Option(help="Only topics of that name, or the one with that id."),
 ]
 PartitionOption = Annotated[
     int | None,
-    typer.Option(
-        "--partition", min=0, max=PARTITION_MAX, help="Only partitions of that number."
-    ),
+    typer.Option(min=0, max=PARTITION_MAX, help="Only partitions of that number."),
 ]
 EngineOption = Annotated[
     str,
     typer.Option(
-        "--engine",
         metavar="|".join(ENGINE_NAMES),
         help="Who makes it: this process, Spark, or what suits the store's size.",
     ),
@@ -105,9 +100,7 @@ EngineOption = Annotated[
 MasterOption = Annotated[
     str | None,
     typer.Option(
-        "--master",
-        metavar="URL",
-        help="Where Spark runs; else local[*], all cores of this machine.",
+        metavar="URL", help="Where Spark runs; else local[*], all cores of this machine."
     ),
 ]
 
@@ -185,11 +178,7 @@ class Job:
     json: bool = False
 
     def check(self) -> None:
-        """Refuse what makes no sense, before anything starts.
-
-        Raises:
-            InvalidArgument: It makes none, or the place of what it writes is taken.
-        """
+        """Refuse what makes no sense, before anything starts."""
         if self.format not in FORMAT_NAMES:
             expected = ", ".join(FORMAT_NAMES)
             raise InvalidArgument(f"--format: expected one of {expected}; got {self.format!r}")
@@ -207,11 +196,7 @@ class Job:
             require_place(self.out, overwrite=self.overwrite)
 
     def job_store(self) -> JobStore:
-        """The store that is meant, as tasks open it.
-
-        Raises:
-            InvalidArgument: No other process could read it.
-        """
+        """The store that is meant, as tasks open it."""
         from tierledger.pipeline.folding.store import JobStore
         from tierledger.storage.connector import URL_SETTING
 
@@ -294,11 +279,7 @@ def _answered_here(job: Job, plan: TablePlan, digest: OptionalDigest) -> Answer[
 
 @contextmanager
 def written_here(job: Job, table: Table) -> Iterator[Write | None]:
-    """Writes chunks of `table` into the job's folder; none if it names none.
-
-    Raises:
-        InvalidArgument: The folder cannot be written, or pyarrow is missing.
-    """
+    """Writes chunks of `table` into the job's folder; none if it names none."""
     from tierledger.pipeline.tables.files import place
     from tierledger.pipeline.tables.writers import writing
 
@@ -314,10 +295,7 @@ def written_here(job: Job, table: Table) -> Iterator[Write | None]:
 
 @contextmanager
 def _counted(logs: Sequence[PlannedLog], what: str) -> Iterator[Iterable[PlannedLog]]:
-    """`logs`; shows how many were asked for, if somebody looks."""
-    if not sys.stderr.isatty():
-        yield logs
-        return
+    """`logs`; shows on a terminal how many were asked for."""
     with progress(what, len(logs)) as on_done:
 
         def each() -> Iterator[PlannedLog]:
@@ -380,9 +358,6 @@ def write_table(session: SparkSession, job: Job, frame: DataFrame, tasks: int | 
         job: Its `out` is given.
         frame: The rows.
         tasks: How many there are, if that is known.
-
-    Raises:
-        InvalidArgument: The folder cannot be written.
     """
     from tierledger.pipeline.spark_files import write
     from tierledger.pipeline.tables.files import place
@@ -396,11 +371,7 @@ def write_table(session: SparkSession, job: Job, frame: DataFrame, tasks: int | 
 
 
 def write_page(job: Job, html: str) -> None:
-    """Write the job's page; it appears when it is complete.
-
-    Raises:
-        InvalidArgument: It cannot be written.
-    """
+    """Write the job's page; it appears when it is complete."""
     assert job.page is not None, "asked to draw nowhere"
     with complete_file(job.page, overwrite=job.overwrite) as file:
         file.write(html.encode())
@@ -408,7 +379,7 @@ def write_page(job: Job, html: str) -> None:
 
 @contextmanager
 def shown(session: SparkSession, what: str, total: int | None) -> Iterator[None]:
-    """Shows how many tasks are done, if somebody looks."""
+    """Shows on a terminal how many tasks are done."""
     if not sys.stderr.isatty():
         yield
         return
@@ -452,9 +423,6 @@ def end(
         worst: Findings to print, the worst first; `SHOWN_MAX` are.
         found: How many there are that make the status 1.
         damaged: Logs that were left out; they make the status 3, whatever else was found.
-
-    Raises:
-        typer.Exit: The status is not 0.
     """
     if job.json:
         rows = [dict(zip(columns, row, strict=True)) for row in worst[:SHOWN_MAX]]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tierledger.cli.commands.spark.job import Job, add_command, answered, end, write_page
-from tierledger.cli.commands.spark.times import NOW_HELP, clock_ms, stated_time_ms
+from tierledger.cli.commands.spark.job import Job, answered, end, write_page
+from tierledger.cli.commands.spark.times import NowOption, clock_ms, stated_time_ms
 from tierledger.cli.options import whole_number
 from tierledger.cli.output import shortened, time_text
 from tierledger.events.errors import InvalidArgument
@@ -46,16 +46,11 @@ UntilOption = Annotated[
 ]
 
 
-def register(group: typer.Typer) -> None:
-    about = "what another retention would delete, and when"
-    add_command(group, "retention", retention, about=about, without={"as_of"})
-
-
 def retention(
     job: Job,
     what_if: WhatIfOption,
     local: LocalOption = None,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help=NOW_HELP)] = None,
+    now: NowOption = None,
     until: UntilOption = None,
 ) -> None:
     """Tell which segments brokers would delete, in which order, why and when.
@@ -76,11 +71,7 @@ def retention(
 
 
 def parse_what_if(given: Sequence[str]) -> dict[str, int]:
-    """The value of each setting; -1 for one that is not there.
-
-    Raises:
-        InvalidArgument: It is no such setting, no such value, or given twice.
-    """
+    """The value of each setting; -1 for one that is not there."""
     found: dict[str, int] = {}
     for one in (part for text in given for part in text.split(",")):
         name, _, value = one.strip().partition("=")

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tierledger.cli.commands.spark import audit as spark_audit_command
-from tierledger.cli.commands.spark import coverage as spark_coverage_command
-from tierledger.cli.commands.spark import imports as spark_import_command
-from tierledger.cli.commands.spark import retention as spark_retention_command
-from tierledger.cli.commands.spark import stuck as spark_stuck_command
+from tierledger.cli.commands.spark.audit import audit
+from tierledger.cli.commands.spark.coverage import coverage
+from tierledger.cli.commands.spark.imports import import_metadata
 from tierledger.cli.commands.spark.job import (
     AUTO,
     LOCAL,
@@ -26,6 +24,8 @@ from tierledger.cli.commands.spark.job import (
     shown,
     write_table,
 )
+from tierledger.cli.commands.spark.retention import retention
+from tierledger.cli.commands.spark.stuck import stuck
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.options import EPOCH
 from tierledger.cli.output import escaped, print_json
@@ -53,7 +53,7 @@ TABLE_HELP = {
 """Each table, and what it holds; here, since help is shown without Spark."""
 
 
-def register(app: typer.Typer) -> None:
+def spark_group() -> typer.Typer:
     group = typer.Typer(
         help="Tables and jobs over the logs of all partitions, with Spark.",
         no_args_is_help=True,
@@ -64,15 +64,16 @@ def register(app: typer.Typer) -> None:
         add_command(
             group, table, _write, about=about, description=_help(about), without=without
         )
-    for commands in (
-        spark_import_command,
-        spark_coverage_command,
-        spark_audit_command,
-        spark_stuck_command,
-        spark_retention_command,
-    ):
-        commands.register(group)
-    app.add_typer(group, name="spark")
+    without = {"page", "as_of", "topic", "partition", "engine"}
+    add_command(group, "import", import_metadata, without=without)
+    add_command(group, "coverage", coverage, about="what of each partition the tier holds")
+    about = "what is missing in the tier, and what is too much"
+    add_command(group, "audit", audit, about=about, without={"as_of", "topic", "partition"})
+    about = "copies and deletions that last too long"
+    add_command(group, "stuck", stuck, about=about, without={"as_of"})
+    about = "what another retention would delete, and when"
+    add_command(group, "retention", retention, about=about, without={"as_of"})
+    return group
 
 
 def _help(about: str) -> str:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tierledger.cli.commands.spark.job import Job, add_command, answered, end, write_page
-from tierledger.cli.commands.spark.times import NOW_HELP, clock_ms, duration_ms, stated_time_ms
+from tierledger.cli.commands.spark.job import Job, answered, end, write_page
+from tierledger.cli.commands.spark.times import NowOption, clock_ms, duration_ms, stated_time_ms
 from tierledger.cli.options import AsOf
 from tierledger.cli.output import time_text
 from tierledger.events.errors import InvalidArgument
@@ -36,11 +36,6 @@ ROWS_MAX = 500
 COLUMNS = ("partition", "state", "segment", "since", "for", "broker", "bytes")
 
 
-def register(group: typer.Typer) -> None:
-    about = "copies and deletions that last too long"
-    add_command(group, "stuck", stuck, about=about, without={"as_of"})
-
-
 def stuck(
     job: Job,
     older_than: Annotated[
@@ -51,7 +46,7 @@ def stuck(
             f"{', '.join(STATE_NAMES)}.",
         ),
     ] = None,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help=NOW_HELP)] = None,
+    now: NowOption = None,
 ) -> None:
     """Find segments and partitions whose copy or deletion began and does not end.
 
@@ -67,11 +62,7 @@ def stuck(
 
 
 def limits(given: Sequence[str]) -> dict[str, int]:
-    """How long each state may last, in ms: what `--older-than` says.
-
-    Raises:
-        InvalidArgument: There is no such state, or no such time.
-    """
+    """How long each state may last, in ms: what `--older-than` says."""
     found = dict.fromkeys(STATE_NAMES, duration_ms(DEFAULT_LIMIT, "--older-than"))
     general = [one for one in given if "=" not in one]
     if len(general) > 1:

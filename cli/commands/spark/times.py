@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Annotated, Final
+
+import typer
 
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.options import parse_time_ms
@@ -13,15 +15,17 @@ from tierledger.events.errors import InvalidArgument
 UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 """What a number can be followed by."""
 
-NOW_HELP: Final = "Which time it is: ISO 8601, UTC unless said; else this machine's clock."
+NowOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Which time it is: ISO 8601, UTC unless said; else this machine's clock.",
+    ),
+]
 
 
 def duration_ms(text: str, option: str) -> int:
-    """The milliseconds that `text` names: digits and one of `UNITS_MS`.
-
-    Raises:
-        InvalidArgument: It is something else.
-    """
+    """The milliseconds that `text` names: digits and one of `UNITS_MS`."""
     found = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h|d)", text)
     if found is None:
         raise InvalidArgument(
@@ -32,11 +36,7 @@ def duration_ms(text: str, option: str) -> int:
 
 
 def stated_time_ms(text: str | None, option: str) -> int | None:
-    """The time that `text` names, in ms since 1970; none for none.
-
-    Raises:
-        InvalidArgument: It is no time.
-    """
+    """The time that `text` names, in ms since 1970; none for none."""
     return None if text is None else parse_time_ms(text, option)
 
 

@@ -36,23 +36,21 @@ def status_command(
     cluster: ClusterOption = None,
     partition: Annotated[
         str | None,
-        typer.Option("--partition", metavar="TOPIC-N", help="Only this partition: orders-3."),
+        typer.Option(metavar="TOPIC-N", help="Only this partition: orders-3."),
     ] = None,
     host: Annotated[
-        str | None, typer.Option("--host", help="Only this host, and what it serves.")
+        str | None, typer.Option(help="Only this host, and what it serves.")
     ] = None,
     limit: Annotated[
         int,
-        typer.Option(
-            "--limit", min=0, max=COUNT_MAX, help="How many partitions are shown, worst first."
-        ),
+        typer.Option(min=0, max=COUNT_MAX, help="How many partitions are shown, worst first."),
     ] = LIMIT,
     everything: Annotated[bool, typer.Option("--all", help="Show all partitions.")] = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Look again and again; Ctrl-C ends it.")
     ] = False,
     interval: Annotated[
-        float, typer.Option("--interval", min=0.1, max=DAY_S, help="Seconds between two looks.")
+        float, typer.Option(min=0.1, max=DAY_S, help="Seconds between two looks.")
     ] = INTERVAL_S,
     json: JsonOption = False,
 ) -> None:
@@ -86,7 +84,3 @@ async def _status(options: StatusOptions) -> bool:
     look = await take_look(options)
     print_look(options, look)
     return look.service is not None and not look.service[1].has_set_aside
-
-
-def register(app: typer.Typer) -> None:
-    app.command("status")(status_command)

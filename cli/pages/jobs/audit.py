@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tierledger.cli.output import time_text
 from tierledger.cli.pages.jobs.strips import BAD, GOOD, IDLE, OPEN, WARN, Bar, bars
@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierledger.pipeline.jobs.audit.rows import Audit, KindTotal
-
-# Rows of tables are plain dictionaries of whatever the columns hold.
-TableRow = dict[str, Any]
+    from tierledger.pipeline.table_columns import PlainRow
 
 LOOKS = {
     AuditKind.WHOLE: GOOD,
@@ -52,17 +50,10 @@ MEANINGS = {
 def audit_page(
     facts: Mapping[str, object],
     totals: Mapping[AuditKind, KindTotal],
-    rows: Sequence[TableRow],
+    rows: Sequence[PlainRow],
     made: Audit,
 ) -> str:
-    """The page as HTML.
-
-    Args:
-        facts: What stands at the top.
-        totals: How much there is of each kind.
-        rows: The worst findings, in that order.
-        made: The audit.
-    """
+    """The page as HTML, with `facts` at the top; `rows` are the worst findings, in order."""
     listed = made.listed
     return render(
         "audit.html",

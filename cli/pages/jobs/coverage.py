@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tierledger.cli.pages.jobs.strips import BAD, GOOD, IDLE, OPEN, WARN, Mark, strip
 from tierledger.pages.environment import render
 from tierledger.pages.texts import count_text, many, size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from tierledger.pages.drawing import Row
     from tierledger.pipeline.folding.task import DamagedLog
-    from tierledger.pipeline.jobs.coverage.job import Totals
-
-# Rows of tables are plain dictionaries of whatever the columns hold.
-TableRow = dict[str, Any]
+    from tierledger.pipeline.jobs.coverage.job import Strip, Totals
+    from tierledger.pipeline.table_columns import PlainRow
 
 LOOKS: Final = {
     "covered": (GOOD, "finished segments hold it"),
@@ -36,41 +33,27 @@ FINDINGS = ("hole", "orphaned_epoch", "overlap", "unfinished")
 def coverage_page(
     facts: Mapping[str, object],
     totals: Mapping[str, Totals],
-    ranked: Sequence[tuple[str, str, int]],
-    rows: Iterable[TableRow],
+    strips: Sequence[Strip],
     partitions: int,
     damaged: Sequence[DamagedLog],
 ) -> str:
-    """The page as HTML.
+    """The page as HTML, with `facts` at the top.
 
-    Args:
-        facts: What stands at the top.
-        totals: Of all partitions, by kind.
-        ranked: Topic, id and number of the partitions to draw, the worst first.
-        rows: Their ranges, in any order.
-        partitions: How many have segments.
-        damaged: Logs that were left out.
+    `totals` are of all `partitions` that have segments; those of `strips` are drawn.
     """
-    of: dict[tuple[str, int], list[TableRow]] = defaultdict(list)
-    for row in rows:
-        of[row["topic_id"], row["partition"]].append(row)
-    drawn = [
-        (topic, number, of[topic_id, number])
-        for topic, topic_id, number in ranked
-        if of[topic_id, number]
-    ]
+    drawn = [one for one in strips if one.rows]
     return render(
         "coverage.html",
         facts=facts,
         totals=totals,
         looks=LOOKS,
-        strips=[_strip(*one) for one in drawn],
+        strips=[_strip(one.topic, one.partition, one.rows) for one in drawn],
         partitions=partitions,
         findings=[
-            row | {"topic": topic}
+            row | {"topic": one.topic}
             for kind in FINDINGS
-            for topic, _, some in drawn
-            for row in sorted(some, key=lambda row: row["start_offset"])
+            for one in drawn
+            for row in sorted(one.rows, key=lambda row: row["start_offset"])
             if row["kind"] == kind
         ],
         found=sum(totals[kind].rows for kind in FINDINGS),
@@ -78,7 +61,7 @@ def coverage_page(
     )
 
 
-def _strip(topic: str, number: int, rows: Sequence[TableRow]) -> Row:
+def _strip(topic: str, number: int, rows: Sequence[PlainRow]) -> Row:
     first = min(row["start_offset"] for row in rows)
     last = max(row["end_offset"] for row in rows)
     marks = [
@@ -105,7 +88,7 @@ def _strip(topic: str, number: int, rows: Sequence[TableRow]) -> Row:
     return strip(f"{topic}-{number}", note, marks, (first, last))
 
 
-def _tip(row: TableRow) -> str:
+def _tip(row: PlainRow) -> str:
     offsets = row["end_offset"] - row["start_offset"] + 1
     epoch = "" if row["leader_epoch"] is None else f", leader epoch {row['leader_epoch']}"
     held = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tierledger.cli.output import time_text
 from tierledger.cli.pages.jobs.strips import BAD, GOOD, WARN, Bar, bars
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from tierledger.pipeline.folding.task import DamagedLog
     from tierledger.pipeline.jobs.retention.job import RetentionDigest
     from tierledger.pipeline.jobs.retention.plan import Question
-
-# Rows of tables are plain dictionaries of whatever the columns hold.
-TableRow = dict[str, Any]
+    from tierledger.pipeline.table_columns import PlainRow
 
 TOPICS_DRAWN = 60
 """Each has two bars; the table has more."""
@@ -37,14 +35,7 @@ def retention_page(
     digest: RetentionDigest,
     damaged: Sequence[DamagedLog],
 ) -> str:
-    """The page as HTML.
-
-    Args:
-        facts: What stands at the top.
-        question: What was asked.
-        digest: What goes.
-        damaged: Logs that were left out.
-    """
+    """The page as HTML, with `facts` at the top."""
     topics = digest.topics()
     return render(
         "retention.html",
@@ -61,7 +52,7 @@ def retention_page(
     )
 
 
-def _topic_bars(topics: Sequence[TableRow]) -> list[Bar]:
+def _topic_bars(topics: Sequence[PlainRow]) -> list[Bar]:
     made = []
     for row in topics[:TOPICS_DRAWN]:
         name, count = row["topic"] or row["topic_id"], many(row["partitions"], "partition")
@@ -73,7 +64,7 @@ def _topic_bars(topics: Sequence[TableRow]) -> list[Bar]:
     return made
 
 
-def _time_bars(times: Sequence[TableRow], question: Question) -> list[Bar]:
+def _time_bars(times: Sequence[PlainRow], question: Question) -> list[Bar]:
     return [
         Bar(
             "now" if row["since_ms"] == question.now_ms else time_text(row["since_ms"]),

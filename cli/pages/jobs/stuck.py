@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tierledger.cli.output import time_text
 from tierledger.cli.pages.jobs.strips import BAD, IDLE, OPEN, WARN, Bar, bars
@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierledger.pipeline.folding.task import DamagedLog
-
-# Rows of tables are plain dictionaries of whatever the columns hold.
-TableRow = dict[str, Any]
+    from tierledger.pipeline.table_columns import PlainRow
 
 LOOKS: Final = {
     "COPY_SEGMENT_STARTED": OPEN,
@@ -31,17 +29,12 @@ def stuck_page(
     facts: Mapping[str, object],
     totals: Mapping[str, tuple[int, int]],
     limits_ms: Mapping[str, int],
-    rows: Sequence[TableRow],
+    rows: Sequence[PlainRow],
     damaged: Sequence[DamagedLog],
 ) -> str:
-    """The page as HTML.
+    """The page as HTML, with `facts` at the top.
 
-    Args:
-        facts: What stands at the top.
-        totals: Of each state, how many there are and their bytes.
-        limits_ms: How long each may last.
-        rows: The oldest, in that order.
-        damaged: Logs that were left out.
+    `totals` has the count and the bytes of each state; `rows` are the oldest, in that order.
     """
     return render(
         "stuck.html",
@@ -58,7 +51,7 @@ def stuck_page(
     )
 
 
-def _bar(row: TableRow) -> Bar:
+def _bar(row: PlainRow) -> Bar:
     return Bar(
         f"{row['topic']}-{row['partition']}",
         row["segment_id"] or "the partition",
