@@ -41,7 +41,7 @@ def test_a_store_that_a_service_writes_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_cluster_has_to_be_named(tmp_path: Path) -> None:
-    refused(run(TRACE, tmp_path / "store"), "name the Kafka cluster")
+    refused(run(TRACE, tmp_path / "store"), "expected --cluster or TIERLEDGER_CLUSTER")
 
     assert not (tmp_path / "store").exists()
 

@@ -86,8 +86,28 @@ CLOCK_JUMPS = TierMetric(
     BROKER,
 )
 
-TIER_METRICS = tuple(one for one in (*globals().values(),) if isinstance(one, TierMetric))
-"""All of the above, as they are exposed."""
+TIER_METRICS = (
+    SIZE_BYTES,
+    PARTITION_SIZE_BYTES,
+    METADATA_COUNT,
+    SIZE_COMPUTATION_MS,
+    COPY_REQUESTS,
+    COPY_BYTES,
+    COPY_ERRORS,
+    COPY_LAG_BYTES,
+    COPY_LAG_SEGMENTS,
+    DELETE_REQUESTS,
+    DELETE_ERRORS,
+    DELETE_LAG_BYTES,
+    DELETE_LAG_SEGMENTS,
+    FETCH_REQUESTS,
+    FETCH_BYTES,
+    FETCH_ERRORS,
+    AUX_STATE_REQUESTS,
+    AUX_STATE_ERRORS,
+    CLOCK_JUMPS,
+)
+"""All that is exposed, in this order."""
 
 
 class TierMetrics(Collector):
