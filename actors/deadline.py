@@ -7,13 +7,11 @@ none ever rings. So calls that may wait are entered in an `AlarmClock`, which ha
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Generic, TypeVar
 
 from tierledger.events.errors import Overloaded
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from types import TracebackType
 
 T = TypeVar("T")
 K = TypeVar("K")

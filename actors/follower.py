@@ -9,10 +9,11 @@ applied free, in a look that began after the announcement was durable. A list ma
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from tierledger.actors import messages as msg
 from tierledger.actors.feed.source import FeedSource
+from tierledger.events.commands import Claim
 from tierledger.events.errors import (
     CorruptLog,
     DataError,
@@ -23,13 +24,9 @@ from tierledger.events.errors import (
     RemoteStorageError,
 )
 from tierledger.events.partition.evolve import evolve_all
-from tierledger.storage.partition.event_log import decode_batch
-
-if TYPE_CHECKING:
-    from tierledger.events.commands import Claim
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.storage.partition.event_log import DecodedBatch
-    from tierledger.storage.serde import MetadataSerDe
+from tierledger.events.partition.state import PartitionState
+from tierledger.storage.partition.event_log import DecodedBatch, decode_batch
+from tierledger.storage.serde import MetadataSerDe
 
 WAITING_MAX = 1024
 """Reads that may wait for a position; the next is answered `Overloaded` at once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tierledger.actors.coordinator.placement import HOSTS_MAX, PARTITIONS_PER_HOST
 from tierledger.actors.door.security.settings import DoorSecurity
@@ -14,16 +14,14 @@ from tierledger.events.typed_fields import Int32, Text, checked, shown
 from tierledger.storage.connector import (
     CONNECTOR_SETTING,
     URL_SETTING,
+    MetadataStorageConnector,
     load_connector,
     load_serde,
     setting,
 )
+from tierledger.storage.kafka_brokers import KafkaBrokers
 from tierledger.storage.locate import parse_store_url
-
-if TYPE_CHECKING:
-    from tierledger.storage.connector import MetadataStorageConnector
-    from tierledger.storage.kafka_brokers import KafkaBrokers
-    from tierledger.storage.serde import MetadataSerDe
+from tierledger.storage.serde import MetadataSerDe
 
 PREFIX = "rlmm.config."
 """Of a plugin's settings in a broker's file (`remote.log.metadata.manager.impl.prefix`)."""

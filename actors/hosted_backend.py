@@ -5,20 +5,15 @@ An SQLite file has one writing process; the coordinator commits through it like 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from typing_extensions import override
 
 from tierledger.actors.foreign_errors import documenting
+from tierledger.actors.ports import HostHandle
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
-from tierledger.storage.backend import MetadataStorageBackend
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from tierledger.actors.ports import HostHandle
-    from tierledger.storage.backend import CreateOutcome, Operation
-
+from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend, Operation
 
 _MOVED = (OutcomeUnknown, NotReady)
 """What is raised where the host may be another by now."""

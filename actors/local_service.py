@@ -7,27 +7,21 @@ host away as a crash does: nothing is drained, closed or checkpointed.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any
 
-from tierledger.actors.calls import refusal_of
+from tierledger.actors.calls import Call, CloseCall, HostPing, Placement, refusal_of
 from tierledger.actors.coordinator.service import CoordinatorService
+from tierledger.actors.deadline import Attempt
 from tierledger.actors.door.addresses import url_of
-from tierledger.actors.door.server.host_door import open_door
+from tierledger.actors.door.server.gateway import Gateway
+from tierledger.actors.door.server.host_door import DoorSettings, open_door
 from tierledger.actors.host.host import Host
-from tierledger.actors.ports import HostGone
+from tierledger.actors.host_settings import ServiceSettings
+from tierledger.actors.ports import Clock, HostGone, LeaderOracle
 from tierledger.actors.wall_clock import RandomIds
 from tierledger.events.errors import NotReady
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
-
-    from tierledger.actors.calls import Call, CloseCall, HostPing, Placement
-    from tierledger.actors.deadline import Attempt
-    from tierledger.actors.door.server.gateway import Gateway
-    from tierledger.actors.door.server.host_door import DoorSettings
-    from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.actors.ports import Clock, LeaderOracle
-    from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.backend import MetadataStorageBackend
 
 
 class LocalHost:

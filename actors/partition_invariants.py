@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from enum import Enum
 
 from tierledger.actors import follower, messages
 from tierledger.actors.leader import machine as leader
-
-if TYPE_CHECKING:
-    from enum import Enum
 
 
 def check(

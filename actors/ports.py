@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tierledger.actors.calls import Call, CloseCall, HostPing, PartitionKey, Placement
+from tierledger.actors.deadline import Attempt
+from tierledger.events.commands import Claim, LeaderVerdict
 from tierledger.events.errors import OutcomeUnknown
+from tierledger.events.identifiers import TopicIdPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tierledger.actors.calls import Call, CloseCall, HostPing, PartitionKey, Placement
     from tierledger.actors.coordinator.attendance import Attend, ShadowReport
     from tierledger.actors.coordinator.events import Announcement, Registered, Route
     from tierledger.actors.coordinator.ownership import (
@@ -18,9 +20,6 @@ if TYPE_CHECKING:
         OwnerWord,
         PluginMode,
     )
-    from tierledger.actors.deadline import Attempt
-    from tierledger.events.commands import Claim, LeaderVerdict
-    from tierledger.events.identifiers import TopicIdPartition
 
 
 class Clock(Protocol):

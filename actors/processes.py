@@ -10,16 +10,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import structlog
 from typing_extensions import override
 
 from tierledger.actors.wall_clock import RandomIds
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 PROC = Path("/proc")
 BOOT = PROC / "sys" / "kernel" / "random" / "boot_id"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from zlib import crc32
 
 from tierledger.actors.calls import LEADER, STORAGE, PartitionKey
+from tierledger.actors.coordinator.events import Route
+from tierledger.actors.ports import CoordinatorHandle
 from tierledger.events.errors import NotReady, RemoteResourceNotFound
-
-if TYPE_CHECKING:
-    from tierledger.actors.coordinator.events import Route
-    from tierledger.actors.ports import CoordinatorHandle
 
 
 class Routes:

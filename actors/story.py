@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from typing_extensions import override
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 STORY_STEPS = 12
 """Steps before an unforeseen failure that are told with it."""

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.messages import Query
-from tierledger.conformance.answers import Answer, Failure, recorded_segment
+from tierledger.conformance.answers import Answer, Failure, Outcome, Question, recorded_segment
 from tierledger.events.errors import PartitionDeleted, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.partition import answers
+from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import id_of_row
+from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.partition.reader import PartitionReader
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-    from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.conformance.answers import Outcome, Question
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.storage.backend import MetadataStorageBackend
 
 SOURCES = (LEADER, FOLLOWER, "storage")
 

@@ -7,9 +7,11 @@ write our answers in the same form, in the order of the questions.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from tierledger.conformance.json_lines import INT32_MAX, INT64_MAX, JsonLine, read_json_lines
 from tierledger.events.errors import InvalidArgument
@@ -28,10 +30,6 @@ from tierledger.events.tables.segment_rows import (
     TXN_EMPTY,
     unpack_row,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
 
 After: TypeAlias = "Mapping[int, int] | None"
 """Last applied offset by metadata partition, what is absent not being begun; None: all."""

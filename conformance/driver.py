@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from tierledger.conformance.loaded_trace import broker_of, runs_by_broker
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.conformance.answers import After
+from tierledger.conformance.loaded_trace import (
+    FedPartition,
+    LoadedTrace,
+    broker_of,
+    runs_by_broker,
+)
+from tierledger.conformance.services import Service
+from tierledger.events.commands import ImportedRecord
 from tierledger.events.errors import Fenced, NotLeader, RejectedError, RemoteStorageError
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
 from tierledger.simulation.live.churn import Disturbance, PlannedDisturbance
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-    from tierledger.conformance.answers import After
-    from tierledger.conformance.loaded_trace import FedPartition, LoadedTrace
-    from tierledger.conformance.services import Service
-    from tierledger.events.commands import ImportedRecord
-    from tierledger.events.identifiers import TopicIdPartition
 
 OBSERVER = 2**31 - 1
 """The broker id under which a replay follows all partitions, to ask questions."""

@@ -6,14 +6,12 @@ import gzip
 import io
 import json
 import zlib
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from tierledger.events.errors import InvalidArgument, MetadataParseError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 GZIP_MAGIC = b"\x1f\x8b"
 """How every gzip file begins; names are not trusted, people rename files."""

@@ -5,24 +5,20 @@ The file is sorted by metadata partition, so only the order within a user partit
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from tierledger.conformance.answers import After
 from tierledger.conformance.trace import OffsetGap, TraceRecord, read_records
 from tierledger.events.commands import ImportedRecord
 from tierledger.events.errors import InvalidArgument, MetadataParseError
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.kafka import codec as kafka_codec
 from tierledger.events.metadata import (
     RemoteLogSegmentMetadataSnapshot,
     RemotePartitionDeleteMetadata,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from tierledger.conformance.answers import After
-    from tierledger.events.identifiers import TopicIdPartition
 
 RECORDS_PER_COMMAND = 128
 """Records of one import command: half a batch, so that a full batch is two of them."""

@@ -7,9 +7,11 @@ question is a scan. Only the wire codec and the table of legal transitions are t
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from tierledger.conformance.answers import After
+from tierledger.conformance.trace import TraceRecord
 from tierledger.events.identifiers import Uuid
 from tierledger.events.kafka.codec import decode
 from tierledger.events.lifecycle import (
@@ -22,12 +24,6 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from tierledger.conformance.answers import After
-    from tierledger.conformance.trace import TraceRecord
 
 
 @dataclass(slots=True)

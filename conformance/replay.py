@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tierledger.conformance.answering import answer_from_actors, answer_from_storage
-from tierledger.conformance.answers import AnsweredQuestion, grouped_by_after, read_answers
+from tierledger.conformance.answers import (
+    AnsweredQuestion,
+    Outcome,
+    Question,
+    grouped_by_after,
+    read_answers,
+)
 from tierledger.conformance.driver import Driver
+from tierledger.conformance.loaded_trace import LoadedTrace, RefusedRecord
+from tierledger.conformance.services import Service
 from tierledger.conformance.trace import answers_path
-from tierledger.conformance.verdicts import check
+from tierledger.conformance.verdicts import CheckReport, check
+from tierledger.events.commands import ImportedRecord
+from tierledger.events.errors import RemoteStorageError
 from tierledger.simulation.live import churn
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from tierledger.conformance.answers import Outcome, Question
-    from tierledger.conformance.loaded_trace import LoadedTrace, RefusedRecord
-    from tierledger.conformance.services import Service
-    from tierledger.conformance.verdicts import CheckReport
-    from tierledger.events.commands import ImportedRecord
-    from tierledger.events.errors import RemoteStorageError
-    from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.backend import MetadataStorageBackend
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from typing_extensions import override
 
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.door.addresses import SCHEME, TLS_SCHEME
+from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import InvalidArgument, NotReady, StoreRefused
-
-if TYPE_CHECKING:
-    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-    from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.backend import MetadataStorageBackend
 
 
 class Service(Protocol):

@@ -7,14 +7,12 @@ wrongly without anybody noticing (a record missing, twice, or out of order) is a
 from __future__ import annotations
 
 from binascii import unhexlify
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 from tierledger.conformance.json_lines import INT32_MAX, INT64_MAX, JsonLine, read_json_lines
 from tierledger.events.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 RECORDS_NAMES = ("records.jsonl", "records.jsonl.gz")
 ANSWERS_NAMES = ("answers.jsonl", "answers.jsonl.gz")

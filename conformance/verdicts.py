@@ -13,18 +13,15 @@ Every answer gets a verdict:
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tierledger.conformance.answers import AnsweredQuestion, Failure, Outcome, Question
 from tierledger.conformance.recorded_segments import RecordedPartition, RecordedTopic
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from tierledger.conformance.trace import TraceRecord
+from tierledger.conformance.trace import TraceRecord
 
 FINDINGS_MAX = 20
 """How many wrong and missed answers a report shows; one cause often has thousands."""

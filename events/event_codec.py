@@ -7,7 +7,7 @@ predecessor's stored bytes, so two replicas hold the same log iff the hash of on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,8 +21,6 @@ from tierledger.events.log_events import Event
 from tierledger.events.typed_fields import check_items, kinds_of, shown, values_test
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     Upcaster = Callable[[list[Any]], list[Any]]
 
 HASH_BYTES = 16

@@ -7,11 +7,9 @@ repeat themselves after failures.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, TypeAlias, overload
-
-if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
+from typing import Final, TypeAlias, overload
 
 
 class RemoteLogSegmentState(IntEnum):

@@ -7,10 +7,7 @@ are told by their leader epochs, as Kafka's `isRemoteSegmentWithinLeaderEpochs` 
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
 
 
 class Lineage:

@@ -5,14 +5,12 @@ That one looks all fields up again for each object. These objects travel with ev
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from typing_extensions import override
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class _Fields(NamedTuple):

@@ -7,16 +7,12 @@ Prometheus' own functions for counters expect.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from tierledger.health.status import QUARANTINED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from tierledger.health.status import HostStatus, PartitionStatus, ServiceStatus
+from tierledger.health.status import QUARANTINED, HostStatus, PartitionStatus, ServiceStatus
 
 SERIES_PARTITIONS_MAX = 1000
 """Partitions up to which each has series of its own; with more there are only the totals."""

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.coordinator.events import Route
 from tierledger.actors.foreign_errors import documenting
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.identifiers import Uuid
 from tierledger.health.status import HostReading, Reading
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tierledger.actors.coordinator.events import Route
 
 SILENT_AFTER_S = 2.0
 """Wait for a host's or the coordinator's word; who takes longer is shown as silent."""

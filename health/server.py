@@ -10,9 +10,18 @@ import asyncio
 import concurrent.futures
 import socket
 import threading
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 from wsgiref.simple_server import WSGIServer, make_server
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer, _SilentHandler
@@ -22,24 +31,11 @@ from typing_extensions import override
 from tierledger.events.errors import InvalidArgument, NotReady
 from tierledger.events.typed_fields import shown
 from tierledger.health.metrics import SERIES_PARTITIONS_MAX, families
-from tierledger.health.reading import read_service
-from tierledger.health.status import status_of
+from tierledger.health.reading import AskedService, read_service
+from tierledger.health.status import Reading, ServiceStatus, status_of
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncIterator,
-        Callable,
-        Coroutine,
-        Iterable,
-        Iterator,
-        Mapping,
-    )
-    from wsgiref.types import StartResponse, WSGIEnvironment
-
     from prometheus_client.core import Metric
-
-    from tierledger.health.reading import AskedService
-    from tierledger.health.status import Reading, ServiceStatus
 
 CACHED_S = 1.0
 """How long one reading serves all scrapes."""

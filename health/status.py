@@ -9,15 +9,13 @@ compared: leader and follower may stand on machines whose clocks differ.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.processes import node_of
 from tierledger.events.errors import RemoteResourceNotFound
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 LAG_NOTED_EVENTS = 1000
 """Events behind its leader from which a follower is in trouble: less is a poll's work."""

@@ -7,24 +7,26 @@ manager nor ours had a hand in it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from typing_extensions import override
 
 from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.messages import Query
 from tierledger.conformance.answers import recorded_segment
 from tierledger.conformance.loaded_trace import RefusedRecord, imported_record, partition_of
-from tierledger.conformance.recorded_segments import RecordedTopic
+from tierledger.conformance.recorded_segments import (
+    RecordedPartition,
+    RecordedSegment,
+    RecordedTopic,
+)
 from tierledger.events.errors import PartitionDeleted, RemoteResourceNotFound
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.tables.segment_rows import id_of_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-    from tierledger.conformance.recorded_segments import RecordedPartition, RecordedSegment
     from tierledger.moving.topic import TopicReader
 
 AT_ONCE = 16

@@ -12,24 +12,22 @@ import contextlib
 import logging
 from contextlib import AsyncExitStack
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import structlog
 
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.coordinator.attendance import Followed
 from tierledger.actors.coordinator.events import Owner
+from tierledger.actors.coordinator.ownership import OwnerWord
+from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.ray.coordinator import readable
 from tierledger.events.errors import RemoteResourceNotFound, RemoteStorageError
 from tierledger.moving.importing import IMPORTER, TailImport
 from tierledger.moving.mirroring import Mirror, producer_of
 from tierledger.moving.topic import reading
 from tierledger.storage.catalog import Catalog
-
-if TYPE_CHECKING:
-    from tierledger.actors.coordinator.attendance import Followed
-    from tierledger.actors.coordinator.ownership import OwnerWord
-    from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.storage.kafka_brokers import KafkaBrokers
+from tierledger.storage.kafka_brokers import KafkaBrokers
 
 SAY_S = 0.25
 """How often it says how it stands, and hears who owns the metadata."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from tierledger.actors.calls import LEADER
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.messages import Query
 from tierledger.conformance.loaded_trace import (
     RefusedRecord,
@@ -19,18 +20,17 @@ from tierledger.conformance.loaded_trace import (
     partition_of,
     runs_by_broker,
 )
+from tierledger.events.commands import ImportedRecord
 from tierledger.events.errors import (
     Fenced,
     NotLeader,
     PartitionDeleted,
     RemoteStorageError,
 )
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.typed_fields import INT64_MAX
 
 if TYPE_CHECKING:
-    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-    from tierledger.events.commands import ImportedRecord
-    from tierledger.events.identifiers import TopicIdPartition
     from tierledger.moving.topic import TopicReader, TopicRecord
 
 IMPORTER = 2**31 - 2

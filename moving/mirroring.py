@@ -12,9 +12,10 @@ those from then on; what they had written until then it reads.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped] # It has no types.
 from typing_extensions import override
@@ -27,18 +28,13 @@ from tierledger.events.kafka.metadata_partition import metadata_partition
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.log_events import SessionOpened
 from tierledger.events.metadata import RemoteLogSegmentMetadataUpdate
-from tierledger.moving.topic import HEADER, NO_TOPIC, MirroredFrom
+from tierledger.moving.topic import HEADER, NO_TOPIC, MirroredFrom, TopicReader
 from tierledger.pipeline.imports.source import METADATA_TOPIC
 from tierledger.pipeline.imports.topic import REQUEST_MS, answering, reached
+from tierledger.storage.catalog import Catalog
+from tierledger.storage.kafka_brokers import KafkaBrokers
 from tierledger.storage.kafka_export import kafka_record
 from tierledger.storage.partition.reader import LogEntry
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from tierledger.moving.topic import TopicReader
-    from tierledger.storage.catalog import Catalog
-    from tierledger.storage.kafka_brokers import KafkaBrokers
 
 Producer: TypeAlias = Any
 

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.coordinator import procedure as steps
+from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import GIVE_UP_AFTER_MS, Owned
 from tierledger.actors.coordinator.procedure import Procedure
+from tierledger.actors.host_settings import ServiceSettings
+from tierledger.actors.ports import ServiceConnection
 from tierledger.events.errors import RejectedError, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.moving.comparison import Comparison
+from tierledger.moving.comparison import Comparison, Difference
 from tierledger.moving.topic import live_brokers, reading
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tierledger.actors.coordinator.events import Owner
-    from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.actors.ports import ServiceConnection
-    from tierledger.moving.comparison import Difference
-    from tierledger.storage.kafka_brokers import KafkaBrokers
+from tierledger.storage.kafka_brokers import KafkaBrokers
 
 LOOK_S = 0.1
 """Between two looks."""

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.processes import this_process
 from tierledger.actors.ray.cluster import actor_names, on_node, ray
 from tierledger.actors.ray.handles import namespace_of
 from tierledger.actors.ray.service import RayConnection, kill_actor
-from tierledger.moving.following import Following
-
-if TYPE_CHECKING:
-    from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.moving.following import FollowOptions
+from tierledger.moving.following import Following, FollowOptions
 
 NAME = "follower"
 

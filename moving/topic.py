@@ -5,8 +5,9 @@ What tierledger mirrored into it carries a header that says where it stands in w
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from aiokafka import TopicPartition  # type: ignore[import-untyped] # It has no types.
 
@@ -21,11 +22,7 @@ from tierledger.pipeline.imports.topic import (
     consumer_of,
     partitions_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from tierledger.storage.kafka_brokers import KafkaBrokers
+from tierledger.storage.kafka_brokers import KafkaBrokers
 
 HEADER = "tierledger"
 """Of a mirrored record: `TOPIC_ID:PARTITION:POSITION`, in ASCII."""

@@ -5,10 +5,8 @@ Widths are percentages, heights are pixels: a drawing fits any screen, and text 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 Range = tuple[int, int]
 """First and last, both inclusive."""

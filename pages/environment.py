@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tierledger.pages.texts import count_text, many, size_text, span_text, time_text, visible
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def render(template: str, /, **shown: object) -> str:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tierledger.pipeline.table_columns import PlainRow
+from tierledger.pipeline.table_columns import PlainRow
 
 One = TypeVar("One")
 OptionalDigest = TypeVar("OptionalDigest", bound="Digest | None")

@@ -7,23 +7,20 @@ events (docs/adr/0041-jobs-know-no-spark.md).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Generic, NamedTuple
+from typing import Generic, NamedTuple
 
 from tierledger.events.errors import DataError
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.digests import OptionalDigest
+from tierledger.pipeline.fold import PlannedLog
+from tierledger.pipeline.folding.store import JobStore
+from tierledger.pipeline.folding.task import DamagedLog
 from tierledger.pipeline.plan import LogPlanner
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tierledger.pipeline.fold import PlannedLog
-    from tierledger.pipeline.folding.store import JobStore
-    from tierledger.pipeline.folding.task import DamagedLog
-    from tierledger.pipeline.tables.plan import TablePlan
-    from tierledger.pipeline.tables.writers import Write
-    from tierledger.storage.catalog import Catalog
+from tierledger.pipeline.tables.plan import TablePlan
+from tierledger.pipeline.tables.writers import Write
+from tierledger.storage.catalog import Catalog
 
 LOCAL_EVENTS_MAX = 500_000
 """Events that this process folds before Spark has started and folded them."""

@@ -6,21 +6,15 @@ Rule 2: one page of batches and one state are in memory, however long the log is
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from tierledger.events.log_events import SessionOpened
-from tierledger.storage.partition.event_log import apply_events, decode_batch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from tierledger.events.identifiers import Uuid
-    from tierledger.events.log_events import Event
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.storage.partition.event_log import StoredBatch
-    from tierledger.storage.serde import MetadataSerDe
-
+from tierledger.events.identifiers import Uuid
+from tierledger.events.log_events import Event, SessionOpened
+from tierledger.events.partition.state import PartitionState
+from tierledger.storage.partition.event_log import StoredBatch, apply_events, decode_batch
+from tierledger.storage.serde import MetadataSerDe
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

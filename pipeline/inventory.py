@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +16,6 @@ from tierledger.events.extras import naming_extras
 from tierledger.pipeline.fold import EPOCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from tierledger.tiering.objects.store import ObjectStore
 
 SIZE_MAX: Final = 1 << 46

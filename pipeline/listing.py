@@ -6,6 +6,7 @@ are, character by character, whatever they hold.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,13 +22,11 @@ from tierledger.pipeline.inventory import (
     refuse_rows,
     require_columns,
 )
+from tierledger.tiering.objects.directory import ListedName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from tierledger.tiering.objects.directory import ListedName
     from tierledger.tiering.objects.store import ObjectStore
 
 ROWS_PER_GROUP: Final = 50_000

@@ -8,20 +8,16 @@ Rule 3: what is damaged costs its own partition: it becomes a row that says so.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
 
 import msgpack
 
 from tierledger.events.errors import CorruptLog, DataError
 from tierledger.events.event_codec import chain
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.storage.partition.event_log import stored_events
-from tierledger.storage.partition.reader import planned_ends
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.storage.partition.reader import PartitionReader
+from tierledger.storage.partition.reader import PartitionReader, planned_ends
 
 CORRUPT_NUMBER, BOUNDARY_NUMBER = 0, -1
 """Where an event has the number of its type."""

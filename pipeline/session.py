@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -23,8 +24,6 @@ from tierledger.events.errors import InvalidArgument, NotReady, RemoteStorageErr
 from tierledger.events.extras import missing, naming_extras
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from pyspark.sql import SparkSession
 
 JAVA_OLDEST = 17

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Observation
@@ -9,8 +10,6 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import ArrayType, BinaryType, MapType
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame
 
 OPTIONS: dict[str, dict[str, str]] = {

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import base64
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from typing_extensions import override
 
 from tierledger.events.lifecycle import RemoteLogSegmentState
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from tierledger.events.log_events import Event
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.pipeline.fold import Watcher
+from tierledger.events.log_events import Event
+from tierledger.events.partition.state import PartitionState
+from tierledger.pipeline.fold import Watcher
 
 # Columns hold whatever their types say; `Any` stops at these lines.
 Row: TypeAlias = tuple[Any, ...]

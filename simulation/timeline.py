@@ -6,10 +6,8 @@ Times are whole microseconds of the run's one clock. Both worlds fill this in;
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 BROKER, COORDINATOR, HOST, STORE = "broker", "coordinator", "host", "store"
 KINDS: Final = (BROKER, COORDINATOR, HOST, STORE)

@@ -7,7 +7,8 @@ nobody's is set aside.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 from tierledger.events.errors import (
     CorruptLog,
@@ -17,17 +18,16 @@ from tierledger.events.errors import (
 )
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.log_events import SessionOpened
-from tierledger.storage.keys import INT32_MAX, DefaultMetadataKeyFactory, behind
+from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.keys import (
+    INT32_MAX,
+    DefaultMetadataKeyFactory,
+    MetadataKeyFactory,
+    behind,
+)
 from tierledger.storage.partition.event_log import StoredBatch, decode_batch
 from tierledger.storage.partition.reader import PartitionReader
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-
-    from tierledger.storage.backend import MetadataStorageBackend
-    from tierledger.storage.keys import MetadataKeyFactory
-    from tierledger.storage.serde import MetadataSerDe
-
+from tierledger.storage.serde import MetadataSerDe
 
 Found: TypeAlias = "tuple[TopicIdPartition, StoredBatch | None]"
 """A partition, and the first batch that its log holds."""

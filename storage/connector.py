@@ -8,26 +8,21 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from importlib import import_module
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 from sortedcontainers import SortedDict
 from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument
+from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.backends.memory import MemoryBackend
-from tierledger.storage.keys import DefaultMetadataKeyFactory
-from tierledger.storage.locate import SCHEMES, default_store_url, parse_store_url
+from tierledger.storage.keys import DefaultMetadataKeyFactory, MetadataKeyFactory
+from tierledger.storage.locate import SCHEMES, StoreUrl, default_store_url, parse_store_url
 from tierledger.storage.serde import MetadataSerDe, MsgpackSerDe
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tierledger.storage.backend import MetadataStorageBackend
-    from tierledger.storage.keys import MetadataKeyFactory
-    from tierledger.storage.locate import StoreUrl
 
 PREFIX = "rlmm.config."
 

@@ -8,16 +8,14 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
 
 OTHERS_S = 0.5
 """How long the other brokers have once one has answered: one that hangs holds nothing up."""

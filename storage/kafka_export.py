@@ -7,7 +7,8 @@ records that had no effect, are ours alone and stay here.
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import AsyncIterator, Iterable
+from typing import NamedTuple
 
 from tierledger.events import log_events as log
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
@@ -21,11 +22,7 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
-
-    from tierledger.storage.partition.reader import PartitionReader
+from tierledger.storage.partition.reader import PartitionReader
 
 BATCHES_AHEAD = 400
 """Batches in memory while logs are merged, over all of them: with 64 KiB batches, 26 MB."""

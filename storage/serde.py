@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgpack
 from typing_extensions import override
 
 from tierledger.events.errors import CorruptCheckpoint, FormatTooNew, InvalidArgument
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 Plain: TypeAlias = Any
 """None, a bool, int (64 bits), str or bytes, or a list of such. `Any`, because a reader of a

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -12,18 +12,19 @@ from tierledger.events.errors import (
     RemoteStorageError,
     RetryableError,
 )
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.formats.leader_epoch_checkpoint import parse_leader_epochs
+from tierledger.tiering.local.leader_epochs import OffsetAndEpoch
+from tierledger.tiering.local.log import LocalLog
 from tierledger.tiering.local.remote_offsets import find_highest_remote_offset
-from tierledger.tiering.metrics.tier_metrics import AUX_STATE_ERRORS, AUX_STATE_REQUESTS
-
-if TYPE_CHECKING:
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.tiering.local.leader_epochs import OffsetAndEpoch
-    from tierledger.tiering.local.log import LocalLog
-    from tierledger.tiering.metadata_ports import RemoteLogMetadataSource
-    from tierledger.tiering.metrics.tier_metrics import TierMetrics
-    from tierledger.tiering.remote_storage_manager import RemoteStorageManager
+from tierledger.tiering.metadata_ports import RemoteLogMetadataSource
+from tierledger.tiering.metrics.tier_metrics import (
+    AUX_STATE_ERRORS,
+    AUX_STATE_REQUESTS,
+    TierMetrics,
+)
+from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
 AUX_STATE: Final = frozenset({IndexType.LEADER_EPOCH, IndexType.PRODUCER_SNAPSHOT})
 

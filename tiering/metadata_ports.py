@@ -5,18 +5,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import AsyncIterator
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.metadata import (
-        RemoteLogSegmentMetadata,
-        RemoteLogSegmentMetadataUpdate,
-        RemotePartitionDeleteMetadata,
-    )
-    from tierledger.events.partition.answers import PartitionSummary
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+)
+from tierledger.events.partition.answers import PartitionSummary
 
 
 class RemoteLogMetadataSource(Protocol):

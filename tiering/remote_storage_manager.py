@@ -6,21 +6,17 @@ What is stored under a segment's id never changes: a retry of a copy gets a new 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Self
 
 import structlog
 
 from tierledger.events.errors import RemoteResourceNotFound
+from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
 from tierledger.tiering.formats.index_type import ALL_INDEX_TYPES, IndexType
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from collections.abc import Set as AbstractSet
-    from pathlib import Path
-    from typing import Self
-
-    from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
 
 _log = structlog.get_logger("tierledger.tiering")
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import structlog
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tierledger.tiering.clock import Clock
+from tierledger.tiering.clock import Clock
 
 SPEED_MAX: Final = 2
 """Times as fast as time itself that the clock may run: a jump by a day is believed in full a

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import AsyncIterator, Callable
+from typing import Final, TypeVar
 
 from tierledger.events.errors import CorruptLog, PartitionDeleted
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.partition import answers
+from tierledger.events.partition.answers import PartitionSummary
 from tierledger.events.partition.evolve import evolve_all
+from tierledger.events.partition.state import PartitionState
+from tierledger.storage.partition.loading import LoadedPartition
 from tierledger.storage.partition.point_reads import ask, next_segment_with_txn_index
-from tierledger.storage.partition.reader import LogEntry
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.events.partition.answers import PartitionSummary
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.storage.partition.loading import LoadedPartition
-    from tierledger.storage.partition.reader import PartitionReader
+from tierledger.storage.partition.reader import LogEntry, PartitionReader
 
 HELD_MAX: Final = 4
 """Whole partitions kept in memory; one of a million segments takes 200 MB."""

@@ -7,21 +7,16 @@ position, whichever thread asks.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Self, TypeVar
 
 from tierledger.actors.calls import FOLLOWER
 from tierledger.actors.client.sync_client import LoopThread
-from tierledger.actors.door.client.replicas import Replicas
+from tierledger.actors.door.client.replicas import FedReplica, ReplicaCounts, Replicas
+from tierledger.events.commands import Claim
 from tierledger.events.errors import NotReady
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
-    from typing import Any, Self
-
-    from tierledger.actors.door.client.replicas import FedReplica, ReplicaCounts
-    from tierledger.events.commands import Claim
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 
 T = TypeVar("T")
 

@@ -8,15 +8,23 @@ session that its last announcement opened is the partition's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from typing import Annotated, Any, Self, TypeAlias
 
-from tierledger.actors.calls import FOLLOWER, LEADER, CommandCall, PartitionKey, QueryCall
+from tierledger.actors.calls import (
+    FOLLOWER,
+    LEADER,
+    Answered,
+    CommandCall,
+    PartitionKey,
+    QueryCall,
+)
 from tierledger.actors.client.history import PartitionHistory
 from tierledger.actors.client.lists import all_rows, pages
 from tierledger.actors.client.roles import Roles
 from tierledger.actors.client.router import Router
 from tierledger.actors.client.service_link import ServiceLink
+from tierledger.actors.coordinator.events import LeaderItem
 from tierledger.actors.deadline import Bounds, Deadline
 from tierledger.actors.discovery.connecting import connect as connect_by_url
 from tierledger.actors.host.answering import LISTS
@@ -27,6 +35,7 @@ from tierledger.actors.host_settings import (
     without_prefix,
 )
 from tierledger.actors.messages import Query
+from tierledger.actors.ports import IdSource, ServiceConnection
 from tierledger.actors.wall_clock import RandomIds
 from tierledger.events import commands as cmd
 from tierledger.events.errors import (
@@ -53,14 +62,6 @@ from tierledger.events.typed_fields import (
     checked,
     checked_items,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-    from typing import Self
-
-    from tierledger.actors.calls import Answered
-    from tierledger.actors.coordinator.events import LeaderItem
-    from tierledger.actors.ports import IdSource, ServiceConnection
 
 EpochByPartition: TypeAlias = Annotated[Mapping[TopicIdPartition, Int32], Sized(0, ITEMS_MAX)]
 TimeByPartition: TypeAlias = Annotated[Mapping[TopicIdPartition, Int64], Sized(0, ITEMS_MAX)]

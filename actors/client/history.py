@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 from tierledger.actors.foreign_errors import documenting
+from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.messages import Query
 from tierledger.events.errors import PartitionDeleted
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.partition import answers
+from tierledger.events.partition.state import PartitionState
 from tierledger.events.typed_fields import Int32, checked
 from tierledger.storage.partition.point_reads import next_segment_with_txn_index
 from tierledger.storage.partition.reader import PartitionReader
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.events.partition.state import PartitionState
 
 
 class PartitionHistory:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
+from tierledger.actors.calls import Answered
 from tierledger.events.errors import RetryableError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from tierledger.actors.calls import Answered
 
 LIST_ATTEMPTS = 3
 """Times a list is begun again because the host had to close it, or was lost."""

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, ReadyCall
-from tierledger.actors.coordinator.events import ITEMS_MAX, Announcement, Registered
+from tierledger.actors.client.router import Router
+from tierledger.actors.coordinator.events import ITEMS_MAX, Announcement, LeaderItem, Registered
 from tierledger.actors.deadline import Attempt, Deadline
-from tierledger.events.commands import NO_CLAIM
+from tierledger.actors.ports import CoordinatorHandle
+from tierledger.events.commands import NO_CLAIM, Claim
 from tierledger.events.errors import NotLeader, OutcomeUnknown, RetryableError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from tierledger.actors.client.router import Router
-    from tierledger.actors.coordinator.events import LeaderItem
-    from tierledger.actors.ports import CoordinatorHandle
-    from tierledger.events.commands import Claim
-    from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.identifiers import TopicIdPartition
 
 
 class Roles:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
-from tierledger.actors.calls import LEADER, PageCall, PartitionKey
+from tierledger.actors.calls import LEADER, Answered, Call, PageCall, PartitionKey
+from tierledger.actors.client.service_link import ServiceLink
 from tierledger.actors.client.window import WRITES_MAX, Window
 from tierledger.actors.deadline import Attempt, Bounds, Deadline
+from tierledger.actors.ports import CoordinatorHandle
 from tierledger.actors.routes import Routes
 from tierledger.events.errors import (
     DataError,
@@ -20,16 +23,9 @@ from tierledger.events.errors import (
     Overloaded,
     PartitionDeleted,
     RemoteResourceNotFound,
+    RemoteStorageError,
     RetryableError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from tierledger.actors.calls import Answered, Call
-    from tierledger.actors.client.service_link import ServiceLink
-    from tierledger.actors.ports import CoordinatorHandle
-    from tierledger.events.errors import RemoteStorageError
 
 T = TypeVar("T")
 

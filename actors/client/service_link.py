@@ -9,29 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 
+from tierledger.actors.calls import Call, PartitionKey
+from tierledger.actors.coordinator.attendance import Attend, ShadowReport
+from tierledger.actors.coordinator.events import Announcement, Registered, Route
+from tierledger.actors.coordinator.ownership import (
+    Handover,
+    Owned,
+    OwnerWord,
+    PluginMode,
+)
+from tierledger.actors.deadline import Attempt
 from tierledger.actors.foreign_errors import documented, documenting, is_cancelled
+from tierledger.actors.ports import (
+    CoordinatorHandle,
+    ServiceConnection,
+)
+from tierledger.events.commands import Claim
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from tierledger.actors.calls import Call, PartitionKey
-    from tierledger.actors.coordinator.attendance import Attend, ShadowReport
-    from tierledger.actors.coordinator.events import Announcement, Registered, Route
-    from tierledger.actors.coordinator.ownership import (
-        Handover,
-        Owned,
-        OwnerWord,
-        PluginMode,
-    )
-    from tierledger.actors.deadline import Attempt
-    from tierledger.actors.ports import (
-        CoordinatorHandle,
-        ServiceConnection,
-    )
-    from tierledger.events.commands import Claim
 
 T = TypeVar("T")
 

@@ -8,28 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, Self, TypeVar
 
 from tierledger.actors.client.client import DEADLINE_S, AsyncRemoteLogMetadataManager
+from tierledger.actors.client.history import PartitionHistory
+from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.messages import Query
+from tierledger.actors.ports import IdSource, ServiceConnection
 from tierledger.events.errors import InvalidArgument, NotReady, OutcomeUnknown
-from tierledger.events.partition.answers import metadata_of
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
-    from typing import Any, Self
-
-    from tierledger.actors.client.history import PartitionHistory
-    from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.actors.ports import IdSource, ServiceConnection
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.metadata import (
-        RemoteLogSegmentMetadata,
-        RemoteLogSegmentMetadataUpdate,
-        RemotePartitionDeleteMetadata,
-    )
-    from tierledger.events.partition.answers import PartitionSummary
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+)
+from tierledger.events.partition.answers import PartitionSummary, metadata_of
 
 T = TypeVar("T")
 

@@ -5,15 +5,13 @@ A coordinator that starts has heard nobody: within a second it has heard all who
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.events import BrokerId, Owner
 from tierledger.actors.coordinator.ownership import OwnerWord, PluginMode
 from tierledger.events.typed_fields import Count, Topic
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SILENT_MS = 3000
 """Six times what a broker that lives stays silent."""

@@ -7,16 +7,11 @@ nobody would lead: Kafka has told the true leader already, and does not say it a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from tierledger.actors.calls import PartitionKey
-from tierledger.actors.coordinator.events import LeaderRestored
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tierledger.actors.coordinator.events import Item
-    from tierledger.actors.coordinator.state import CoordinatorState, Entry, Leadership
+from tierledger.actors.coordinator.events import Item, LeaderRestored
+from tierledger.actors.coordinator.state import CoordinatorState, Entry, Leadership
 
 
 def restored(

@@ -6,7 +6,8 @@ check sets aside what an older program let into a log.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Sequence
+from typing import Any, get_args
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.events import (
@@ -19,9 +20,6 @@ from tierledger.actors.coordinator.events import (
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import UUID_BYTES, Uuid
 from tierledger.events.typed_fields import checked, exactly, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FIELDS = ("topic_id", "partition", "topic", "leader_epoch", "recorded_time_ms")
 """Of an item of an announcement; only leaders have the last two."""

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from tierledger.actors.coordinator import rules
-from tierledger.actors.coordinator.events import COORDINATOR_CODEC
+from tierledger.actors.coordinator.events import COORDINATOR_CODEC, CoordinatorBody
+from tierledger.actors.coordinator.rules import HostWork
 from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.events.errors import CorruptLog, DataError
 from tierledger.events.event_codec import chain, genesis
 from tierledger.events.log_events import Event
-from tierledger.storage.partition.event_log import stored_events
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tierledger.actors.coordinator.events import CoordinatorBody
-    from tierledger.actors.coordinator.rules import HostWork
-    from tierledger.storage.keys import MetadataKeyFactory
-    from tierledger.storage.partition.event_log import StoredBatch
-    from tierledger.storage.serde import MetadataSerDe
+from tierledger.storage.keys import MetadataKeyFactory
+from tierledger.storage.partition.event_log import StoredBatch, stored_events
+from tierledger.storage.serde import MetadataSerDe
 
 
 class Fold:

@@ -7,23 +7,18 @@ host is an event of the coordinator's log, and who may write is decided in each 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from enum import Enum
 from itertools import count
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from tierledger.actors.calls import HostPing, Placement
+from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
 from tierledger.actors.coordinator import messages as msg
 from tierledger.actors.coordinator import placement, rules
 from tierledger.actors.coordinator.events import ITEMS_MAX
-from tierledger.actors.coordinator.state import SetAside
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tierledger.actors.calls import CloseCall, PartitionKey
-    from tierledger.actors.coordinator.rules import HostWork
-    from tierledger.actors.coordinator.state import CoordinatorState, Seat
-    from tierledger.events.errors import RemoteStorageError
+from tierledger.actors.coordinator.rules import HostWork
+from tierledger.actors.coordinator.state import CoordinatorState, Seat, SetAside
+from tierledger.events.errors import RemoteStorageError
 
 WATCH_INTERVAL_S = 0.2
 """How often each host is asked whether it lives; less often if there are many."""

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tierledger.actors.calls import FOLLOWER, LEADER
-from tierledger.actors.coordinator.hosts import LAUNCHES_AT_ONCE
-
-if TYPE_CHECKING:
-    from tierledger.actors.coordinator.hosts import Hosts
-    from tierledger.actors.coordinator.machine import Coordinator
-    from tierledger.actors.coordinator.state import CoordinatorState
-    from tierledger.actors.story import Story
+from tierledger.actors.coordinator.hosts import LAUNCHES_AT_ONCE, Hosts
+from tierledger.actors.coordinator.machine import Coordinator
+from tierledger.actors.coordinator.state import CoordinatorState
+from tierledger.actors.story import Story
 
 PARTITIONS_MAX = 500
 """A state with more of them takes too long to be checked after each change."""

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.slices import Slices
 from tierledger.events.errors import CorruptLog
+from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.keys import MetadataKeyFactory
 from tierledger.storage.partition.event_log import BatchLog
-
-if TYPE_CHECKING:
-    from tierledger.actors.coordinator.fold import Fold
-    from tierledger.storage.backend import MetadataStorageBackend
-    from tierledger.storage.keys import MetadataKeyFactory
 
 BATCHES_PER_READ = 500
 

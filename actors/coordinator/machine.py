@@ -16,17 +16,21 @@ carry effects out, one on asyncio and one in the simulator.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tierledger.actors import messages as store
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator import messages as msg
 from tierledger.actors.coordinator import placement, rules
-from tierledger.actors.coordinator.events import Owner
+from tierledger.actors.coordinator.events import CoordinatorBody, Owner
+from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.hosts import BACKOFF_MIN_S, Hosts
 from tierledger.actors.coordinator.ownership import give_up
-from tierledger.actors.messages import AppendOutcome
+from tierledger.actors.coordinator.rules import HostWork
+from tierledger.actors.coordinator.state import CoordinatorState
+from tierledger.actors.messages import AppendOutcome, ReplyTo
 from tierledger.actors.story import Story
 from tierledger.events.errors import (
     CorruptLog,
@@ -39,17 +43,8 @@ from tierledger.events.errors import (
     RetryableError,
 )
 from tierledger.events.event_codec import chain
+from tierledger.events.log_events import Event
 from tierledger.storage.partition.event_log import StoredBatch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tierledger.actors.coordinator.events import CoordinatorBody
-    from tierledger.actors.coordinator.fold import Fold
-    from tierledger.actors.coordinator.rules import HostWork
-    from tierledger.actors.coordinator.state import CoordinatorState
-    from tierledger.actors.messages import ReplyTo
-    from tierledger.events.log_events import Event
 
 START_WAIT_S = 10.0
 """How long a coordinator that starts waits for all of its hosts; one of them is enough."""

@@ -7,14 +7,16 @@ comes late is recognised as late. The log's own are those of a partition (`actor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from tierledger.actors.calls import HostPing, PartitionKey
 from tierledger.actors.coordinator import rules
-from tierledger.actors.coordinator.events import Announcement
+from tierledger.actors.coordinator.events import Announcement, CoordinatorBody, Registered
 from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode, hand_over
 from tierledger.actors.coordinator.refusals import leader_refused
 from tierledger.actors.coordinator.rules import HostWork
+from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.actors.messages import (
     Append,
     AppendAnswered,
@@ -27,15 +29,8 @@ from tierledger.actors.messages import (
     ReplyTo,
     SlotRead,
 )
-from tierledger.events.commands import NOBODY_KNOWS
+from tierledger.events.commands import NOBODY_KNOWS, Claim, LeaderVerdict
 from tierledger.events.errors import RemoteStorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tierledger.actors.coordinator.events import CoordinatorBody, Registered
-    from tierledger.actors.coordinator.state import CoordinatorState
-    from tierledger.events.commands import Claim, LeaderVerdict
 
 
 class Moment(NamedTuple):

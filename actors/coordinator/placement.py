@@ -11,20 +11,15 @@ Rule 4: what finds no room calls for further hosts, up to `HOSTS_MAX`.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from heapq import heapify, heappop, heappush
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from tierledger.actors.calls import LEADER
+from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.coordinator import events as ev
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
-    from tierledger.actors.calls import PartitionKey
-    from tierledger.actors.coordinator.events import CoordinatorBody
-    from tierledger.actors.coordinator.state import CoordinatorState, Entry
+from tierledger.actors.coordinator.events import CoordinatorBody
+from tierledger.actors.coordinator.state import CoordinatorState, Entry
 
 PARTITIONS_PER_HOST = 4096
 """Leaders and followers of a host, unless said otherwise: some hundred MB of them."""

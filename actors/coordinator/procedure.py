@@ -15,16 +15,17 @@ No I/O and no clock: the command carries effects out, and so does the simulator.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tierledger.actors.coordinator.events import Owner
-from tierledger.actors.coordinator.ownership import GIVE_UP_AFTER_MS, Handover, PluginMode
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tierledger.actors.coordinator.ownership import Owned
+from tierledger.actors.coordinator.ownership import (
+    GIVE_UP_AFTER_MS,
+    Handover,
+    Owned,
+    PluginMode,
+)
 
 SILENT_MS = 3000
 """A broker or follower whose last report is older does not attend."""

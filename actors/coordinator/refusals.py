@@ -7,17 +7,10 @@ holds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from tierledger.actors.calls import LEADER
-from tierledger.actors.coordinator.events import LeaderRefused
-from tierledger.actors.coordinator.state import Leadership
+from tierledger.actors.calls import LEADER, PartitionKey, Refusal
+from tierledger.actors.coordinator.events import CoordinatorBody, LeaderRefused
+from tierledger.actors.coordinator.state import CoordinatorState, Entry, Leadership
 from tierledger.events.commands import Claim
-
-if TYPE_CHECKING:
-    from tierledger.actors.calls import PartitionKey, Refusal
-    from tierledger.actors.coordinator.events import CoordinatorBody
-    from tierledger.actors.coordinator.state import CoordinatorState, Entry
 
 
 def leader_refused(

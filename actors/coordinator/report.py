@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from tierledger.actors.calls import LEADER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tierledger.actors.coordinator.state import CoordinatorState, SetAside
+from tierledger.actors.coordinator.state import CoordinatorState, SetAside
 
 SET_ASIDE_TOLD = 100
 """Things set aside of which the reason is told; all are counted."""

@@ -7,33 +7,34 @@ the slot taken is decided anew. So two of them are a nuisance, never a danger.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from typing import Any, NamedTuple, cast
 
 from tierledger.actors.calls import FOLLOWER, LEADER, CloseCall, PartitionKey, Placement
 from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator.displaced import restore, restored
 from tierledger.actors.coordinator.door import check_item, checked_broker, item_name
-from tierledger.actors.coordinator.ownership import check_leading, check_mode, word_after
+from tierledger.actors.coordinator.events import Announcement, CoordinatorBody
+from tierledger.actors.coordinator.ownership import (
+    PluginMode,
+    check_leading,
+    check_mode,
+    word_after,
+)
 from tierledger.actors.coordinator.refusals import give_back
 from tierledger.actors.coordinator.state import (
     REGISTRATIONS_KEPT,
+    CoordinatorState,
     Entry,
     Leadership,
+    Seat,
     SetAside,
 )
 from tierledger.actors.messages import Assignment
 from tierledger.events.commands import NO_CLAIM, Claim
 from tierledger.events.errors import Fenced, InvalidArgument
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from collections.abc import Set as AbstractSet
-
-    from tierledger.actors.coordinator.events import Announcement, CoordinatorBody
-    from tierledger.actors.coordinator.ownership import PluginMode
-    from tierledger.actors.coordinator.state import CoordinatorState, Seat
-    from tierledger.events.log_events import Event
-
+from tierledger.events.log_events import Event
 
 _new = tuple.__new__  # A named tuple's own constructor costs three times as much.
 

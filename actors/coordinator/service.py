@@ -6,8 +6,9 @@ Requests, the store's answers, pings and timers become stimuli; see `machine`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, assert_never
 
 import structlog
 
@@ -24,10 +25,11 @@ from tierledger.actors.coordinator.door import (
     checked_broker,
     checked_key,
 )
+from tierledger.actors.coordinator.events import Announcement, Registered, Route
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.log import BATCHES_PER_READ, coordinator_batches
 from tierledger.actors.coordinator.machine import Coordinator
-from tierledger.actors.coordinator.ownership import Handover
+from tierledger.actors.coordinator.ownership import Handover, Owned, OwnerWord, PluginMode
 from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST, WRITER
 from tierledger.actors.coordinator.report import coordinator_report
 from tierledger.actors.hosted_backend import HostedBackend
@@ -41,11 +43,20 @@ from tierledger.actors.messages import (
     ReadLog,
     ReadSlot,
     ReplyError,
+    ReplyTo,
     SlotRead,
 )
 from tierledger.actors.oracle.no_oracle import ORACLE_DEADLINE_S, NoOracle
-from tierledger.actors.ports import HostFailed, HostGone
+from tierledger.actors.ports import (
+    Clock,
+    HostFailed,
+    HostGone,
+    HostHandle,
+    HostLauncher,
+    LeaderOracle,
+)
 from tierledger.actors.slices import Slices
+from tierledger.events.commands import Claim, LeaderVerdict
 from tierledger.events.errors import (
     Fenced,
     OutcomeUnknown,
@@ -54,18 +65,9 @@ from tierledger.events.errors import (
     StorageUnavailable,
 )
 from tierledger.events.typed_fields import checked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
-
-    from tierledger.actors.coordinator.events import Announcement, Registered, Route
-    from tierledger.actors.coordinator.ownership import Owned, OwnerWord, PluginMode
-    from tierledger.actors.messages import ReplyTo
-    from tierledger.actors.ports import Clock, HostHandle, HostLauncher, LeaderOracle
-    from tierledger.events.commands import Claim, LeaderVerdict
-    from tierledger.storage.backend import MetadataStorageBackend
-    from tierledger.storage.keys import MetadataKeyFactory
-    from tierledger.storage.serde import MetadataSerDe
+from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.keys import MetadataKeyFactory
+from tierledger.storage.serde import MetadataSerDe
 
 _log = structlog.get_logger("tierledger.coordinator")
 

@@ -6,16 +6,14 @@ runs where, and what still has no place, is kept beside the entries.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from typing_extensions import override
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.coordinator.events import Route
 from tierledger.actors.coordinator.ownership import OwnerWord
-
-if TYPE_CHECKING:
-    from tierledger.events.commands import Claim
+from tierledger.events.commands import Claim
 
 Seat = tuple[PartitionKey, str]
 """A partition's leader or follower: what takes up one of a host's places."""

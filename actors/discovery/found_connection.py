@@ -10,26 +10,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from tierledger.actors.discovery.service_record import read_record
+from tierledger.actors.discovery.service_record import HostDoor, ServiceRecord, read_record
 from tierledger.actors.door.client.connection import DoorConnection, broker_in, greeting_of
-from tierledger.actors.door.client.streams import NO_SECURITY, Streams, word_of
+from tierledger.actors.door.client.streams import NO_SECURITY, Stream, Streams, word_of
 from tierledger.actors.door.security.settings import CA_KEY, CERTIFICATE_KEY, ClientSecurity
 from tierledger.actors.door.wire.failures import error_of
+from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import (
     InvalidArgument,
     NotReady,
     OutcomeUnknown,
     RemoteStorageError,
 )
-
-if TYPE_CHECKING:
-    from tierledger.actors.discovery.service_record import HostDoor, ServiceRecord
-    from tierledger.actors.door.client.streams import Stream
-    from tierledger.actors.host_settings import ServiceSettings
 
 LOOK_PAUSE_S = 0.1
 """For so long after a look at the record it is not read again."""

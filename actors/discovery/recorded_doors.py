@@ -8,19 +8,14 @@ process behind it is the one that the record names.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import structlog
 
 from tierledger.actors.discovery.service_record import stored_record
+from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import RemoteStorageError
-from tierledger.storage.backend import Update
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.backend import MetadataStorageBackend, Update
 
 CHANGED_S = 0.1
 """How often it is looked whether hosts have come or gone, which costs nothing."""

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from tierledger.actors.door.security.settings import DoorSecurity
 from tierledger.actors.host_settings import LISTEN, ServiceSettings
@@ -22,12 +22,9 @@ from tierledger.events.typed_fields import (
     check_items,
     kinds_of,
 )
-from tierledger.storage.backend import Put, Remove
+from tierledger.storage.backend import MetadataStorageBackend, Operation, Put, Remove
 from tierledger.storage.connector import URL_SETTING, setting
 from tierledger.storage.locate import public_url, with_secrets_of
-
-if TYPE_CHECKING:
-    from tierledger.storage.backend import MetadataStorageBackend, Operation
 
 CONNECT_TIMEOUT_S = 1.0
 """How long a service may take to accept a connection before it counts as gone."""

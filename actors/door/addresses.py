@@ -5,15 +5,13 @@ With `tierledgers://` all of them speak TLS.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.typed_fields import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 SCHEME = "tierledger://"
 TLS_SCHEME = "tierledgers://"

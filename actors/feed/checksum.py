@@ -8,12 +8,9 @@ a change costs one hash for each element that comes, and one for each that goes.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
 
+from tierledger.actors.feed.frames import DeleteState, EpochNumbers, Strays
 from tierledger.events.partition.state import DIGEST_MODULUS, hash_of
-
-if TYPE_CHECKING:
-    from tierledger.actors.feed.frames import DeleteState, EpochNumbers, Strays
 
 _EPOCH = struct.Struct(">ci?qq")
 _HEAD = struct.Struct(">cqb")

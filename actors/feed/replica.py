@@ -8,12 +8,14 @@ Rule 3: what it holds adds up to the checksum of each batch, or it holds nothing
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
+from tierledger.actors.calls import PartitionKey
 from tierledger.actors.feed.checksum import checksum
 from tierledger.actors.feed.frames import (
     Change,
     Fenced,
+    Frame,
     OtherHistory,
     Ready,
     Slice,
@@ -21,14 +23,10 @@ from tierledger.actors.feed.frames import (
     Subscription,
 )
 from tierledger.actors.feed.replica_rows import ReplicaRows
+from tierledger.events.commands import Claim
 from tierledger.events.errors import NotReady, PartitionDeleted
 from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.tables.segment_rows import id_of_row
-
-if TYPE_CHECKING:
-    from tierledger.actors.calls import PartitionKey
-    from tierledger.actors.feed.frames import Frame
-    from tierledger.events.commands import Claim
 
 T = TypeVar("T")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Container
+from typing import NamedTuple
 
 from tierledger.actors.feed.checksum import share_of_epoch, share_of_strays
-from tierledger.actors.feed.frames import EpochNumbers, Strays
+from tierledger.actors.feed.frames import Contents, EpochNumbers, Strays
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.partition.answers import OFFSET_MAX
 from tierledger.events.partition.state import hash_of
@@ -24,11 +25,6 @@ from tierledger.events.tables.segment_rows import (
     id_of_row,
     unpack_row,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Container
-
-    from tierledger.actors.feed.frames import Contents
 
 _FINISHED = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from tierledger.actors.feed.checksum import checksum, share_of_epoch, share_of_strays
 from tierledger.actors.feed.frames import (
@@ -27,24 +28,19 @@ from tierledger.actors.feed.frames import (
     Contents,
     EpochNumbers,
     Fenced,
+    Frame,
     OtherHistory,
     Ready,
     Slice,
     SnapshotBegun,
     Strays,
+    Subscription,
 )
+from tierledger.events.commands import Claim
 from tierledger.events.errors import Overloaded
-from tierledger.events.log_events import SegmentAdded
-from tierledger.events.tables.segment_rows import EPOCHS, id_of_row, unpack_row
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from tierledger.actors.feed.frames import Frame, Subscription
-    from tierledger.events.commands import Claim
-    from tierledger.events.log_events import Event
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.events.tables.segment_rows import SegmentRows
+from tierledger.events.log_events import Event, SegmentAdded
+from tierledger.events.partition.state import PartitionState
+from tierledger.events.tables.segment_rows import EPOCHS, SegmentRows, id_of_row, unpack_row
 
 RING_BYTES = 1024 * 1024
 """Bytes of changes that are kept for who is behind, up to the one batch that exceeds it: about

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeAlias
 
 from tierledger.actors.calls import Answered
-from tierledger.events.errors import InvalidArgument, NotReady, PartitionDeleted
+from tierledger.actors.messages import Query
+from tierledger.events.errors import (
+    InvalidArgument,
+    NotReady,
+    PartitionDeleted,
+    RemoteStorageError,
+)
 from tierledger.events.partition import answers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tierledger.actors.messages import Query
-    from tierledger.events.errors import RemoteStorageError
-    from tierledger.events.partition.state import PartitionState
+from tierledger.events.partition.state import PartitionState
 
 PAGE_ROWS = 1000
 """Rows of a list's page: 100 kB on the wire, below 2 ms to make."""

@@ -7,21 +7,19 @@ done here can be part of one. Rule 2: a feed that fails is its partition's failu
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
+from tierledger.actors.feed.frames import Frame, Subscription
+from tierledger.actors.feed.source import FeedSource
 from tierledger.actors.slices import Slices
+from tierledger.events.commands import Claim
 from tierledger.events.errors import DataError, NotLeader, Quarantined, RemoteStorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tierledger.actors.calls import PartitionKey
-    from tierledger.actors.feed.frames import Frame, Subscription
-    from tierledger.actors.feed.source import FeedSource
     from tierledger.actors.host.partition_shell import PartitionShell
-    from tierledger.events.commands import Claim
 
 SNAPSHOTS_AT_ONCE = 8
 """That are under way on one host; one of a million rows takes a few seconds."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, assert_never
 
 import structlog
 
@@ -42,6 +43,7 @@ from tierledger.actors.host.report import HostReport
 from tierledger.actors.host.store_queues import Committer, PendingSlot, SlotReader
 from tierledger.actors.leader.machine import Leader
 from tierledger.actors.oracle.no_oracle import NoOracle
+from tierledger.actors.ports import Clock, LeaderOracle
 from tierledger.actors.slices import Slices
 from tierledger.events.errors import (
     InvalidArgument,
@@ -49,18 +51,13 @@ from tierledger.events.errors import (
     NotReady,
     RemoteStorageError,
 )
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.partition.decide import Limits
+from tierledger.events.partition.state import PartitionState
+from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.keys import MetadataKeyFactory
 from tierledger.storage.partition.checkpoint import ROWS_AT_ONCE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
-
-    from tierledger.actors.ports import Clock, LeaderOracle
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.partition.decide import Limits
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.storage.backend import MetadataStorageBackend
-    from tierledger.storage.keys import MetadataKeyFactory
-    from tierledger.storage.serde import MetadataSerDe
+from tierledger.storage.serde import MetadataSerDe
 
 POLL_INTERVAL_S = 0.05
 """How often the next slots of followers are looked at whose leaders do not tell of their logs;

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tierledger.actors.calls import LEADER, STORAGE
 from tierledger.actors.host import machine as rules
-from tierledger.actors.host.machine import Phase
-
-if TYPE_CHECKING:
-    from tierledger.actors.host.machine import HostMachine
+from tierledger.actors.host.machine import HostMachine, Phase
 
 LIVES_MAX = 500
 """A host with more of them takes too long to be checked after each step."""

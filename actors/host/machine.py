@@ -15,22 +15,26 @@ one on asyncio and one in the simulator.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from enum import Enum
 from itertools import count
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, assert_never
 
 from tierledger.actors import messages as partition
-from tierledger.actors.calls import FOLLOWER, LEADER, STORAGE, PartitionKey, Refusal
+from tierledger.actors.calls import (
+    FOLLOWER,
+    LEADER,
+    STORAGE,
+    PartitionKey,
+    Placement,
+    QueryCall,
+    Refusal,
+)
 from tierledger.actors.host import messages as msg
 from tierledger.actors.host.placement_order import PlacementOrder
 from tierledger.actors.story import Story
 from tierledger.events.commands import CloseSession
 from tierledger.events.errors import NotReady, Overloaded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tierledger.actors.calls import Placement, QueryCall
 
 LOADS_AT_ONCE = 8
 """Partitions that load side by side; more would only compete for the store."""

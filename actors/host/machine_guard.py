@@ -10,20 +10,18 @@ The story of the last steps is kept here, not in the machine: its state is its r
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from enum import Enum
 from traceback import walk_tb
 from typing import TYPE_CHECKING, TypeAlias
 
 from tierledger.actors import messages as msg
+from tierledger.actors.follower import Follower
+from tierledger.actors.leader.machine import Leader
 from tierledger.actors.story import Story
 from tierledger.events.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from enum import Enum
-
-    from tierledger.actors.follower import Follower
-    from tierledger.actors.leader.machine import Leader
-
     Machine: TypeAlias = "Leader | Follower"
 
 CAUSE_CHARACTERS = 300

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import structlog
 
 from tierledger.actors import messages as msg
-from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.calls import LEADER, Answered, PartitionKey
 from tierledger.actors.follower import Follower
 from tierledger.actors.host.answering import answer_now, snapshot_for, walk
 from tierledger.actors.host.machine_guard import MachineGuard
@@ -29,19 +30,20 @@ from tierledger.events.errors import (
     RemoteStorageError,
     RetryableError,
 )
-from tierledger.storage.partition.checkpoint import CheckpointWriter, Standing, let_go
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.storage.backend import Operation
+from tierledger.storage.partition.checkpoint import (
+    CheckpointDraft,
+    CheckpointWriter,
+    Standing,
+    let_go,
+)
+from tierledger.storage.partition.event_log import StoredBatch
 from tierledger.storage.partition.loading import LoadedPartition, Loading
 from tierledger.storage.partition.reader import PartitionReader
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from tierledger.actors.calls import Answered
     from tierledger.actors.host.host import Host
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.storage.backend import Operation
-    from tierledger.storage.partition.checkpoint import CheckpointDraft
-    from tierledger.storage.partition.event_log import StoredBatch
 
 T = TypeVar("T")
 

@@ -6,12 +6,7 @@ is about.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from tierledger.actors.calls import LEADER
-
-if TYPE_CHECKING:
-    from tierledger.actors.calls import PartitionKey, Placement
+from tierledger.actors.calls import LEADER, PartitionKey, Placement
 
 RELEASES_KEPT = 20_000
 """Releases and ends that a host remembers; what is later than so many others is believed."""

@@ -7,20 +7,17 @@ of one moment; two partitions' lines need not be.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import structlog
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
+from tierledger.actors.host.partition_shell import PartitionShell
+from tierledger.actors.host.store_queues import Committer
 from tierledger.actors.slices import Slices
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tierledger.actors.host.partition_shell import PartitionShell
-    from tierledger.actors.host.store_queues import Committer
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.partition.state import PartitionState
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.partition.state import PartitionState
 
 QUARANTINED = "quarantined"
 """The alarm whose message is the reason for a quarantine."""

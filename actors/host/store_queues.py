@@ -7,15 +7,12 @@ commit); probes and looks at lost slots are read together.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from tierledger.actors import messages as msg
 from tierledger.actors.slices import Slices
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError
-from tierledger.storage.backend import CreateOutcome, folder_of
-
-if TYPE_CHECKING:
-    from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend, folder_of
 
 COMMIT_BYTES_MAX = 8 * 1024 * 1024
 """Bytes of one commit; more waits for the next."""

@@ -6,26 +6,27 @@ once it is durable.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from tierledger.actors import messages as msg
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
-from tierledger.events.errors import DataError, Fenced, NotLeader, NotReady, OutcomeUnknown
-from tierledger.events.partition.decide import Rejected, Undecided, decide
+from tierledger.events.errors import (
+    DataError,
+    Fenced,
+    NotLeader,
+    NotReady,
+    OutcomeUnknown,
+    RemoteStorageError,
+)
+from tierledger.events.partition.decide import Limits, Rejected, Undecided, decide
+from tierledger.events.partition.overlay import Overlay
+from tierledger.events.partition.state import PartitionState
 from tierledger.storage.partition.checkpoint import boundary_in
-from tierledger.storage.partition.event_log import StoredBatch, decode_batch
-
-if TYPE_CHECKING:
-    from collections import deque
-    from collections.abc import Iterable
-
-    from tierledger.events.errors import RemoteStorageError
-    from tierledger.events.partition.decide import Limits
-    from tierledger.events.partition.overlay import Overlay
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.storage.partition.event_log import EncodedBatch
-    from tierledger.storage.serde import MetadataSerDe
+from tierledger.storage.partition.event_log import EncodedBatch, StoredBatch, decode_batch
+from tierledger.storage.serde import MetadataSerDe
 
 EVENTS_PER_BATCH = 256
 """Events of a batch, up to the one command that exceeds it: 1 ms to apply, 64 KiB to store."""

@@ -7,17 +7,13 @@ serves on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from tierledger.actors import messages as msg
 from tierledger.events import commands as cmd
-from tierledger.events.errors import Fenced
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tierledger.events.errors import RemoteStorageError
-    from tierledger.events.partition.state import Session
+from tierledger.events.errors import Fenced, RemoteStorageError
+from tierledger.events.partition.state import Session
 
 CLAIMS_MAX = 8
 """Times a claim may find that the log grew under it before the coordinator is asked again."""

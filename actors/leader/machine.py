@@ -13,8 +13,9 @@ No I/O, clock or Ray here: the host carries the effects out, and the simulator c
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from tierledger.actors import messages as msg
 from tierledger.actors.feed.source import FeedSource
@@ -32,17 +33,13 @@ from tierledger.events.errors import (
     Quarantined,
     RemoteStorageError,
 )
+from tierledger.events.log_events import Event
+from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.overlay import Overlay
+from tierledger.events.partition.state import PartitionState
 from tierledger.storage.partition.event_log import decode_batch, encode_batch
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tierledger.events.log_events import Event
-    from tierledger.events.partition.decide import Limits
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.storage.serde import MetadataSerDe
+from tierledger.storage.serde import MetadataSerDe
 
 INBOX_MAX = 1024
 """Calls that may wait for one partition; the next is answered `Overloaded` at once."""

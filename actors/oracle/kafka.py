@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from tierledger.actors.oracle.metadata_request import MetadataRequest
 from tierledger.actors.oracle.no_oracle import ORACLE_DEADLINE_S
 from tierledger.events.commands import LeaderVerdict
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.storage.kafka_brokers import Connection, KafkaBrokers
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.storage.kafka_brokers import Connection, KafkaBrokers
 
 _Partition: TypeAlias = tuple[bytes, int]
 

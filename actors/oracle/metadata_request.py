@@ -5,7 +5,9 @@ aiokafka ends at version 5, which has no leader epochs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from io import BytesIO
+from typing import Any
 
 from aiokafka.protocol.abstract import AbstractType  # type: ignore[import-untyped]
 from aiokafka.protocol.api import (  # type: ignore[import-untyped]
@@ -22,10 +24,6 @@ from aiokafka.protocol.types import (  # type: ignore[import-untyped]
     Schema,
     TaggedFields,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from io import BytesIO
 
 VERSION = 12
 ID_BYTES = 16

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tierledger.events.commands import LeaderVerdict
-    from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.commands import LeaderVerdict
+from tierledger.events.identifiers import TopicIdPartition
 
 ORACLE_DEADLINE_S = 3.0
 """Time the leader oracle has for an answer; without one by then, nobody knows. A broker that

@@ -12,10 +12,8 @@ import logging
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 # A cluster that Ray starts asks for the user's token (in ~/.ray), but a process that joins one

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+from tierledger.actors.calls import PartitionKey
+from tierledger.actors.coordinator.attendance import Attend, Followed, ShadowReport
+from tierledger.actors.coordinator.events import Announcement, Registered, Route
+from tierledger.actors.coordinator.ownership import Handover, Owned, OwnerWord, PluginMode
 from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.discovery.recorded_doors import RecordedDoors
+from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.processes import process_name
 from tierledger.actors.ray.cluster import on_node, own_node, ray
 from tierledger.actors.ray.collector import keep_pauses_short
@@ -15,19 +21,10 @@ from tierledger.actors.ray.handles import namespace_of
 from tierledger.actors.ray.launcher import RayLauncher
 from tierledger.actors.ray.oracle import oracle_of
 from tierledger.actors.wall_clock import RandomIds, WallClock
+from tierledger.events.commands import Claim
 from tierledger.events.errors import StoreRefused
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tierledger.actors.calls import PartitionKey
-    from tierledger.actors.coordinator.attendance import Attend, Followed, ShadowReport
-    from tierledger.actors.coordinator.events import Announcement, Registered, Route
-    from tierledger.actors.coordinator.ownership import Handover, Owned, OwnerWord, PluginMode
-    from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.events.commands import Claim
-    from tierledger.storage.backend import MetadataStorageBackend
-    from tierledger.storage.connector import MetadataStorageConnector
+from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.connector import MetadataStorageConnector
 
 COORDINATOR = "coordinator"
 WATCHED = "watched"

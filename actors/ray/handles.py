@@ -6,15 +6,26 @@ A call that ends with its actor may or may not have happened: `OutcomeUnknown`, 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typing_extensions import override
 
-from tierledger.actors.host_settings import with_absolute_store
+from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
+from tierledger.actors.coordinator.attendance import Attend, Followed, ShadowReport
+from tierledger.actors.coordinator.events import Announcement, Registered, Route
+from tierledger.actors.coordinator.ownership import (
+    Handover,
+    Owned,
+    OwnerWord,
+    PluginMode,
+)
+from tierledger.actors.host_settings import ServiceSettings, with_absolute_store
 from tierledger.actors.ports import HostFailed, HostGone
 from tierledger.actors.ray.cluster import actor_names, beside, find_actor, ray
+from tierledger.events.commands import Claim
 from tierledger.events.errors import (
     NotReady,
     OutcomeUnknown,
@@ -23,21 +34,6 @@ from tierledger.events.errors import (
 )
 from tierledger.storage.connector import URL_SETTING, setting
 from tierledger.storage.locate import public_url
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
-    from tierledger.actors.coordinator.attendance import Attend, Followed, ShadowReport
-    from tierledger.actors.coordinator.events import Announcement, Registered, Route
-    from tierledger.actors.coordinator.ownership import (
-        Handover,
-        Owned,
-        OwnerWord,
-        PluginMode,
-    )
-    from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.events.commands import Claim
 
 CALL_TIMEOUT_S = 60.0
 """Longest wait for one call; callers with a deadline of their own give up earlier."""

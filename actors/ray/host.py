@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from tierledger.actors.calls import CloseCall, HostPing, Placement
 from tierledger.actors.coordinator.placement import WRITER
+from tierledger.actors.door.server.gateway import Gateway
 from tierledger.actors.door.server.host_door import DoorSettings, open_door
 from tierledger.actors.host.host import Host
+from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.hosted_backend import HostedBackend
 from tierledger.actors.processes import process_name
 from tierledger.actors.ray.cluster import own_ip, own_node, ray
@@ -16,13 +20,6 @@ from tierledger.actors.ray.collector import keep_pauses_short
 from tierledger.actors.ray.handles import RayCoordinator, WritingHost, namespace_of
 from tierledger.actors.ray.oracle import oracle_of
 from tierledger.actors.wall_clock import WallClock
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tierledger.actors.calls import CloseCall, HostPing, Placement
-    from tierledger.actors.door.server.gateway import Gateway
-    from tierledger.actors.host_settings import ServiceSettings
 
 
 class HostShell:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typing_extensions import override
 
+from tierledger.actors.calls import HostPing
 from tierledger.actors.coordinator.placement import WRITER, emptiest_node
+from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.processes import node_of, process_of
 from tierledger.actors.ray.cluster import find_actor, live_nodes, on_node, own_node, ray
 from tierledger.actors.ray.handles import START_TIMEOUT_S, RayHost, call, namespace_of
 from tierledger.actors.ray.host import create_host
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError, StorageUnavailable
-
-if TYPE_CHECKING:
-    from tierledger.actors.calls import HostPing
-    from tierledger.actors.host_settings import ServiceSettings
 
 END_TIMEOUT_S = 15.0
 """How long an ended process on this node may take to be gone."""

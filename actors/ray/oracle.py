@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tierledger.actors.door.addresses import DoorAddress
+from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.oracle.kafka import KafkaOracle
 from tierledger.actors.oracle.no_oracle import NoOracle
+from tierledger.actors.ports import LeaderOracle
 from tierledger.events.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.actors.ports import LeaderOracle
 
 
 def oracle_of(settings: ServiceSettings) -> LeaderOracle:

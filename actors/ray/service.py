@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -19,7 +18,7 @@ from tierledger.actors.discovery.service_record import (
 from tierledger.actors.door.addresses import DoorAddress
 from tierledger.actors.door.security.settings import is_loopback
 from tierledger.actors.foreign_errors import documenting
-from tierledger.actors.host_settings import with_absolute_store
+from tierledger.actors.host_settings import ServiceSettings, with_absolute_store
 from tierledger.actors.processes import this_process
 from tierledger.actors.ray import cluster as ray_cluster
 from tierledger.actors.ray.coordinator import COORDINATOR
@@ -39,10 +38,7 @@ from tierledger.events.errors import (
     RemoteStorageError,
     StoreRefused,
 )
-
-if TYPE_CHECKING:
-    from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.storage.backend import Operation
+from tierledger.storage.backend import Operation
 
 WATCH_INTERVAL_S = 1.0
 """How often `serve` looks after the coordinator."""

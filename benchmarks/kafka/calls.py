@@ -6,15 +6,12 @@ import os
 import statistics
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from tierledger.benchmarks.kafka.managers import Compared, managers
+from tierledger.benchmarks.kafka.managers import Compared, Managers, managers
 from tierledger.benchmarks.neighbour import quantile
 from tierledger.benchmarks.report import Figure, Goal, number
-
-if TYPE_CHECKING:
-    from tierledger.benchmarks.kafka.managers import Managers
-    from tierledger.benchmarks.scale import Bench
+from tierledger.benchmarks.scale import Bench
 
 OUTSTANDING = 64
 PARTITIONS = 16

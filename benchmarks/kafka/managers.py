@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple, Self
+from types import TracebackType
+from typing import NamedTuple, Self
 
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover
@@ -13,10 +15,6 @@ from tierledger.benchmarks.on_ray import on_ray
 from tierledger.benchmarks.report import Figure, Goal, number
 from tierledger.benchmarks.workload import CLUSTER
 from tierledger.simulation.live.kafka_broker import JARS, PLUGIN, PLUGIN_JAR, KafkaBroker
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from types import TracebackType
 
 KAFKAS_CLASS = (
     "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"

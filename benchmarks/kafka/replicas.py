@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from tierledger.benchmarks.kafka.managers import Compared, managers
+from tierledger.benchmarks.kafka.managers import Compared, Managers, managers
 from tierledger.benchmarks.report import Figure
+from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import new_partition
 from tierledger.benchmarks.workload import LEADER_EPOCHS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tierledger.benchmarks.kafka.managers import Managers
-    from tierledger.benchmarks.scale import Bench
 
 LIST_EPOCH = LEADER_EPOCHS // 2
 """Any that has a tenth of the segments."""

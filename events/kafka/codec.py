@@ -11,7 +11,8 @@ hold (tagged fields of a newer Kafka, an unusual spelling) is carried beside it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 from tierledger.events.errors import InvalidArgument, MetadataParseError
 from tierledger.events.identifiers import UUID_BYTES, RemoteLogSegmentId, TopicIdPartition, Uuid
@@ -34,7 +35,7 @@ from tierledger.events.kafka.layout import (
     UPDATE_HEAD,
 )
 from tierledger.events.kafka.primitives import Reader
-from tierledger.events.kafka.tags import NO_TAGS, UnknownTags, unknown_tags
+from tierledger.events.kafka.tags import NO_TAGS, EpochTags, Tags, UnknownTags, unknown_tags
 from tierledger.events.kafka.writer import KafkaValue, write_record
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.events.metadata import (
@@ -44,11 +45,6 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tierledger.events.kafka.tags import EpochTags, Tags
 
 T = TypeVar("T")
 

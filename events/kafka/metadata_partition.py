@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tierledger.events.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from tierledger.events.identifiers import Uuid
+from tierledger.events.identifiers import Uuid
 
 METADATA_PARTITIONS: Final = 50
 """Kafka's `remote.log.metadata.topic.num.partitions`."""

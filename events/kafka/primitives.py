@@ -8,12 +8,10 @@ fields, which a reader that does not know them can step over, and we keep.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tierledger.events.errors import InvalidArgument, MetadataParseError
-
-if TYPE_CHECKING:
-    from tierledger.events.kafka.tags import Tags
+from tierledger.events.kafka.tags import Tags
 
 UVARINT_BYTES_MAX: Final = 5
 """Kafka's limit; five groups of seven bits are enough for 32."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Mapping
+from typing import TypeAlias
 
 from tierledger.events.errors import InvalidArgument
+from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition
 from tierledger.events.kafka.layout import (
     EPOCH,
     FRAMES,
@@ -26,6 +28,7 @@ from tierledger.events.kafka.primitives import (
     tag_section,
     uvarint,
 )
+from tierledger.events.kafka.tags import Tags, UnknownTags
 from tierledger.events.metadata import (
     CustomMetadata,
     RemoteLogSegmentMetadata,
@@ -33,12 +36,6 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition
-    from tierledger.events.kafka.tags import Tags, UnknownTags
 
 KafkaValue: TypeAlias = (
     RemoteLogSegmentMetadata

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import heapq
 import struct
+from collections.abc import Generator, Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
+from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.epoch_tables import OFFSET_BIAS, EpochTables
+from tierledger.events.tables.paged_map import Page, PagedMap
 from tierledger.events.tables.segment_rows import (
     BROKER,
     CUSTOM,
@@ -34,12 +37,6 @@ from tierledger.events.tables.segment_rows import (
     end_in_epoch,
     unpack_row,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
-
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.events.tables.paged_map import Page, PagedMap
 
 WALK_STEPS = 200
 """Segments or pages a walk visits before it yields to its caller: below 10 ms."""

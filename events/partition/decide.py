@@ -7,8 +7,9 @@ the same batch sees it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, assert_never
+from typing import Any, NamedTuple, TypeAlias, assert_never
 
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
@@ -30,8 +31,10 @@ from tierledger.events.lifecycle import (
     is_valid_delete_transition,
     is_valid_segment_transition,
 )
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.partition.evolve import started_fields
 from tierledger.events.partition.imports import import_body
+from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.sessions import close_session, delay_to_ask, open_session
 from tierledger.events.tables.segment_rows import (
     BROKER,
@@ -41,12 +44,6 @@ from tierledger.events.tables.segment_rows import (
     pack_row,
     unpack_row,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.events.partition.overlay import Overlay
 
 CUSTOM_METADATA_BYTES_CEILING = 1 << 20
 """Custom metadata of a deletion is kept up to here, 1 MiB: KIP-917's bucket names are bytes."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from tierledger.events import log_events as log
 from tierledger.events.errors import CorruptLog
@@ -19,6 +20,7 @@ from tierledger.events.partition.state import (
     REQUESTS_MAX,
     DeleteMetadata,
     DisputeRun,
+    PartitionState,
     Session,
     Tombstones,
 )
@@ -36,11 +38,6 @@ from tierledger.events.tables.segment_rows import (
     pack_row,
     unpack_row,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tierledger.events.partition.state import PartitionState
 
 _STARTED = int(RemoteLogSegmentState.COPY_SEGMENT_STARTED)
 _FINISHED = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)

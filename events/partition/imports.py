@@ -9,20 +9,16 @@ dropped here too, by name.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tierledger.events import log_events as log
+from tierledger.events.commands import ImportedRecord
 from tierledger.events.lifecycle import RemoteLogSegmentState, is_valid_segment_transition
 from tierledger.events.metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
+from tierledger.events.partition.overlay import Overlay
 from tierledger.events.tables.segment_rows import STATE, unpack_row
-
-if TYPE_CHECKING:
-    from tierledger.events.commands import ImportedRecord
-    from tierledger.events.partition.overlay import Overlay
 
 AFTER_FINISHED = "after partition deletion"
 ADDED_UNSTARTED = "added in another state than COPY_SEGMENT_STARTED"

@@ -7,7 +7,7 @@ a pass over all segments, and is for tests, the simulator and a leader that is a
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.partition.state import (
@@ -17,7 +17,7 @@ from tierledger.events.partition.state import (
     PartitionState,
     hash_of,
 )
-from tierledger.events.tables.epoch_tables import interval_key
+from tierledger.events.tables.epoch_tables import EpochTables, interval_key
 from tierledger.events.tables.segment_rows import (
     EPOCHS,
     FINISHED_AT,
@@ -32,9 +32,6 @@ from tierledger.events.tables.segment_rows import (
     id_of_row,
     unpack_row,
 )
-
-if TYPE_CHECKING:
-    from tierledger.events.tables.epoch_tables import EpochTables
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _GONE = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED

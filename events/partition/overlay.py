@@ -7,9 +7,8 @@ its rows, placements and `finished_at` mean nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tierledger.events import log_events as log
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.events.partition.evolve import (
     run_after,
@@ -24,9 +23,6 @@ from tierledger.events.partition.state import (
     Session,
 )
 from tierledger.events.tables.segment_rows import pack_row, unpack_row
-
-if TYPE_CHECKING:
-    from tierledger.events.identifiers import TopicIdPartition
 
 
 class Overlay:

@@ -7,8 +7,7 @@ findable.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.epoch_tables import EpochTables, interval_key
 from tierledger.events.tables.segment_rows import (
     END,
@@ -23,9 +22,6 @@ from tierledger.events.tables.segment_rows import (
     pack_row,
     unpack_row,
 )
-
-if TYPE_CHECKING:
-    from tierledger.events.partition.state import PartitionState
 
 
 def list_started(state: PartitionState, fields: Row, before: Row | None) -> None:

@@ -9,16 +9,11 @@ two brokers that contradict each other for ever take turns ever more slowly.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tierledger.events import log_events as log
-from tierledger.events.commands import NOBODY_KNOWS
+from tierledger.events.commands import NOBODY_KNOWS, CloseSession, LeaderVerdict, OpenSession
 from tierledger.events.errors import Fenced
-
-if TYPE_CHECKING:
-    from tierledger.events.commands import CloseSession, LeaderVerdict, OpenSession
-    from tierledger.events.partition.overlay import Overlay
-    from tierledger.events.partition.state import Session
+from tierledger.events.partition.overlay import Overlay
+from tierledger.events.partition.state import Session
 
 BACK_OFF_FIRST_MS = 1_000
 """Time after a dispute before the next may open: a broker writes several batches in it."""

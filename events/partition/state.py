@@ -7,8 +7,9 @@ enters, so two replicas at one position have one digest.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgpack
 
@@ -19,9 +20,6 @@ from tierledger.events.tables.epoch_tables import EpochTables
 from tierledger.events.tables.paged_map import PagedMap
 from tierledger.events.tables.segment_rows import SegmentRows
 from tierledger.events.typed_fields import Count, Id, Int32, Int64, RequestId, Text, Within
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 REQUESTS_KEPT = 256
 """Requests of one origin whose outcome is remembered: four rounds of 64 outstanding calls."""

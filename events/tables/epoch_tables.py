@@ -13,12 +13,10 @@ is there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from tierledger.events.tables.paged_map import PagedMap
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 OFFSET_BIAS = 1 << 63
 """Added to an offset so that its 8 bytes sort as the number does."""

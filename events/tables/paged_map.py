@@ -9,12 +9,10 @@ Rule 3: `changed` and `dropped` name the pages that a checkpoint still has to wr
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgpack
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 PAGE_ENTRIES_MAX = 512
 """Entries of a full page: about 12 KiB stored, 1 us to copy, and 2,000 pages per million."""

@@ -8,12 +8,10 @@ digest covers, and what the garbage collector never visits: 1,000,000 rows cost 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import msgpack
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 ID, STATE, START, END, EPOCHS, SIZE, MAX_TIMESTAMP, BROKER, EVENT_TIMESTAMP = range(9)
 CUSTOM, TXN_EMPTY, FINISHED_AT = 9, 10, 11

@@ -6,17 +6,13 @@ Where a log ends is found once, before any task starts; what is written later is
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tierledger.events.errors import RemoteResourceNotFound
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.fold import PlannedLog
+from tierledger.storage.catalog import Catalog
 from tierledger.storage.partition.reader import planned_ends
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tierledger.storage.catalog import Catalog
 
 PLANNED_AT_ONCE = 200
 """Logs whose ends one question asks for; the values of their checkpoints come along."""

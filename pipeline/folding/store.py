@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.storage.catalog import Catalog, chosen_cluster, clusters
 from tierledger.storage.connector import URL_SETTING, load_connector, load_serde
 from tierledger.storage.locate import parse_store_url
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
 
 
 @dataclass(frozen=True, slots=True)

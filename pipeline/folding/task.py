@@ -5,26 +5,21 @@ It is what a Spark task does with its logs, and what the local engine does with 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tierledger.events.errors import CorruptLog, DataError
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.pipeline.fold import LogFold
+from tierledger.pipeline.digests import Digest
+from tierledger.pipeline.fold import AsOf, LogFold, PlannedLog
+from tierledger.pipeline.folding.store import JobStore
+from tierledger.pipeline.table_columns import Chunk, Table
 from tierledger.pipeline.worker import page_loop, without_cycles
-from tierledger.storage.partition.event_log import BATCHES_PER_READ
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from tierledger.pipeline.digests import Digest
-    from tierledger.pipeline.fold import AsOf, PlannedLog
-    from tierledger.pipeline.folding.store import JobStore
-    from tierledger.pipeline.table_columns import Chunk, Table
-    from tierledger.storage.catalog import Catalog
-    from tierledger.storage.partition.event_log import StoredBatch
-    from tierledger.storage.partition.loading import LoadedPartition
-    from tierledger.storage.partition.reader import PartitionReader
+from tierledger.storage.catalog import Catalog
+from tierledger.storage.partition.event_log import BATCHES_PER_READ, StoredBatch
+from tierledger.storage.partition.loading import LoadedPartition
+from tierledger.storage.partition.reader import PartitionReader
 
 Report: TypeAlias = "Callable[[list[DamagedLog]], None]"
 

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 from tierledger.events.errors import OutcomeUnknown
-from tierledger.pipeline.imports.writer import slots
+from tierledger.pipeline.imports.log import Slot
+from tierledger.pipeline.imports.writer import Slots, slots
 from tierledger.storage.backend import AtomicConflict
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
-    from concurrent.futures import Future
-    from types import TracebackType
-
-    from tierledger.pipeline.imports.log import Slot
-    from tierledger.pipeline.imports.writer import Slots
 
 T = TypeVar("T")
 

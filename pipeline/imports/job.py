@@ -7,22 +7,19 @@ before the first log is written, so one that cannot be read writes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tierledger.events.errors import InvalidArgument
+from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.imports.scan import SCHEMA, SORTED_BY, ScanUnits
-from tierledger.pipeline.imports.source import tasks_for
+from tierledger.pipeline.imports.source import Source, tasks_for
 from tierledger.pipeline.imports.task import OUTCOMES, ImportTask
 from tierledger.pipeline.imports.writer import writing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from tierledger.pipeline.folding.store import JobStore
-    from tierledger.pipeline.imports.source import Source
 
 
 @contextmanager

@@ -15,22 +15,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
 from tierledger.events.errors import MetadataParseError
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.kafka.codec import decode
 from tierledger.events.partition.decide import Accepted, Limits, Rejected, decide
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.overlay import Overlay
+from tierledger.events.partition.state import Session
 from tierledger.storage.partition.event_log import encode_batch
-
-if TYPE_CHECKING:
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.partition.state import Session
-    from tierledger.storage.partition.loading import LoadedPartition
-    from tierledger.storage.partition.reader import PartitionReader
+from tierledger.storage.partition.loading import LoadedPartition
+from tierledger.storage.partition.reader import PartitionReader
 
 IMPORTER = -1
 """The broker id of an import's sessions: Kafka's for no broker."""

@@ -13,8 +13,9 @@ import json
 import re
 import zlib
 from binascii import unhexlify
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, assert_never
+from typing import Any, NamedTuple, TypeAlias, assert_never
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -30,15 +31,10 @@ from pyspark.sql.types import (
 from tierledger.events.errors import CorruptRemoteData, InvalidArgument, MetadataParseError
 from tierledger.events.kafka.codec import peek_partition
 from tierledger.events.kafka.layout import KEY_OF_FRAME
-from tierledger.pipeline.imports.units import JsonSplit, SegmentFile, TopicRange
+from tierledger.pipeline.imports.units import JsonSplit, SegmentFile, TopicRange, Unit
 from tierledger.pipeline.worker import page_loop
 from tierledger.tiering.formats.record_batches import BatchSplitter
 from tierledger.tiering.formats.records import decoded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from tierledger.pipeline.imports.units import Unit
 
 # Arrow's types are not annotated; `Any` stops at this line.
 RecordBatch: TypeAlias = Any

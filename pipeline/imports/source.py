@@ -10,14 +10,10 @@ import asyncio
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tierledger.events.errors import InvalidArgument
-from tierledger.pipeline.imports.units import JsonSplit, SegmentFile, TopicRange
+from tierledger.pipeline.imports.units import JsonSplit, SegmentFile, TopicRange, Unit
 from tierledger.storage.kafka_brokers import KafkaBrokers
-
-if TYPE_CHECKING:
-    from tierledger.pipeline.imports.units import Unit
 
 METADATA_TOPIC = "__remote_log_metadata"
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -23,6 +25,7 @@ from tierledger.events.event_codec import genesis
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.kafka.codec import peek_partition
 from tierledger.events.partition.state import PartitionState
+from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.imports.commit import Committer
 from tierledger.pipeline.imports.log import (
     NAMED_MAX,
@@ -33,14 +36,8 @@ from tierledger.pipeline.imports.log import (
 )
 from tierledger.pipeline.imports.scan import HOLDS
 from tierledger.pipeline.worker import page_loop, without_cycles
+from tierledger.storage.catalog import Catalog
 from tierledger.storage.partition.loading import LoadedPartition
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Iterable, Iterator
-
-    from tierledger.pipeline.folding.store import JobStore
-    from tierledger.storage.catalog import Catalog
 
 # Arrow's types are not annotated; `Any` stops at this line.
 RecordBatch: TypeAlias = Any

@@ -7,8 +7,9 @@ the import is planned, and each task reads its range once.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]
 from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]
@@ -19,12 +20,8 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
 )
 
 from tierledger.events.errors import InvalidArgument, RemoteResourceNotFound, StorageUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tierledger.pipeline.imports.units import TopicRange
-    from tierledger.storage.kafka_brokers import Connection, KafkaBrokers
+from tierledger.pipeline.imports.units import TopicRange
+from tierledger.storage.kafka_brokers import Connection, KafkaBrokers
 
 # The consumer is not annotated; `Any` stops at this line.
 Consumer: TypeAlias = Any

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-if TYPE_CHECKING:
-    from tierledger.storage.kafka_brokers import KafkaBrokers
+from tierledger.storage.kafka_brokers import KafkaBrokers
 
 
 class JsonSplit(NamedTuple):

@@ -12,23 +12,24 @@ import socket
 import tempfile
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgpack
 from typing_extensions import override
 
 from tierledger.events import errors
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError, StorageUnavailable
-from tierledger.storage.backend import AtomicConflict, ConflictReason, Create
+from tierledger.storage.backend import (
+    AtomicConflict,
+    ConflictReason,
+    Create,
+    MetadataStorageBackend,
+)
 from tierledger.storage.connector import load_connector
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-
-    from tierledger.storage.backend import MetadataStorageBackend
 
 _LENGTH = Struct(">I")
 

@@ -6,33 +6,34 @@ again changes nothing. Who asks says which time it is: nothing here reads a cloc
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from typing_extensions import override
 
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
-from tierledger.events.log_events import PartitionDeleteUpdated, SegmentAdded, SegmentUpdated
+from tierledger.events.log_events import (
+    Event,
+    PartitionDeleteUpdated,
+    SegmentAdded,
+    SegmentUpdated,
+)
+from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import BROKER, END, SIZE, START, STATE, unpack_row
 from tierledger.pipeline.digests import Digest, Least
+from tierledger.pipeline.fold import Watcher
 from tierledger.pipeline.table_columns import (
     BIGINT,
     INT,
     STRING,
     Column,
+    PlainRow,
     Row,
     Table,
     TableRows,
     id_texts,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tierledger.events.log_events import Event
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.pipeline.fold import Watcher
-    from tierledger.pipeline.table_columns import PlainRow
 
 _COPYING = int(RemoteLogSegmentState.COPY_SEGMENT_STARTED)
 _DELETING = int(RemoteLogSegmentState.DELETE_SEGMENT_STARTED)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -16,13 +17,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tierledger.tiering.formats.records import LOG_APPEND_TIME
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.tiering.formats.records import Record
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.tiering.formats.records import LOG_APPEND_TIME, Record
 
 DAMAGE = "damage"
 """The column that says why the rest of a segment's range is not there."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.pipeline.folding.store import JobStore
@@ -11,11 +11,7 @@ from tierledger.storage.connector import CONNECTOR_SETTING, SERIALIZER_SETTING, 
 from tierledger.storage.keys import INT32_MAX, INT64_MAX
 from tierledger.tiering.layouts.tier_url import MEMORY, open_tier, parse
 from tierledger.tiering.reader.reader import IsolationLevel
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tierledger.tiering.remote_storage_manager import RemoteStorageManager
+from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
 OPTIONS = {
     "store": "where the metadata is, as `--store` takes it",

@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from tierledger.events.errors import InvalidArgument, PartitionDeleted
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.storage.catalog import Catalog
 from tierledger.tiering.reader.lineage_chain import fetch_chain, newest_segment
 from tierledger.tiering.reader.reader import IsolationLevel, RemoteLogReader
-from tierledger.tiering.reader.tier import Tier
+from tierledger.tiering.reader.tier import Stretch, Tier
+from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 from tierledger.tiering.stored_metadata import HELD_MAX, StoredMetadata
 
 if TYPE_CHECKING:
-    from tierledger.events.identifiers import TopicIdPartition
     from tierledger.pipeline.records.options import RecordsOptions
-    from tierledger.storage.catalog import Catalog
-    from tierledger.tiering.reader.tier import Stretch
-    from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
 
 class SegmentTask(InputPartition):

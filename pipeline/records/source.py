@@ -7,8 +7,10 @@ segment, in which rows are in the order of their offsets.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from typing_extensions import override
@@ -26,9 +28,6 @@ from tierledger.pipeline.records.task import arrow_batches
 from tierledger.pipeline.source.source import checked_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 FORMAT = "tierledger.records"

@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from tierledger.events.errors import CorruptRemoteData, RemoteResourceNotFound
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.pipeline.folding.store import JobStore
+from tierledger.storage.catalog import Catalog
+from tierledger.storage.partition.reader import PartitionReader
 from tierledger.tiering.closing import closing
 from tierledger.tiering.formats.records import decoded
 from tierledger.tiering.reader.indexes import SegmentIndexes
+from tierledger.tiering.reader.markers import SegmentBatch
 from tierledger.tiering.reader.reader import IsolationLevel
 from tierledger.tiering.reader.run import LogRun
-from tierledger.tiering.reader.tier import Tier
+from tierledger.tiering.reader.tier import Stretch, Tier
 from tierledger.tiering.reader.transactions import AbortedTransactions
+from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 from tierledger.tiering.stored_metadata import StoredMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
     import pyarrow as pa
 
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.pipeline.folding.store import JobStore
     from tierledger.pipeline.records.columns import RecordColumns
     from tierledger.pipeline.records.options import RecordsOptions
     from tierledger.pipeline.records.plan import SegmentTask
-    from tierledger.storage.catalog import Catalog
-    from tierledger.storage.partition.reader import PartitionReader
-    from tierledger.tiering.reader.markers import SegmentBatch
-    from tierledger.tiering.reader.tier import Stretch
-    from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
 
 def arrow_batches(

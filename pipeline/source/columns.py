@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from binascii import b2a_base64
+from collections.abc import Callable, Sequence
 from itertools import chain, compress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,14 +29,9 @@ from pyspark.sql.types import (
 from tierledger.events import log_events as log
 from tierledger.events.errors import CorruptLog
 from tierledger.events.event_codec import TYPES
-from tierledger.events.identifiers import UUID_BYTES
+from tierledger.events.identifiers import UUID_BYTES, TopicIdPartition
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.pipeline.plan import BOUNDARY_NUMBER, CORRUPT_NUMBER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tierledger.events.identifiers import TopicIdPartition
 
 CORRUPT = "corrupt"
 """The type of a row that says where a log stopped to be readable; `reason` tells why."""

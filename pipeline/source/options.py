@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.pipeline.plan import ROWS_PER_TASK
@@ -14,9 +14,6 @@ from tierledger.storage.connector import (
 )
 from tierledger.storage.keys import INT32_MAX, INT64_MAX
 from tierledger.storage.locate import parse_store_url
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 OPTIONS = {
     "store": "where the store is, as `--store` takes it",

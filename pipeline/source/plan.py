@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
 from tierledger.events.errors import DataError, InvalidArgument, RemoteResourceNotFound
-from tierledger.events.identifiers import Uuid
-from tierledger.pipeline.plan import LogPlace, LogPlanner, corrupt, packed
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.pipeline.plan import LogPlace, LogPlanner, Piece, corrupt, packed
+from tierledger.pipeline.source.options import SourceOptions
 from tierledger.storage.catalog import Catalog, chosen_cluster, clusters
 from tierledger.storage.connector import load_connector, load_serde
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.pipeline.plan import Piece
-    from tierledger.pipeline.source.options import SourceOptions
 
 READS_AT_A_TIME = 8
 """Partitions that are looked at at the same time, while a job is planned."""

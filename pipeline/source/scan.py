@@ -7,34 +7,27 @@ quick way can only be too strict, never too lax.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
 
 import msgpack
+import pyarrow as pa
 
 from tierledger.events.errors import CorruptLog, DataError
 from tierledger.events.event_codec import HASH_BYTES, TYPES, decode_events
-from tierledger.pipeline.plan import CORRUPT_NUMBER, LogPlace, Notice, corrupt
-from tierledger.pipeline.source.columns import Rows, Run
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.pipeline.plan import CORRUPT_NUMBER, LogPlace, LogRange, Notice, Piece, corrupt
+from tierledger.pipeline.source.columns import EventColumns, Rows, Run
+from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.worker import page_loop, without_cycles
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.connector import load_connector, load_serde
-from tierledger.storage.partition.event_log import BATCHES_PER_READ, stored_events
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Iterator, Sequence
-
-    import pyarrow as pa
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.pipeline.plan import LogRange, Piece
-    from tierledger.pipeline.source.columns import EventColumns
-    from tierledger.pipeline.source.options import SourceOptions
-    from tierledger.storage.partition.event_log import StoredBatch
-    from tierledger.storage.partition.reader import PartitionReader
+from tierledger.storage.partition.event_log import BATCHES_PER_READ, StoredBatch, stored_events
+from tierledger.storage.partition.reader import PartitionReader
 
 ROWS_PER_ARROW_BATCH = 16_384
 BYTES_PER_ARROW_BATCH = 16 * 1024 * 1024

@@ -10,9 +10,11 @@ read events behind that place; a fold of the log stops at the row (docs/pipeline
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -32,9 +34,6 @@ from tierledger.pipeline.source.scan import Scanner
 from tierledger.pipeline.source.stream import TierledgerStreamReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = "tierledger"

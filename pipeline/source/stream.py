@@ -7,8 +7,10 @@ offsets never changes; a micro-batch that is repeated after a restart reads the 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import (
@@ -20,8 +22,10 @@ from pyspark.sql.streaming.datasource import (
 from typing_extensions import override
 
 from tierledger.events.errors import DataError
-from tierledger.pipeline.plan import LogPlace, LogPlanner, corrupt, packed
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.pipeline.plan import LogPlace, LogPlanner, Piece, corrupt, packed
 from tierledger.pipeline.source.columns import EventColumns
+from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.source.plan import (
     READS_AT_A_TIME,
     ReadTask,
@@ -30,17 +34,10 @@ from tierledger.pipeline.source.plan import (
     whole_log,
 )
 from tierledger.pipeline.source.scan import Scanner
+from tierledger.storage.catalog import Catalog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pyarrow as pa
     from pyspark.sql.types import StructType
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.pipeline.plan import Piece
-    from tierledger.pipeline.source.options import SourceOptions
-    from tierledger.storage.catalog import Catalog
 
 Offset: TypeAlias = "dict[str, list[int]]"
 """By `topic id/partition`: number of the next batch, and its first position. What is not there

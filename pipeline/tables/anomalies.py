@@ -6,19 +6,21 @@ Kafka's own manager drops or loses what tierledger keeps.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.log_events import (
+    Event,
     ImportRecordDropped,
     PartitionDeleteUpdated,
     SegmentAdded,
     SegmentUpdated,
     SessionDisputed,
 )
+from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import (
     EVENT_TIMESTAMP,
     FINISHED_AT,
@@ -35,12 +37,6 @@ from tierledger.pipeline.table_columns import (
     WatchingRows,
     id_texts,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tierledger.events.log_events import Event
-    from tierledger.events.partition.state import PartitionState
 
 
 class AnomalyKind(StrEnum):

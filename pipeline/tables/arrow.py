@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -15,10 +15,9 @@ from tierledger.pipeline.table_columns import (
     OBJECTS,
     STRING,
     STRINGS,
+    Chunk,
+    Table,
 )
-
-if TYPE_CHECKING:
-    from tierledger.pipeline.table_columns import Chunk, Table
 
 # Arrow's types are not annotated; `Any` stops at these lines.
 RecordBatch: TypeAlias = Any

@@ -5,7 +5,8 @@ The ranges are found by asking: `answers.lookup` at every offset where its answe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from typing_extensions import override
 
@@ -16,6 +17,7 @@ from tierledger.events.partition.answers import (
     lookup,
     remote_log_size,
 )
+from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.epoch_tables import OFFSET_BIAS
 from tierledger.events.tables.segment_rows import (
     END,
@@ -35,11 +37,6 @@ from tierledger.pipeline.table_columns import (
     TableRows,
     id_texts,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tierledger.events.partition.state import PartitionState
 
 EPOCH, LOOKUP, LIST = "epoch", "lookup", "list"
 """What a row answers: about the epoch itself, `lookup`, or `list` of the epoch."""

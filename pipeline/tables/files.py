@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING
 
 from tierledger.events.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FORMATS = ("parquet", "csv", "json")
 """What a table can be written as."""

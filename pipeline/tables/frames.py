@@ -7,8 +7,10 @@ order of its positions. A job reads as far as the logs went when its function wa
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
+from datetime import datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, Unpack
 
@@ -16,24 +18,17 @@ from pyspark.accumulators import AccumulatorParam
 from pyspark.sql.pandas.types import from_arrow_schema
 from typing_extensions import override
 
-from tierledger.pipeline.digests import OptionalDigest
-from tierledger.pipeline.fold import point
+from tierledger.pipeline.digests import Digest, OptionalDigest
+from tierledger.pipeline.fold import PlannedLog, point
 from tierledger.pipeline.folding.plan import divided
 from tierledger.pipeline.folding.store import JobStore
-from tierledger.pipeline.tables.arrow import record_batch, schema_of
+from tierledger.pipeline.folding.task import DamagedLog, FoldTask
+from tierledger.pipeline.table_columns import Table
+from tierledger.pipeline.tables.arrow import RecordBatch, record_batch, schema_of
 from tierledger.pipeline.tables.plan import TablePlan, planned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from datetime import datetime
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from tierledger.pipeline.digests import Digest
-    from tierledger.pipeline.fold import PlannedLog
-    from tierledger.pipeline.folding.task import DamagedLog, FoldTask
-    from tierledger.pipeline.table_columns import Table
-    from tierledger.pipeline.tables.arrow import RecordBatch
 
 Store: TypeAlias = "str | Mapping[str, object]"
 """A store's URL, or its settings."""

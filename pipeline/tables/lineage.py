@@ -9,18 +9,14 @@ over a hole, of the nearest before it: a leader knows its epochs whatever the ti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.lineage import Lineage, without_empty_epochs
-from tierledger.events.partition.answers import lookup
+from tierledger.events.partition.answers import Snapshot, lookup
+from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import END, EPOCHS, STATE, Row, unpack_row
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tierledger.events.partition.answers import Snapshot
-    from tierledger.events.partition.state import PartitionState
 
 _FINISHED = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tierledger.events.errors import InvalidArgument
-from tierledger.pipeline.fold import NOW
+from tierledger.pipeline.fold import NOW, AsOf, PlannedLog
 from tierledger.pipeline.folding.plan import planned_logs
 from tierledger.pipeline.folding.store import JobStore, require_cluster
-from tierledger.pipeline.folding.task import FoldTask
+from tierledger.pipeline.folding.task import FoldTask, Report
+from tierledger.pipeline.table_columns import Table
 from tierledger.pipeline.tables.anomalies import ANOMALIES
 from tierledger.pipeline.tables.epochs import EPOCHS
 from tierledger.pipeline.tables.segments import SEGMENTS
 from tierledger.pipeline.tables.sizes import SIZES
 from tierledger.pipeline.tables.transitions import TRANSITIONS
-
-if TYPE_CHECKING:
-    from tierledger.pipeline.fold import AsOf, PlannedLog
-    from tierledger.pipeline.folding.task import Report
-    from tierledger.pipeline.table_columns import Table
 
 TABLES: dict[str, Table] = {
     table.name: table for table in (SEGMENTS, EPOCHS, SIZES, TRANSITIONS, ANOMALIES)

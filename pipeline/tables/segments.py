@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from typing_extensions import override
 
 from tierledger.events.partition.answers import Snapshot, list_all
+from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import NOT_FINISHED, unpack_row
 from tierledger.pipeline.table_columns import (
     BIGINT,
@@ -23,11 +24,6 @@ from tierledger.pipeline.table_columns import (
     id_texts,
     state_names,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tierledger.events.partition.state import PartitionState
 
 
 class _Segments(TableRows):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from typing_extensions import override
 
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.partition.answers import Snapshot, list_epoch
+from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import END, SIZE, STATE, unpack_row
 from tierledger.pipeline.table_columns import (
     BIGINT,
@@ -21,11 +22,6 @@ from tierledger.pipeline.table_columns import (
     state_names,
 )
 from tierledger.pipeline.tables.lineage import epochs_of, lineage_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tierledger.events.partition.state import PartitionState
 
 KEPT_STATES = tuple(RemoteLogSegmentState)[:3]
 """The states that a segment of the metadata can be in."""

@@ -5,12 +5,19 @@ Times are the log's own: when the event was written, or recorded if it was impor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from typing_extensions import override
 
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
-from tierledger.events.log_events import PartitionDeleteUpdated, SegmentAdded, SegmentUpdated
+from tierledger.events.log_events import (
+    Event,
+    PartitionDeleteUpdated,
+    SegmentAdded,
+    SegmentUpdated,
+)
+from tierledger.events.partition.state import PartitionState
 from tierledger.pipeline.table_columns import (
     BIGINT,
     INT,
@@ -22,12 +29,6 @@ from tierledger.pipeline.table_columns import (
     id_texts,
     state_names,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tierledger.events.log_events import Event
-    from tierledger.events.partition.state import PartitionState
 
 _STARTED = int(RemoteLogSegmentState.COPY_SEGMENT_STARTED)
 _DELETED = int(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from tierledger.events.extras import naming_extras
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
-    from tierledger.pipeline.table_columns import Chunk, Table
+from tierledger.pipeline.table_columns import Chunk, Table
 
 Write: TypeAlias = "Callable[[Chunk], None]"
 

@@ -7,34 +7,28 @@ import multiprocessing
 import signal
 import traceback
 from collections import Counter, deque
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from time import process_time
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.checkers.verdict import Verdict
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.machines import scenario as machines_plan
 from tierledger.simulation.machines import verdict as machines
+from tierledger.simulation.machines.scenario import Scenario
 from tierledger.simulation.machines.world import World
-from tierledger.simulation.mutants.catalogue import MUTANTS, planted
+from tierledger.simulation.mutants.catalogue import MUTANTS, Mutant, planted
 from tierledger.simulation.mutants.door import DOOR_MUTANTS
 from tierledger.simulation.mutants.slips import SLIPS
 from tierledger.simulation.orphans import end_with_parent
 from tierledger.simulation.service import plan as service_plan
 from tierledger.simulation.service import verdict as service
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from concurrent.futures import Future
-    from contextlib import AbstractContextManager
-
-    from tierledger.simulation.machines.scenario import Scenario
-    from tierledger.simulation.mutants.catalogue import Mutant
 
 MACHINES = "machines"
 """State machines alone, on a clockwork."""

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from tierledger.simulation.campaign.campaign import UNFORESEEN, judged, mutant_named
-from tierledger.simulation.machines.scenario import drawn
+from tierledger.simulation.campaign.campaign import UNFORESEEN, Workers, judged, mutant_named
+from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.machines.scenario import Scenario, drawn
 from tierledger.simulation.machines.shape import numbers_text
 from tierledger.simulation.machines.shrink import RUNS_MAX, shrunk
 from tierledger.simulation.machines.timeline_of import decision_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from tierledger.simulation.campaign.campaign import Workers
-    from tierledger.simulation.checkers.violation import Violation
-    from tierledger.simulation.machines.scenario import Scenario
 
 
 class Reduction(NamedTuple):

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
+from tierledger.simulation.checkers.verdict import Verdict
 from tierledger.simulation.machines.counts import DELETIONS, SUMMED
 from tierledger.simulation.machines.marks import MARKS
-
-if TYPE_CHECKING:
-    from tierledger.simulation.checkers.verdict import Verdict
 
 TWO_BELIEVERS = "two believed they lead"
 

@@ -7,11 +7,16 @@ first: on a history that breaks one, the others would say nothing of the service
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
+from tierledger.actors.calls import PartitionKey
+from tierledger.events.log_events import Event
+from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.evolve import evolve_all
-from tierledger.simulation.checkers.decisions import misdecided
+from tierledger.events.partition.state import PartitionState
+from tierledger.simulation.checkers.decisions import Drafted, misdecided
 from tierledger.simulation.checkers.fold import (
     UNFOLDABLE,
     Checkpoint,
@@ -40,19 +45,9 @@ from tierledger.simulation.checkers.order import linearizability, session_reads
 from tierledger.simulation.checkers.refusals import wrong_refusal
 from tierledger.simulation.checkers.slow_decisions import Facts
 from tierledger.simulation.checkers.violation import Violation, bounded
-from tierledger.simulation.history.calls import FAIL, INFO, OK, READ, WRITE
+from tierledger.simulation.history.calls import FAIL, INFO, OK, READ, WRITE, History, Operation
 from tierledger.simulation.history.final_log import FinalLog
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from tierledger.actors.calls import PartitionKey
-    from tierledger.events.log_events import Event
-    from tierledger.events.partition.decide import Limits
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.simulation.checkers.decisions import Drafted
-    from tierledger.simulation.history.calls import History, Operation
-    from tierledger.simulation.history.observations import Applied, Healed, Led, StateSeen
+from tierledger.simulation.history.observations import Applied, Healed, Led, StateSeen
 
 Asking: TypeAlias = (
     "Callable[[FinalLog, Facts, PartitionState], tuple[list[Violation], list[Event]]]"

@@ -5,18 +5,16 @@ Both say the same thing alike, so that it is found.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tierledger.actors.calls import Answered, PartitionKey
 from tierledger.actors.feed.frames import Contents
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.checkers.answer_text import answer_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 SHORT = 20
 """Bytes that are ids or hashes; longer ones are content of their own."""

@@ -7,27 +7,23 @@ to come to what one after the other would have come to.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tierledger.actors import messages as msg
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.leader import batch as leader_batch
 from tierledger.actors.leader import machine
+from tierledger.actors.leader.batch import Draft
 from tierledger.events import commands as cmd
+from tierledger.events.partition.decide import Limits
+from tierledger.events.partition.overlay import Overlay
 from tierledger.simulation.checkers.content import first_difference
-from tierledger.simulation.checkers.slow_decisions import Refused, Unsure, Waits, decided
+from tierledger.simulation.checkers.slow_decisions import Facts, Refused, Unsure, Waits, decided
 from tierledger.simulation.checkers.violation import Violation
-
-if TYPE_CHECKING:
-    from collections import deque
-    from collections.abc import Iterable, Iterator
-
-    from tierledger.actors.leader.batch import Draft
-    from tierledger.events.partition.decide import Limits
-    from tierledger.events.partition.overlay import Overlay
-    from tierledger.simulation.checkers.slow_decisions import Facts
-    from tierledger.simulation.history.final_log import FinalLog
+from tierledger.simulation.history.final_log import FinalLog
 
 
 class Drafted(NamedTuple):

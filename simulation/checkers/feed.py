@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from tierledger.actors.calls import PartitionKey
+from tierledger.actors.messages import Query
 from tierledger.simulation.checkers.answer_text import difference
 from tierledger.simulation.checkers.model import answered_by, record_of
 from tierledger.simulation.checkers.slow_model import SlowPartition
 from tierledger.simulation.checkers.violation import Violation, bounded, ms_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tierledger.actors.calls import PartitionKey
-    from tierledger.actors.messages import Query
-    from tierledger.simulation.history.final_log import FinalLog
+from tierledger.simulation.history.final_log import FinalLog
 
 DELETED = "deleted"
 """The answer of a replica whose partition's deletion is finished."""

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, cast
 
+from tierledger.actors.calls import PartitionKey
+from tierledger.actors.messages import Query
 from tierledger.events.errors import DataError
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.partition import answers, invariants
+from tierledger.events.partition.answers import Snapshot
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.state import PartitionState
 from tierledger.simulation.checkers.laws import unlawful_event
 from tierledger.simulation.checkers.state_digest import fields_that_differ, state_digest
 from tierledger.simulation.checkers.violation import Violation, ms_text
-from tierledger.simulation.history.observations import CHECKPOINT, COLD
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from tierledger.actors.calls import PartitionKey
-    from tierledger.actors.messages import Query
-    from tierledger.events.partition.answers import Snapshot
-    from tierledger.simulation.history.final_log import FinalLog
-    from tierledger.simulation.history.observations import StateSeen
+from tierledger.simulation.history.final_log import FinalLog
+from tierledger.simulation.history.observations import CHECKPOINT, COLD, StateSeen
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 

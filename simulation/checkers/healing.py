@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from tierledger.actors.calls import FOLLOWER
+from tierledger.actors.calls import FOLLOWER, PartitionKey
 from tierledger.events.errors import Fenced, NotLeader
 from tierledger.events.log_events import SessionOpened
 from tierledger.simulation.checkers.order import NEVER
 from tierledger.simulation.checkers.violation import Violation, ms_text
-from tierledger.simulation.history.calls import INFO, OK, READ, WRITE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from tierledger.actors.calls import PartitionKey
-    from tierledger.simulation.history.calls import History, Operation
-    from tierledger.simulation.history.final_log import FinalLog
-    from tierledger.simulation.history.observations import Healed
+from tierledger.simulation.history.calls import INFO, OK, READ, WRITE, History, Operation
+from tierledger.simulation.history.final_log import FinalLog
+from tierledger.simulation.history.observations import Healed
 
 _NOT_YOU = frozenset({Fenced.__name__, NotLeader.__name__})
 

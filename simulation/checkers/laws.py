@@ -6,18 +6,15 @@ doubt.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from tierledger.events import log_events
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.simulation.checkers.answer_text import id_text
 from tierledger.simulation.checkers.slow_model import LEGAL, LEGAL_DELETES
 from tierledger.simulation.checkers.violation import Violation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tierledger.simulation.history.final_log import FinalLog
+from tierledger.simulation.history.final_log import FinalLog
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 

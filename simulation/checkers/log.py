@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from tierledger.actors.calls import LEADER
 from tierledger.events import log_events
+from tierledger.events.commands import Claim
+from tierledger.events.kafka.codec import KafkaValue
+from tierledger.events.log_events import SessionOpened
 from tierledger.events.metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -14,16 +17,8 @@ from tierledger.events.metadata import (
 )
 from tierledger.simulation.checkers.content import content
 from tierledger.simulation.checkers.violation import Violation, ms_text
-from tierledger.simulation.history.calls import FAIL, INFO, OK, WRITE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tierledger.events.commands import Claim
-    from tierledger.events.kafka.codec import KafkaValue
-    from tierledger.events.log_events import SessionOpened
-    from tierledger.simulation.history.calls import Operation
-    from tierledger.simulation.history.final_log import FinalLog
+from tierledger.simulation.history.calls import FAIL, INFO, OK, WRITE, Operation
+from tierledger.simulation.history.final_log import FinalLog
 
 LED = (
     log_events.SegmentAdded,

@@ -8,11 +8,13 @@ asked a few, and other ones in every run.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tierledger.actors.messages import Query
 from tierledger.events import log_events
+from tierledger.events.commands import ImportedRecord
 from tierledger.events.metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -40,19 +42,13 @@ from tierledger.simulation.checkers.slow_model import (
     PARTITION_DELETE_FINISHED,
     Add,
     PartitionDelete,
+    Record,
     SlowPartition,
     Update,
 )
 from tierledger.simulation.checkers.violation import Violation
-from tierledger.simulation.history.calls import OK, READ, WRITE, digest_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from tierledger.events.commands import ImportedRecord
-    from tierledger.simulation.checkers.slow_model import Record
-    from tierledger.simulation.history.calls import Operation
-    from tierledger.simulation.history.final_log import FinalLog
+from tierledger.simulation.history.calls import OK, READ, WRITE, Operation, digest_of
+from tierledger.simulation.history.final_log import FinalLog
 
 ABOUT_OFFSET = (-1, 0, 1)
 """Offsets asked for around each end of a segment."""

@@ -6,16 +6,12 @@ other, and each against itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from tierledger.actors.calls import PartitionKey
 from tierledger.simulation.checkers.violation import Violation, ms_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tierledger.actors.calls import PartitionKey
-    from tierledger.simulation.history.final_log import FinalLog
-    from tierledger.simulation.history.observations import Applied, Led
+from tierledger.simulation.history.final_log import FinalLog
+from tierledger.simulation.history.observations import Applied, Led
 
 
 def feed_gap(

@@ -8,17 +8,13 @@ from its invocation on, for ever.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from tierledger.actors.calls import LEADER
 from tierledger.simulation.checkers.violation import Violation, ms_text
-from tierledger.simulation.history.calls import FAIL, OK, READ, WRITE
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tierledger.simulation.history.calls import Operation
-    from tierledger.simulation.history.final_log import FinalLog
+from tierledger.simulation.history.calls import FAIL, OK, READ, WRITE, Operation
+from tierledger.simulation.history.final_log import FinalLog
 
 NEVER = 1 << 63
 """When a call ended of which no end is known: after everything else."""

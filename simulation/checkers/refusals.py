@@ -7,7 +7,9 @@ its end may justify it; where nobody knows when events became durable, at any mo
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import TypeAlias
 
 from tierledger.events import log_events
 from tierledger.events.errors import (
@@ -28,14 +30,8 @@ from tierledger.events.metadata import (
 from tierledger.simulation.checkers.answer_text import id_text
 from tierledger.simulation.checkers.slow_model import LEGAL, LEGAL_DELETES
 from tierledger.simulation.checkers.violation import Violation
-from tierledger.simulation.history.calls import FAIL
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from enum import IntEnum
-
-    from tierledger.simulation.history.calls import Operation
-    from tierledger.simulation.history.final_log import FinalLog
+from tierledger.simulation.history.calls import FAIL, Operation
+from tierledger.simulation.history.final_log import FinalLog
 
 Step: TypeAlias = "tuple[int, int]"
 """A position, and the state that a segment or the partition is in from there on."""

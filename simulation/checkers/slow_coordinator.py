@@ -6,21 +6,18 @@ what has no place, who is beside whom. It shares no line with the coordinator's 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tierledger.actors.calls import FOLLOWER, LEADER, CloseCall, PartitionKey, Placement
 from tierledger.actors.coordinator import events as ev
+from tierledger.actors.coordinator.ownership import Handover
 from tierledger.actors.coordinator.rules import HostWork
+from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.actors.messages import Assignment
 from tierledger.events.commands import NO_CLAIM, Claim
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-    from collections.abc import Set as AbstractSet
-
-    from tierledger.actors.coordinator.ownership import Handover
-    from tierledger.actors.coordinator.state import CoordinatorState
 
 REGISTRATIONS = 8
 """Of each broker those of which a repeat is recognised."""

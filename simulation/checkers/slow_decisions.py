@@ -8,10 +8,12 @@ own, copies them for a batch of several commands, and shares no line with `decid
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from tierledger.events import commands as cmd
 from tierledger.events import log_events
+from tierledger.events.log_events import Event, SessionOpened
 from tierledger.events.metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -27,11 +29,6 @@ from tierledger.simulation.checkers.slow_model import (
     LEGAL_DELETES,
     PARTITION_DELETE_FINISHED,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tierledger.events.log_events import Event, SessionOpened
 
 CUSTOM_KEPT_MAX = 1 << 20
 """Bytes of custom metadata that a deletion keeps."""

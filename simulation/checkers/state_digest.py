@@ -7,14 +7,13 @@ gone through, indexes included; how it is laid out in pages is nobody's business
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
 import msgpack
 
-if TYPE_CHECKING:
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.events.tables.epoch_tables import EpochTables
+from tierledger.events.partition.state import PartitionState
+from tierledger.events.tables.epoch_tables import EpochTables
 
 FIELDS = (
     "position",

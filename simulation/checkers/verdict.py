@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from tierledger.simulation.checkers.all import Minimums
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.checkers.violation import Violation
 
 MINIMUMS = Minimums(ok_writes=1)
 """Of one seed; a campaign asks more of all its seeds together."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tierledger.actors.calls import PartitionKey
+from tierledger.actors.calls import PartitionKey
 
 VIOLATIONS_MAX = 10
 """Of one checker and partition; the first few tell the story, the rest are counted."""

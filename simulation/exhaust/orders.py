@@ -9,6 +9,7 @@ processes hold has to be compared.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 from heapq import heappop, heappush
@@ -18,14 +19,11 @@ from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument, OutcomeUnknown
 from tierledger.simulation.checkers.content import content
-from tierledger.simulation.machines.clockwork import Clockwork
+from tierledger.simulation.machines.clockwork import Clockwork, Life
 from tierledger.simulation.machines.medium import Medium
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from tierledger.simulation.exhaust.script import Bounds
-    from tierledger.simulation.machines.clockwork import Life
     from tierledger.simulation.machines.world import World
 
 STORE, WORLD = "store", "world"

@@ -7,20 +7,16 @@ of this small world, not a sample.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tierledger.simulation.campaign.campaign import Workers
+from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.exhaust.schedule import again_with, repeated
-from tierledger.simulation.exhaust.script import VARIANTS, Bounds
+from tierledger.simulation.exhaust.script import VARIANTS, Bounds, Variant
 from tierledger.simulation.exhaust.search import SHARES, Found, Part, Search, Searched
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tierledger.simulation.checkers.violation import Violation
-    from tierledger.simulation.exhaust.script import Variant
-    from tierledger.simulation.mutants.catalogue import Mutant
+from tierledger.simulation.mutants.catalogue import Mutant
 
 
 class Explored(NamedTuple):

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tierledger.events.errors import InvalidArgument
-from tierledger.simulation.exhaust.script import VARIANTS, Bounds
-from tierledger.simulation.exhaust.search import violations_of
-
-if TYPE_CHECKING:
-    from tierledger.simulation.checkers.violation import Violation
-    from tierledger.simulation.exhaust.orders import Choice, Orders
-    from tierledger.simulation.exhaust.script import Variant
-    from tierledger.simulation.exhaust.search import Choices, Found
-    from tierledger.simulation.mutants.catalogue import Mutant
+from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.exhaust.orders import Choice, Orders
+from tierledger.simulation.exhaust.script import VARIANTS, Bounds, Variant
+from tierledger.simulation.exhaust.search import Choices, Found, violations_of
+from tierledger.simulation.mutants.catalogue import Mutant
 
 KINDS = {"h": "hold", "r": "release", "c": "crash", "d": "crash", "g": "give up"}
 """By the letter of each in a schedule's line; a `d` is a crash that takes its writes along."""

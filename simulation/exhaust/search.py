@@ -5,23 +5,18 @@ A moment is taken up again by a run from the beginning that makes the same choic
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.campaign.campaign import unforeseen
+from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.exhaust.orders import Choice, Orders
-from tierledger.simulation.exhaust.script import BEGINS, scenario_of
+from tierledger.simulation.exhaust.script import BEGINS, Bounds, Variant, scenario_of
 from tierledger.simulation.machines.verdict import verdict_of
 from tierledger.simulation.machines.world import World
-from tierledger.simulation.mutants.catalogue import planted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tierledger.simulation.checkers.violation import Violation
-    from tierledger.simulation.exhaust.script import Bounds, Variant
-    from tierledger.simulation.mutants.catalogue import Mutant
+from tierledger.simulation.mutants.catalogue import Mutant, planted
 
 Choices: TypeAlias = "tuple[tuple[int, Choice], ...]"
 """Steps of a schedule, and what was chosen there instead of what happens by default."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from tierledger.pages.texts import visible
 from tierledger.simulation.explain.marks import EPOCH, FILL, mark_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tierledger.simulation.timeline import Timeline
+from tierledger.simulation.timeline import Timeline
 
 
 class Texts:

@@ -6,17 +6,14 @@ data that the page carries.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tierledger.pages.environment import render
 from tierledger.pages.texts import visible
 from tierledger.simulation.explain.legend import FATES, Texts, epochs, groups
 from tierledger.simulation.explain.marks import mark_of
 from tierledger.simulation.explain.text import entries_of, ms_text
-from tierledger.simulation.timeline import STATES, first_and_last_us, ordered
-
-if TYPE_CHECKING:
-    from tierledger.simulation.timeline import Timeline
+from tierledger.simulation.timeline import STATES, Timeline, first_and_last_us, ordered
 
 ARROWS_MAX: Final = 50_000
 MOMENTS_MAX: Final = 50_000

@@ -9,16 +9,22 @@ letter is the event's mark, `o` and `>` or `<` a message's ends, `x` its end if 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from tierledger.pages.texts import visible
 from tierledger.simulation.explain.marks import mark_of
-from tierledger.simulation.timeline import CUT_OFF, DEAD, PAUSED, STATES, ordered
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tierledger.simulation.timeline import Arrow, Lane, Span, Timeline
+from tierledger.simulation.timeline import (
+    CUT_OFF,
+    DEAD,
+    PAUSED,
+    STATES,
+    Arrow,
+    Lane,
+    Span,
+    Timeline,
+    ordered,
+)
 
 COLUMNS_MAX = 30
 """With more processes than this the columns for them are left out."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import msgpack
 
@@ -26,10 +28,6 @@ from tierledger.events.errors import (
 )
 from tierledger.events.identifiers import Uuid
 from tierledger.events.kafka.codec import KafkaValue, decode, encode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
 T = TypeVar("T")
 

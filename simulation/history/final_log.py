@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.events.commands import Claim
 from tierledger.events.errors import CorruptLog
 from tierledger.events.event_codec import genesis
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.log_events import Event, SessionClosed, SessionOpened
 from tierledger.storage.partition.event_log import StoredBatch, decode_batch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.storage.serde import MetadataSerDe
+from tierledger.storage.serde import MetadataSerDe
 
 
 class LoggedBatch(NamedTuple):

@@ -7,11 +7,10 @@ loads the partition again is another life, and needs another name.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from tierledger.actors.calls import PartitionKey
-    from tierledger.events.commands import Claim
+from tierledger.actors.calls import PartitionKey
+from tierledger.events.commands import Claim
 
 COLD = "cold"
 """Folded by a process that is nobody's replica: the whole log, or checkpoint and tail."""

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.calls import LEADER, Answered, PartitionKey
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.messages import Query
+from tierledger.actors.ports import IdSource
 from tierledger.events.errors import RemoteStorageError
-from tierledger.simulation.history.calls import INFO, READ, WRITE, digest_of, outcome_of
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
-    from tierledger.actors.calls import Answered
-    from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-    from tierledger.actors.messages import Query
-    from tierledger.actors.ports import IdSource
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.kafka.codec import KafkaValue
-    from tierledger.simulation.history.calls import Recorder
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.kafka.codec import KafkaValue
+from tierledger.simulation.history.calls import (
+    INFO,
+    READ,
+    WRITE,
+    Recorder,
+    digest_of,
+    outcome_of,
+)
 
 _REQUEST: ContextVar[bytes | None] = ContextVar("request", default=None)
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
+from random import Random
 from typing import TYPE_CHECKING
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.messages import Query
 from tierledger.events.errors import Fenced, RemoteStorageError
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.history.recorded_client import KnownIds, RecordedClient
 from tierledger.simulation.service.brokers import REFUSALS_MAX, Copier, CountedIds
 from tierledger.simulation.service.plan import stream
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from random import Random
-
-    from tierledger.events.identifiers import TopicIdPartition
     from tierledger.simulation.live.run import LiveRun
 
 READY_PAUSE_S = 0.05

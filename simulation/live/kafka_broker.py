@@ -8,15 +8,12 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from tierledger.simulation.live.server import LiveServer, free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 JARS = Path(__file__).parents[2] / ".venv" / "kafka"
 TIER = JARS.with_name("kafka-tier")

@@ -12,18 +12,16 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 from psycopg import sql
 from typing_extensions import override
 
 from tierledger.simulation.live.server import POLL_S, STOP_TIMEOUT_S, LiveServer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 USER = "tierledger"
 """The role that every URL names; it may do everything."""

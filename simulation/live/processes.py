@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 POLL_S = 0.02
 GONE_TIMEOUT_S = 20.0

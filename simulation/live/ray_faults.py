@@ -13,12 +13,16 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
+from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.processes import process_of
 from tierledger.actors.ray import cluster as ray_cluster
 from tierledger.actors.ray.service import RayConnection, connect
 from tierledger.events.errors import NotReady, RemoteStorageError
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.live.processes import (
     descendants,
     end_all,
@@ -26,13 +30,6 @@ from tierledger.simulation.live.processes import (
     wait_until_gone,
 )
 from tierledger.storage.connector import URL_SETTING
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-    from pathlib import Path
-
-    from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.events.identifiers import TopicIdPartition
 
 T = TypeVar("T")
 

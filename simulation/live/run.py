@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from tierledger.actors.calls import PartitionKey
+from tierledger.actors.host_settings import ServiceSettings
+from tierledger.actors.ports import ServiceConnection
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.simulation.history.calls import Recorder
 from tierledger.simulation.live.brokers import LiveBroker, LiveController
 from tierledger.simulation.service.plan import stream
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
-
-    from tierledger.actors.calls import PartitionKey
-    from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.actors.ports import ServiceConnection
 
 LOOK_S = 0.05
 """Pause between two looks at what brokers have achieved."""

@@ -9,12 +9,10 @@ import subprocess
 import tempfile
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import TracebackType
+from types import TracebackType
+from typing import Any, ClassVar, Self
 
 STOP_TIMEOUT_S = 30.0
 POLL_S = 0.02

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tierledger.actors.calls import PartitionKey
+from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events import errors
 from tierledger.events.errors import DataError
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.simulation.checkers.all import Minimums
 from tierledger.simulation.checkers.violation import Violation
-from tierledger.simulation.history.calls import OK, WRITE
+from tierledger.simulation.history.calls import OK, WRITE, History, Operation
 from tierledger.simulation.history.final_log import LoggedBatch
+from tierledger.simulation.live.run import LiveRun
 from tierledger.simulation.record.record import (
     Record,
     RecordedCheckpoint,
@@ -21,18 +26,9 @@ from tierledger.simulation.record.record import (
     RecordSettings,
     judged,
 )
+from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.partition.checkpoint import CheckpointStore
 from tierledger.storage.partition.event_log import EventLog
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.simulation.checkers.all import Minimums
-    from tierledger.simulation.history.calls import History, Operation
-    from tierledger.simulation.live.run import LiveRun
-    from tierledger.storage.backend import MetadataStorageBackend
 
 REFUSALS = frozenset(
     one.__name__

@@ -6,11 +6,14 @@ What `AsyncRemoteLogMetadataManager`, `Roles` and `Router` are in the service.
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.client.router import MAY_YET_HAPPEN
-from tierledger.actors.coordinator.events import Announcement
+from tierledger.actors.coordinator.events import Announcement, LeaderItem, Route
+from tierledger.actors.coordinator.ownership import PluginMode
+from tierledger.actors.messages import Query
 from tierledger.events import commands as cmd
 from tierledger.events.errors import (
     DataError,
@@ -22,19 +25,13 @@ from tierledger.events.errors import (
     RemoteStorageError,
     RetryableError,
 )
+from tierledger.events.kafka.codec import KafkaValue
 from tierledger.events.log_events import Origin
 from tierledger.simulation.history.calls import INFO, READ, WRITE, digest_of, outcome_of
-from tierledger.simulation.machines.clockwork import MS, S
+from tierledger.simulation.machines.clockwork import MS, Life, S
 from tierledger.simulation.machines.pending import Asked, Lane, Op
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tierledger.actors.coordinator.events import LeaderItem, Route
-    from tierledger.actors.coordinator.ownership import PluginMode
-    from tierledger.actors.messages import Query
-    from tierledger.events.kafka.codec import KafkaValue
-    from tierledger.simulation.machines.clockwork import Life
     from tierledger.simulation.machines.world import World
 
 ATTEMPT = 400 * MS

@@ -6,11 +6,9 @@ between any two. Calls of one instant run first come, first served.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any
 
 MS = 1000
 """A clockwork counts microseconds."""

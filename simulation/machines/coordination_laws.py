@@ -7,25 +7,23 @@ replica is read from its leader, and a checkpoint that is never renewed only mak
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator.events import COORDINATOR_CODEC
 from tierledger.actors.follower import Phase
-from tierledger.events.commands import Claim
+from tierledger.events.commands import Claim, LeaderVerdict
 from tierledger.events.event_codec import genesis
 from tierledger.simulation.checkers.violation import Violation, ms_text
+from tierledger.simulation.history.final_log import FinalLog
+from tierledger.simulation.history.observations import Ready
 from tierledger.simulation.machines.clockwork import MS, S
 from tierledger.simulation.machines.medium import COORDINATOR
+from tierledger.simulation.machines.run_laws import Written
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from tierledger.events.commands import LeaderVerdict
-    from tierledger.simulation.history.final_log import FinalLog
-    from tierledger.simulation.history.observations import Ready
-    from tierledger.simulation.machines.run_laws import Written
     from tierledger.simulation.machines.shell import Shell
     from tierledger.simulation.machines.world import World
 

@@ -6,17 +6,22 @@ when a process is missed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from typing_extensions import override
 
-from tierledger.actors.calls import HostPing, PartitionKey
+from tierledger.actors.calls import HostPing, PartitionKey, Refusal
 from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator import messages as msg
-from tierledger.actors.coordinator.attendance import Attendance
+from tierledger.actors.coordinator.attendance import Attend, Attendance
+from tierledger.actors.coordinator.events import Announcement, CoordinatorBody
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.log import BATCHES_PER_READ
 from tierledger.actors.coordinator.machine import Coordinator, Phase
+from tierledger.actors.coordinator.ownership import Handover
+from tierledger.actors.coordinator.rules import HostWork
+from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.actors.messages import (
     Append,
     AppendAnswered,
@@ -30,23 +35,14 @@ from tierledger.actors.messages import (
     SlotRead,
 )
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
-from tierledger.simulation.machines.clockwork import MS, S
+from tierledger.events.log_events import Event
+from tierledger.simulation.machines.broker_node import BrokerNode
+from tierledger.simulation.machines.clockwork import MS, Life, S
 from tierledger.simulation.machines.medium import COORDINATOR
 from tierledger.storage.backend import CreateOutcome
 from tierledger.storage.partition.event_log import StoredBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tierledger.actors.calls import Refusal
-    from tierledger.actors.coordinator.attendance import Attend
-    from tierledger.actors.coordinator.events import Announcement, CoordinatorBody
-    from tierledger.actors.coordinator.ownership import Handover
-    from tierledger.actors.coordinator.rules import HostWork
-    from tierledger.actors.coordinator.state import CoordinatorState
-    from tierledger.events.log_events import Event
-    from tierledger.simulation.machines.broker_node import BrokerNode
-    from tierledger.simulation.machines.clockwork import Life
     from tierledger.simulation.machines.host_node import HostNode
     from tierledger.simulation.machines.moving.cluster import KafkaFollower
     from tierledger.simulation.machines.moving.plugin import PluginNode

@@ -7,7 +7,11 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from tierledger.events import commands as cmd
-from tierledger.events.errors import CustomMetadataSizeLimitExceeded, PartitionDeleted
+from tierledger.events.errors import (
+    CustomMetadataSizeLimitExceeded,
+    PartitionDeleted,
+    RemoteStorageError,
+)
 from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.events.metadata import (
@@ -16,11 +20,10 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
+from tierledger.simulation.machines.broker_node import BrokerNode
+from tierledger.simulation.machines.pending import Lane
 
 if TYPE_CHECKING:
-    from tierledger.events.errors import RemoteStorageError
-    from tierledger.simulation.machines.broker_node import BrokerNode
-    from tierledger.simulation.machines.pending import Lane
     from tierledger.simulation.machines.world import World
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED

@@ -5,25 +5,23 @@ All of it has random numbers, wires and ticks of its own: a world is the same wi
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierledger.actors.calls import FOLLOWER, LEADER
-from tierledger.actors.feed.frames import Change, Fenced, SnapshotBegun
+from tierledger.actors.feed.frames import Change, Fenced, Frame, SnapshotBegun
 from tierledger.actors.feed.replica import Replica
+from tierledger.actors.feed.source import FeedSource
 from tierledger.actors.messages import Query
 from tierledger.events.errors import DataError, NotReady, Overloaded, PartitionDeleted
 from tierledger.events.tables.segment_rows import END, EPOCHS, unpack_row
 from tierledger.simulation.checkers.feed import DELETED, ReplicaSeen
 from tierledger.simulation.history.observations import Ready
+from tierledger.simulation.machines.broker_node import BrokerNode
 from tierledger.simulation.machines.clockwork import MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tierledger.actors.feed.frames import Frame
-    from tierledger.actors.feed.source import FeedSource
-    from tierledger.simulation.machines.broker_node import BrokerNode
     from tierledger.simulation.machines.host_node import HostNode
     from tierledger.simulation.machines.shell import Shell
     from tierledger.simulation.machines.world import World

@@ -8,26 +8,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, assert_never
 
 from tierledger.actors import messages as msg
-from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, Placement
+from tierledger.actors.coordinator.rules import HostWork
 from tierledger.actors.follower import Follower
 from tierledger.actors.follower import Phase as FollowerPhase
 from tierledger.actors.host import messages as lives
 from tierledger.actors.host.machine import HostMachine
 from tierledger.actors.leader.machine import Leader, Phase
+from tierledger.events import commands as cmd
 from tierledger.events.errors import NotLeader, OutcomeUnknown, RemoteStorageError
-from tierledger.simulation.machines.clockwork import MS
+from tierledger.simulation.machines.broker_node import BrokerNode
+from tierledger.simulation.machines.clockwork import MS, Life
+from tierledger.simulation.machines.pending import Op
 from tierledger.simulation.machines.shell import Shell
+from tierledger.storage.serde import MetadataSerDe
 
 if TYPE_CHECKING:
-    from tierledger.actors.calls import PartitionKey, Placement
-    from tierledger.actors.coordinator.rules import HostWork
-    from tierledger.events import commands as cmd
-    from tierledger.simulation.machines.broker_node import BrokerNode
-    from tierledger.simulation.machines.clockwork import Life
     from tierledger.simulation.machines.coordinator_node import CoordinatorNode
-    from tierledger.simulation.machines.pending import Op
     from tierledger.simulation.machines.world import World
-    from tierledger.storage.serde import MetadataSerDe
 
 POLL = 1000 * MS
 """How often followers look for what nobody hinted at; leaders' hints make them prompt."""

@@ -7,16 +7,15 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tierledger.events.commands import ImportedRecord
+from tierledger.events.errors import RemoteStorageError
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
-from tierledger.events.kafka.codec import KafkaRecord
+from tierledger.events.kafka.codec import KafkaRecord, KafkaValue
 from tierledger.events.lifecycle import RemoteLogSegmentState as State
 from tierledger.events.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
 from tierledger.simulation.machines.broker_node import RECORDED_MS, BrokerNode
 from tierledger.simulation.machines.clockwork import MS
 
 if TYPE_CHECKING:
-    from tierledger.events.errors import RemoteStorageError
-    from tierledger.events.kafka.codec import KafkaValue
     from tierledger.simulation.machines.world import World
 
 IMPORTER = 90

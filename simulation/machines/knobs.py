@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tierledger.actors import follower
 from tierledger.actors.coordinator import events as coordinator_events
@@ -17,9 +18,6 @@ from tierledger.events.partition import answers, decide, evolve, invariants
 from tierledger.events.partition import state as partition_state
 from tierledger.events.tables import paged_map, segment_rows
 from tierledger.storage.partition import checkpoint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 KNOBS: dict[str, tuple[int, ...]] = {
     "CHECKPOINT_EVENTS": (3, 10, 40),

@@ -6,9 +6,10 @@ log as it was written; what readers get may have been damaged since.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sortedcontainers import SortedDict
 from typing_extensions import override
@@ -18,20 +19,14 @@ from tierledger.events.errors import (
     RemoteStorageError,
     StorageUnavailable,
 )
-from tierledger.simulation.machines.clockwork import MS
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.simulation.machines.clockwork import MS, Clockwork, Life
+from tierledger.simulation.machines.recording import Recording
+from tierledger.simulation.machines.wires import Wires
 from tierledger.simulation.service.lying_store import completed
-from tierledger.storage.backend import CreateOutcome, Remove
+from tierledger.storage.backend import CreateOutcome, Operation, Remove
 from tierledger.storage.backends.memory import MemoryBackend
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.simulation.machines.clockwork import Clockwork, Life
-    from tierledger.simulation.machines.recording import Recording
-    from tierledger.simulation.machines.wires import Wires
-    from tierledger.storage.backend import Operation
-    from tierledger.storage.keys import MetadataKeyFactory
+from tierledger.storage.keys import MetadataKeyFactory
 
 COORDINATOR = -1
 """Stands for a partition's number in the slots of the coordinator's log."""

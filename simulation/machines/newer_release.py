@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from tierledger.storage.serde import HEADER_BYTES, VERSIONS, MsgpackSerDe, _framed, _seed
-
-if TYPE_CHECKING:
-    from tierledger.storage.serde import Plain
+from tierledger.storage.serde import HEADER_BYTES, VERSIONS, MsgpackSerDe, Plain, _framed, _seed
 
 NEWER = 0x7F
 """The version that a newer release's batches say they have."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tierledger.actors import messages as msg
 from tierledger.actors.calls import FOLLOWER
 from tierledger.actors.leader.machine import Leader, Phase
 from tierledger.actors.messages import REFUSED, STOPPED, AppendAnswered, AppendOutcome, SlotRead
+from tierledger.events.commands import Claim
+from tierledger.events.partition.state import Session
 from tierledger.simulation.checkers.state_digest import state_digest
 from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.history.observations import Applied, Led, Ready, StateSeen
 
 if TYPE_CHECKING:
-    from tierledger.actors import messages as msg
-    from tierledger.events.commands import Claim
-    from tierledger.events.partition.state import Session
     from tierledger.simulation.machines.shell import Shell
     from tierledger.simulation.machines.world import World
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from tierledger.actors.calls import LEADER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tierledger.actors.messages import Query
-    from tierledger.events import commands as cmd
-    from tierledger.events.errors import OutcomeUnknown
+from tierledger.actors.messages import Query
+from tierledger.events import commands as cmd
+from tierledger.events.errors import OutcomeUnknown
 
 
 class Op:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tierledger.events.errors import InvalidArgument
@@ -21,8 +22,6 @@ from tierledger.simulation.record.record import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tierledger.simulation.machines.world import World
 
 

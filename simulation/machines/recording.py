@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import msgpack
 
 from tierledger.simulation.checkers.content import content, partition_of
+from tierledger.simulation.machines.clockwork import Clockwork, Life
 from tierledger.simulation.machines.marks import MARKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tierledger.simulation.machines.clockwork import Clockwork, Life
     from tierledger.simulation.machines.medium import Slot
 
 

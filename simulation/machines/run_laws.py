@@ -6,8 +6,12 @@ had said.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple
 
+from tierledger.actors.calls import PartitionKey
+from tierledger.events.commands import LeaderVerdict
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.log_events import (
     SegmentUpdated,
@@ -16,15 +20,10 @@ from tierledger.events.log_events import (
     TombstonesDropped,
 )
 from tierledger.simulation.checkers.violation import Violation, ms_text
+from tierledger.simulation.history.final_log import FinalLog
 from tierledger.storage.partition.checkpoint import CheckpointStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from collections.abc import Set as AbstractSet
-
-    from tierledger.actors.calls import PartitionKey
-    from tierledger.events.commands import LeaderVerdict
-    from tierledger.simulation.history.final_log import FinalLog
     from tierledger.simulation.machines.world import World
 
 _DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED

@@ -7,10 +7,11 @@ the order in which something happens, so any of them can be left out of a failin
 from __future__ import annotations
 
 from bisect import bisect
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from itertools import accumulate
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tierledger.simulation.machines.clockwork import MS, S
 from tierledger.simulation.machines.copier import OPERATIONS
@@ -27,9 +28,6 @@ from tierledger.simulation.machines.medium import (
 from tierledger.simulation.machines.medium import LOSE as LOSE_WRITE
 from tierledger.simulation.machines.medium import TWICE as WRITE_TWICE
 from tierledger.simulation.machines.wires import DELAY, LOSE, TWICE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 T = TypeVar("T")
 

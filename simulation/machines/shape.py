@@ -6,17 +6,13 @@ all of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.machines.clockwork import MS
-from tierledger.simulation.machines.scenario import RETENTIONS_MS, drawn
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tierledger.simulation.machines.scenario import Scenario
+from tierledger.simulation.machines.scenario import RETENTIONS_MS, Scenario, drawn
 
 EVEN_DELAY: Final = 1 * MS
 

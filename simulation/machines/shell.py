@@ -10,34 +10,38 @@ from typing import TYPE_CHECKING, Any
 
 from tierledger.actors import messages as msg
 from tierledger.actors.calls import FOLLOWER, LEADER, Answered
+from tierledger.actors.follower import Follower
 from tierledger.actors.host import partition_shell
 from tierledger.actors.host.answering import answer_now, snapshot_for
 from tierledger.actors.host.machine_guard import MachineGuard
 from tierledger.actors.host.messages import Ended, Loaded, Refused
+from tierledger.actors.leader.machine import Leader
+from tierledger.events.commands import LeaderVerdict
 from tierledger.events.errors import (
     DataError,
     OutcomeUnknown,
     RemoteStorageError,
     RetryableError,
 )
+from tierledger.events.partition.answers import Snapshot
+from tierledger.events.partition.state import PartitionState
 from tierledger.simulation.checkers.fold import answer_of
 from tierledger.simulation.machines.clockwork import MS
 from tierledger.simulation.machines.medium import KeyedMedium
 from tierledger.simulation.service.lying_store import completed
 from tierledger.storage.backend import AtomicConflict
-from tierledger.storage.partition.checkpoint import CheckpointWriter, Standing
+from tierledger.storage.partition.checkpoint import (
+    CheckpointPlan,
+    CheckpointStore,
+    CheckpointWriter,
+    Standing,
+)
 from tierledger.storage.partition.event_log import StoredBatch
 from tierledger.storage.partition.loading import LoadedPartition, Loading
 from tierledger.storage.partition.reader import PartitionReader
 
 if TYPE_CHECKING:
-    from tierledger.actors.follower import Follower
-    from tierledger.actors.leader.machine import Leader
-    from tierledger.events.commands import LeaderVerdict
-    from tierledger.events.partition.answers import Snapshot
-    from tierledger.events.partition.state import PartitionState
     from tierledger.simulation.machines.host_node import HostNode
-    from tierledger.storage.partition.checkpoint import CheckpointPlan, CheckpointStore
 
 LIST_TAKES = 15 * MS
 """From a list's beginning to its end: its host lets others run in between."""

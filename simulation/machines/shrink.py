@@ -6,15 +6,12 @@ the world around it lets it; whether a smaller run still fails is found out by r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple
 
 from tierledger.simulation.machines.clockwork import MS
+from tierledger.simulation.machines.scenario import Scenario
 from tierledger.simulation.machines.shape import shaped, simpler
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
-
-    from tierledger.simulation.machines.scenario import Scenario
 
 RUNS_MAX = 600
 """Runs that one failing seed is worth."""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.calls import FOLLOWER, LEADER, Placement
 from tierledger.actors.messages import Query
+from tierledger.simulation.machines.broker_node import BrokerNode
 from tierledger.simulation.machines.clockwork import MS
 from tierledger.simulation.machines.copier import Copier
 from tierledger.simulation.machines.medium import LOSE, REFUSE, SLOW, SLOW_ANSWER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tierledger.actors.calls import Placement
-    from tierledger.simulation.machines.broker_node import BrokerNode
     from tierledger.simulation.machines.host_node import HostNode
     from tierledger.simulation.machines.world import World
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -11,10 +12,10 @@ import msgpack
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.coordinator.events import COORDINATOR_CODEC
 from tierledger.events.errors import DataError
-from tierledger.events.event_codec import PARTITION_CODEC
+from tierledger.events.event_codec import PARTITION_CODEC, EventCodec
 from tierledger.simulation.checkers.content import content
-from tierledger.simulation.checkers.violation import ASKED
-from tierledger.simulation.history.calls import INFO, OK
+from tierledger.simulation.checkers.violation import ASKED, Violation
+from tierledger.simulation.history.calls import INFO, OK, Operation
 from tierledger.simulation.machines.medium import COORDINATOR as COORDINATOR_LOG
 from tierledger.simulation.machines.medium import FATES
 from tierledger.simulation.machines.strikes import KINDS as QUESTIONS
@@ -38,11 +39,6 @@ from tierledger.simulation.timeline import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from tierledger.events.event_codec import EventCodec
-    from tierledger.simulation.checkers.violation import Violation
-    from tierledger.simulation.history.calls import Operation
     from tierledger.simulation.machines.scenario import Decision
     from tierledger.simulation.machines.world import World
 

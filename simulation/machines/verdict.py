@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from typing_extensions import override
 
-from tierledger.actors.calls import FOLLOWER
+from tierledger.actors.calls import FOLLOWER, PartitionKey
 from tierledger.actors.leader.machine import CHECKPOINT_EVENTS
 from tierledger.events.errors import CorruptCheckpoint, DataError
 from tierledger.events.event_codec import genesis
@@ -25,6 +26,7 @@ from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
 from tierledger.simulation.history.observations import CHECKPOINT, COLD, Healed, StateSeen
 from tierledger.simulation.machines.coordination_laws import (
+    Coordinated,
     against_kafka,
     beside,
     coordinated,
@@ -46,12 +48,14 @@ from tierledger.simulation.machines.counts import counted
 from tierledger.simulation.machines.host_node import POLL
 from tierledger.simulation.machines.knobs import turned_to
 from tierledger.simulation.machines.run_laws import (
+    Written,
     checkpoint_regressed,
     checkpoints_written,
     early_checkpoint,
     early_forgetting,
     unsettled_dispute,
 )
+from tierledger.simulation.machines.scenario import Scenario
 from tierledger.simulation.machines.shell import RETRY
 from tierledger.simulation.machines.world import (
     CATCHING_UP,
@@ -68,17 +72,8 @@ from tierledger.simulation.questions.feeds import misfed
 from tierledger.simulation.questions.tables import wrong_table
 from tierledger.simulation.questions.words import wrong_memory
 from tierledger.simulation.service.lying_store import completed
-from tierledger.storage.partition.checkpoint import CheckpointStore
+from tierledger.storage.partition.checkpoint import CheckpointStore, PartitionValue
 from tierledger.storage.partition.event_log import StoredBatch, decode_batch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tierledger.actors.calls import PartitionKey
-    from tierledger.simulation.machines.coordination_laws import Coordinated
-    from tierledger.simulation.machines.run_laws import Written
-    from tierledger.simulation.machines.scenario import Scenario
-    from tierledger.storage.partition.checkpoint import PartitionValue
 
 SESSIONS_IN_A_ROW = 2
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tierledger.simulation.machines.clockwork import Clockwork, Life
-    from tierledger.simulation.machines.recording import Recording
+from tierledger.simulation.machines.clockwork import Clockwork, Life
+from tierledger.simulation.machines.recording import Recording
 
 Link = tuple[str, str]
 """The sites of sender and receiver."""

@@ -7,13 +7,15 @@ leader has to write again; then the power goes, and what was acknowledged has to
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tierledger.actors.calls import PartitionKey
+from tierledger.actors.coordinator.rules import HostWork
 from tierledger.actors.leader.machine import Phase
+from tierledger.events.commands import Claim, LeaderVerdict
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.partition.decide import Limits
-from tierledger.simulation.checkers.decisions import drafts_noted
+from tierledger.simulation.checkers.decisions import Drafted, drafts_noted
 from tierledger.simulation.history.calls import Recorder
 from tierledger.simulation.machines.broker_node import BrokerNode
 from tierledger.simulation.machines.clockwork import MS, Clockwork, Life, S
@@ -30,16 +32,11 @@ from tierledger.simulation.machines.moving.cluster import KafkaFollower, Moving
 from tierledger.simulation.machines.newer_release import NewerSerDe, OlderSerDe
 from tierledger.simulation.machines.observer import Observer
 from tierledger.simulation.machines.recording import Recording
+from tierledger.simulation.machines.scenario import Decision, Scenario
 from tierledger.simulation.machines.strikes import STRIKES, may_be_wrong
 from tierledger.simulation.machines.wires import Wires
 from tierledger.storage.keys import DefaultMetadataKeyFactory
 from tierledger.storage.serde import MsgpackSerDe
-
-if TYPE_CHECKING:
-    from tierledger.actors.coordinator.rules import HostWork
-    from tierledger.events.commands import Claim, LeaderVerdict
-    from tierledger.simulation.checkers.decisions import Drafted
-    from tierledger.simulation.machines.scenario import Decision, Scenario
 
 CLUSTER_ID = "machines"
 CUSTOM_BYTES_MAX = 128

@@ -5,9 +5,10 @@ Its seeds are slow, so each has to be found within few.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tierledger.actors.calls import Call, CommandCall
+from tierledger.actors.deadline import Attempt
 from tierledger.actors.door.client.connection import DoorHost
 from tierledger.actors.door.client.streams import Stream
 from tierledger.actors.door.server.conversation import Conversation
@@ -18,9 +19,6 @@ from tierledger.actors.host.host import Host
 from tierledger.events.errors import OutcomeUnknown
 from tierledger.simulation.mutants.mistakes import Patches, declared_in, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
-
-if TYPE_CHECKING:
-    from tierledger.actors.deadline import Attempt
 
 
 @mistake("D1", "misanswered", within=10, in_service=True)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
+from tierledger.actors import messages as msg
+from tierledger.actors.feed.frames import Subscription
 from tierledger.actors.feed.replica import Replica
 from tierledger.actors.feed.source import FeedSource
 from tierledger.actors.leader.machine import Leader
+from tierledger.events.log_events import Event
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.simulation.mutants.mistakes import Patches, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tierledger.actors import messages as msg
-    from tierledger.actors.feed.frames import Subscription
-    from tierledger.events.log_events import Event
 
 EVERY = 7
 """A batch in so many is lost."""

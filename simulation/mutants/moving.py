@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from tierledger.actors.coordinator import rules
 from tierledger.actors.coordinator.machine import Coordinator
@@ -12,9 +13,6 @@ from tierledger.simulation.machines.moving.plugin import PluginNode
 from tierledger.simulation.machines.scenario import MOVES_EVERY, MOVES_FIRST
 from tierledger.simulation.mutants.mistakes import Mutant, Patches
 from tierledger.simulation.mutants.rewriting import rewritten
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _RULES: tuple[tuple[str, str, str, Callable[..., Any], str, str], ...] = (
     (

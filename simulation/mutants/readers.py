@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgpack
 
@@ -18,9 +18,7 @@ from tierledger.storage.partition.event_log import (
     decode_batch,
     stored_events,
 )
-
-if TYPE_CHECKING:
-    from tierledger.storage.serde import MetadataSerDe
+from tierledger.storage.serde import MetadataSerDe
 
 EVERY = 5
 """A batch in so many is left out by a follower that applies a gap."""

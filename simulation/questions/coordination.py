@@ -7,8 +7,9 @@ known there, or just do not.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tierledger.actors.calls import PartitionKey, Refusal
 from tierledger.actors.coordinator import events as ev
@@ -22,9 +23,6 @@ from tierledger.events.log_events import Event
 from tierledger.simulation.checkers.content import content, first_difference
 from tierledger.simulation.checkers.slow_coordinator import SlowCoordinator
 from tierledger.simulation.checkers.violation import ASKED, Violation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 ROOM = (1, 2, 3, 64)
 """Places of a host."""

@@ -9,9 +9,10 @@ log, of which the other checkers ask in turn.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tierledger.actors import messages as msg
 from tierledger.actors.leader.batch import draft
@@ -19,7 +20,7 @@ from tierledger.events import commands as cmd
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.events.kafka.codec import KafkaRecord
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
-from tierledger.events.log_events import Origin
+from tierledger.events.log_events import Event, Origin
 from tierledger.events.metadata import (
     CustomMetadata,
     RemoteLogSegmentMetadata,
@@ -28,18 +29,13 @@ from tierledger.events.metadata import (
 )
 from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.overlay import Overlay
+from tierledger.events.partition.state import PartitionState
+from tierledger.simulation.checkers.all import Asking
 from tierledger.simulation.checkers.content import content
 from tierledger.simulation.checkers.decisions import Drafted, difference
 from tierledger.simulation.checkers.slow_decisions import CUSTOM_KEPT_MAX, Facts
 from tierledger.simulation.checkers.violation import ASKED, Violation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tierledger.events.log_events import Event
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.simulation.checkers.all import Asking
-    from tierledger.simulation.history.final_log import FinalLog
+from tierledger.simulation.history.final_log import FinalLog
 
 LIMITS: Final = Limits(custom_metadata_bytes_max=16, tombstone_retention_ms=1_500)
 

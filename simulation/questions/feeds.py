@@ -8,24 +8,19 @@ has nothing to refuse, and is ready exactly when it was told so of its broker's 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from random import Random
-from typing import TYPE_CHECKING
 
 from tierledger.actors.calls import LEADER
-from tierledger.actors.feed.frames import Fenced, Ready, SnapshotBegun
+from tierledger.actors.feed.frames import Fenced, Frame, Ready, SnapshotBegun
 from tierledger.actors.feed.replica import Replica
 from tierledger.actors.feed.source import FeedSource
 from tierledger.events.commands import Claim
+from tierledger.events.log_events import Event
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.state import PartitionState
 from tierledger.simulation.checkers.violation import ASKED, Violation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tierledger.actors.feed.frames import Frame
-    from tierledger.events.log_events import Event
-    from tierledger.simulation.history.final_log import FinalLog
+from tierledger.simulation.history.final_log import FinalLog
 
 EVENTS_MAX = 40
 """Of a log's events so many are gone through: it is loaded anew again and again."""

@@ -6,16 +6,14 @@ with pages and shards of some entries, copied and stored on the way.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tierledger.events.tables.paged_map import PagedMap, StoredPage
 from tierledger.events.tables.segment_rows import ID_BYTES, SegmentRows
 from tierledger.simulation.checkers.violation import ASKED, Violation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 KEYS = 40
 """Keys run from 0 to one less: most of them come to be there."""

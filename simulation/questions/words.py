@@ -6,8 +6,9 @@ are small tables with rules of their own. They hear words at random, and so does
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tierledger.actors import messages as msg
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, Placement
@@ -18,9 +19,6 @@ from tierledger.events import commands as cmd
 from tierledger.events.errors import NotLeader
 from tierledger.simulation.checkers.content import first_difference
 from tierledger.simulation.checkers.violation import ASKED, Violation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CLAIM = cmd.Claim(1, 1, 1)
 

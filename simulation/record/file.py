@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.events.errors import InvalidArgument
@@ -39,10 +41,6 @@ from tierledger.simulation.record.record import (
     RecordedLog,
     RecordSettings,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 VERSION = 1
 """Of the format."""

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.events.errors import DataError
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.partition.decide import Limits
-from tierledger.simulation.checkers.all import check
+from tierledger.simulation.checkers.all import Minimums, check
 from tierledger.simulation.checkers.violation import Violation
-from tierledger.simulation.history.final_log import decode_log
+from tierledger.simulation.history.calls import History
+from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
+from tierledger.simulation.history.observations import Applied, Healed, Led, StateSeen
 from tierledger.storage.serde import MsgpackSerDe
-
-if TYPE_CHECKING:
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.simulation.checkers.all import Minimums
-    from tierledger.simulation.history.calls import History
-    from tierledger.simulation.history.final_log import FinalLog, LoggedBatch
-    from tierledger.simulation.history.observations import Applied, Healed, Led, StateSeen
 
 
 class RecordSettings(NamedTuple):

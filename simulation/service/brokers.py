@@ -7,13 +7,16 @@ however long ago another was told the same: zombies are ordinary here.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
+from random import Random
 from typing import TYPE_CHECKING, Protocol
 
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.messages import Query
 from tierledger.events.errors import Fenced, RemoteStorageError
-from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
+from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
+from tierledger.events.kafka.codec import KafkaValue
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import (
     CustomMetadata,
@@ -24,11 +27,6 @@ from tierledger.simulation.history.recorded_client import KnownIds, RecordedClie
 from tierledger.simulation.service.virtual_loop import Process
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-    from random import Random
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.kafka.codec import KafkaValue
     from tierledger.simulation.service.world import World
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED

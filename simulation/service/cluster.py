@@ -8,11 +8,21 @@ calls, and now and then believes that somebody is dead who is not.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
-from tierledger.actors.calls import LEADER
+from tierledger.actors.calls import LEADER, CloseCall, HostPing, PartitionKey, Placement
+from tierledger.actors.coordinator.attendance import Attend, ShadowReport
+from tierledger.actors.coordinator.events import Announcement, Registered, Route
+from tierledger.actors.coordinator.ownership import (
+    Handover,
+    Owned,
+    OwnerWord,
+    PluginMode,
+)
 from tierledger.actors.coordinator.placement import WRITER
 from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.door.addresses import url_of
@@ -23,35 +33,19 @@ from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.server.gateway import Gateway
 from tierledger.actors.door.server.hinting import Hinting
 from tierledger.actors.host.host import Host
+from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.hosted_backend import HostedBackend
+from tierledger.actors.ports import LeaderOracle, ServiceConnection
+from tierledger.events.commands import Claim
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
-from tierledger.simulation.service.streams import PORT
-from tierledger.simulation.service.virtual_loop import Process
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
-    from random import Random
-
-    from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
-    from tierledger.actors.coordinator.attendance import Attend, ShadowReport
-    from tierledger.actors.coordinator.events import Announcement, Registered, Route
-    from tierledger.actors.coordinator.ownership import (
-        Handover,
-        Owned,
-        OwnerWord,
-        PluginMode,
-    )
-    from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.actors.ports import LeaderOracle, ServiceConnection
-    from tierledger.events.commands import Claim
-    from tierledger.simulation.service.lying_store import LyingStore
-    from tierledger.simulation.service.network import Network
-    from tierledger.simulation.service.plan import WorldPlan
-    from tierledger.simulation.service.streams import StreamNetwork
-    from tierledger.simulation.service.trace import Trace
-    from tierledger.simulation.service.virtual_loop import VirtualLoop
-    from tierledger.storage.backend import MetadataStorageBackend
-    from tierledger.storage.keys import MetadataKeyFactory
+from tierledger.simulation.service.lying_store import LyingStore
+from tierledger.simulation.service.network import Network
+from tierledger.simulation.service.plan import WorldPlan
+from tierledger.simulation.service.streams import PORT, StreamNetwork
+from tierledger.simulation.service.trace import Trace
+from tierledger.simulation.service.virtual_loop import Process, VirtualLoop
+from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.keys import MetadataKeyFactory
 
 WALL_MS = 1_700_000_000_000
 """What clocks say when a world begins."""

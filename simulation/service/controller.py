@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.events.commands import LeaderVerdict
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.service.network import NOBODY
 from tierledger.simulation.service.plan import stream
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tierledger.events.identifiers import TopicIdPartition
     from tierledger.simulation.service.world import World
 
 WELL_PAUSE_S = 0.25

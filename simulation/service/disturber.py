@@ -6,14 +6,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tierledger.events.errors import OutcomeUnknown
-from tierledger.simulation.service.cluster import HostWay
+from tierledger.simulation.service.cluster import HostProcess, HostWay
 from tierledger.simulation.service.network import NOBODY
 from tierledger.simulation.service.plan import stream
+from tierledger.simulation.service.streams import StreamNetwork
+from tierledger.simulation.service.virtual_loop import Process
 
 if TYPE_CHECKING:
-    from tierledger.simulation.service.cluster import HostProcess
-    from tierledger.simulation.service.streams import StreamNetwork
-    from tierledger.simulation.service.virtual_loop import Process
     from tierledger.simulation.service.world import World
 
 

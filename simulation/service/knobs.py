@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
 from tierledger.actors.client import window
 from tierledger.actors.host import partition_shell
 from tierledger.actors.leader import batch as leader_batch
 from tierledger.actors.leader import machine as leader
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from random import Random
 
 KNOBS: tuple[tuple[Any, str, tuple[int, ...]], ...] = (
     (leader, "CHECKPOINT_EVENTS", (3, 20, 1000)),

@@ -7,24 +7,21 @@ knows, or sent twice by a driver whose second attempt finds the first one's valu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from random import Random
+from typing import Any, TypeVar
 
 from sortedcontainers import SortedDict
 from typing_extensions import override
 
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError, StorageUnavailable
 from tierledger.simulation.service.network import NOBODY
+from tierledger.simulation.service.plan import StorePlan
+from tierledger.simulation.service.trace import Trace
+from tierledger.simulation.service.virtual_loop import Process, VirtualLoop
 from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend, Operation
 from tierledger.storage.backends.memory import MemoryBackend
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Coroutine, Sequence
-    from random import Random
-
-    from tierledger.simulation.service.plan import StorePlan
-    from tierledger.simulation.service.trace import Trace
-    from tierledger.simulation.service.virtual_loop import Process, VirtualLoop
 
 T = TypeVar("T")
 

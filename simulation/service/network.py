@@ -7,20 +7,21 @@ timeout `OutcomeUnknown`. Lost answers leave the callee's work done.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, TypeAlias
+from random import Random
+from typing import Any, TypeAlias
 
 from tierledger.actors.ports import HostGone
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError
-from tierledger.simulation.service.virtual_loop import current_process
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from random import Random
-
-    from tierledger.simulation.service.plan import NetworkPlan
-    from tierledger.simulation.service.trace import Trace
-    from tierledger.simulation.service.virtual_loop import Process, Step, VirtualLoop
+from tierledger.simulation.service.plan import NetworkPlan
+from tierledger.simulation.service.trace import Trace
+from tierledger.simulation.service.virtual_loop import (
+    Process,
+    Step,
+    VirtualLoop,
+    current_process,
+)
 
 Work: TypeAlias = "Callable[[], Coroutine[Any, Any, Any]]"
 

@@ -16,11 +16,10 @@ from tierledger.actors.door.client.connection import greeting_of
 from tierledger.actors.door.client.streams import OPEN_S
 from tierledger.actors.door.wire.segments import partition_message
 from tierledger.simulation.service.plan import stream
-from tierledger.simulation.service.streams import PORT
+from tierledger.simulation.service.streams import PORT, End, StreamNetwork
 from tierledger.simulation.service.virtual_loop import Process
 
 if TYPE_CHECKING:
-    from tierledger.simulation.service.streams import End, StreamNetwork
     from tierledger.simulation.service.world import World
 
 BEYOND = 1 << 40

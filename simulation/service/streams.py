@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, TypeAlias
 from zlib import crc32
 
 import grpc
@@ -18,20 +20,12 @@ import grpc.aio
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.client.feed_stream import FeedStream
 from tierledger.actors.door.client.streams import Stream
+from tierledger.actors.door.security.settings import ClientSecurity
 from tierledger.actors.door.server.gateway import Gateway
-from tierledger.simulation.service.network import NOBODY, RESENT_S
-from tierledger.simulation.service.virtual_loop import current_process
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from random import Random
-
-    from tierledger.actors.door.security.settings import ClientSecurity
-    from tierledger.actors.door.server.gateway import Gateway
-    from tierledger.simulation.service.network import Network
-    from tierledger.simulation.service.plan import DoorPlan
-    from tierledger.simulation.service.virtual_loop import Process
-    from tierledger.simulation.service.wire_watch import WireWatch
+from tierledger.simulation.service.network import NOBODY, RESENT_S, Network
+from tierledger.simulation.service.plan import DoorPlan
+from tierledger.simulation.service.virtual_loop import Process, current_process
+from tierledger.simulation.service.wire_watch import WireWatch
 
 Method: TypeAlias = "Callable[[Gateway, object, Any], Coroutine[Any, Any, None]]"
 

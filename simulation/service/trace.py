@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tierledger.simulation.service.virtual_loop import VirtualLoop
+from tierledger.simulation.service.virtual_loop import VirtualLoop
 
 LINES_KEPT = 100_000
 """Lines of a trace that is kept for reading; the hash covers all of it."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import logging
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import structlog
 
 from tierledger.actors.calls import FOLLOWER, PartitionKey
 from tierledger.events.errors import DataError
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.checkers.all import check
 from tierledger.simulation.checkers.verdict import MINIMUMS, Verdict
 from tierledger.simulation.checkers.violation import Violation, bounded
@@ -18,14 +19,9 @@ from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decod
 from tierledger.simulation.questions.decisions import asking
 from tierledger.simulation.service.controller import READ_S
 from tierledger.simulation.service.lying_store import completed
+from tierledger.simulation.service.plan import WorldPlan
 from tierledger.simulation.service.world import CLUSTER_ID, World
 from tierledger.storage.partition.checkpoint import CheckpointStore
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.simulation.service.plan import WorldPlan
 
 COMMANDS = 30
 """On which the rules are asked to decide at the end of each log."""

@@ -8,37 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from tierledger.actors.calls import FOLLOWER, PartitionKey
+from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.partition.decide import Limits
-from tierledger.simulation.checkers.decisions import drafts_noted
+from tierledger.simulation.checkers.decisions import Drafted, drafts_noted
 from tierledger.simulation.history.calls import Recorder
 from tierledger.simulation.service.brokers import Broker
-from tierledger.simulation.service.cluster import Cluster
+from tierledger.simulation.service.cluster import Cluster, HostProcess
 from tierledger.simulation.service.controller import Controller, WorldOracle
 from tierledger.simulation.service.disturber import Disturber, StreamDisturber
 from tierledger.simulation.service.knobs import turned
 from tierledger.simulation.service.lying_store import LyingStore
 from tierledger.simulation.service.network import NOBODY, Network
-from tierledger.simulation.service.plan import stream
+from tierledger.simulation.service.plan import WorldPlan, stream
 from tierledger.simulation.service.stranger import Stranger
 from tierledger.simulation.service.streams import StreamNetwork
 from tierledger.simulation.service.trace import Trace
 from tierledger.simulation.service.virtual_loop import VirtualLoop
 from tierledger.simulation.service.wire_watch import WireWatch
 from tierledger.storage.keys import DefaultMetadataKeyFactory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tierledger.actors.host.partition_shell import PartitionShell
-    from tierledger.simulation.checkers.decisions import Drafted
-    from tierledger.simulation.service.cluster import HostProcess
-    from tierledger.simulation.service.plan import WorldPlan
 
 CLUSTER_ID = "world"
 HEALING_S = 60.0

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from tierledger.storage.backend import check_operations
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tierledger.storage.backend import Operation
+from tierledger.storage.backend import Operation, check_operations
 
 OPERATIONS_AT_ONCE = 1000
 """Operations that are checked on the caller's loop: 1 ms."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
 from typing_extensions import override
@@ -26,9 +26,6 @@ from tierledger.storage.backend import (
     folder_of,
     key_after,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 
 class MemoryBackend(MetadataStorageBackend):

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import types
 import zlib
+from collections.abc import Generator, Iterator
 from enum import Enum
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tierledger.events.errors import (
     CorruptCheckpoint,
@@ -26,10 +27,11 @@ from tierledger.events.errors import (
     FormatTooNew,
     InvalidArgument,
 )
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.partition.state import DIGEST_MODULUS, Head, PartitionState, hash_of
 from tierledger.events.tables.epoch_tables import EpochTables
 from tierledger.events.tables.paged_map import K, PagedMap, StoredPage, V
-from tierledger.events.tables.segment_rows import id_of_row
+from tierledger.events.tables.segment_rows import SegmentRows, id_of_row
 from tierledger.events.typed_fields import (
     Count,
     Id,
@@ -46,20 +48,14 @@ from tierledger.events.typed_fields import (
 from tierledger.storage.backend import (
     AtomicConflict,
     Create,
+    MetadataStorageBackend,
     Operation,
     Put,
     Remove,
     Update,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.tables.segment_rows import SegmentRows
-    from tierledger.storage.backend import MetadataStorageBackend
-    from tierledger.storage.keys import MetadataKeyFactory
-    from tierledger.storage.serde import MetadataSerDe
+from tierledger.storage.keys import MetadataKeyFactory
+from tierledger.storage.serde import MetadataSerDe
 
 ROWS_PER_READ = 500
 """Rows a load takes between two breaths: below 2 ms of work."""

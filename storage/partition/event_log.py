@@ -6,23 +6,20 @@ overtaken. A batch names its first position, so a reader can enter anywhere it k
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tierledger.events.errors import CorruptCheckpoint, CorruptLog, DataError
 from tierledger.events.event_codec import chain, decode_events, encode_event
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.log_events import Event
 from tierledger.events.partition.evolve import evolve_all
+from tierledger.events.partition.state import PartitionState
 from tierledger.events.typed_fields import Count, as_tuples, check_items, values_test
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.log_events import Event
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.storage.backend import MetadataStorageBackend
-    from tierledger.storage.keys import MetadataKeyFactory
-    from tierledger.storage.serde import MetadataSerDe
+from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.keys import MetadataKeyFactory
+from tierledger.storage.serde import MetadataSerDe
 
 BATCHES_PER_READ = 200
 """Batches a reader takes at once: with 64 KiB batches, 13 MB."""

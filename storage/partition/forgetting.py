@@ -13,18 +13,14 @@ that it would write or read next, and does not go on from what it knew.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 from tierledger.events.errors import RejectedError
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.partition.state import PartitionState, Tombstones
 from tierledger.events.tables.segment_rows import SegmentRows
 from tierledger.storage.backend import Create, Operation, Remove
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tierledger.storage.partition.reader import PartitionReader
+from tierledger.storage.partition.reader import PartitionReader
 
 KEYS_PER_READ = 1000
 

@@ -7,14 +7,11 @@ Rule 2: a log that ends before its checkpoint is damaged, not short.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from tierledger.events.errors import CorruptCheckpoint
-from tierledger.storage.partition.checkpoint import LOAD_ATTEMPTS
-
-if TYPE_CHECKING:
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.storage.partition.checkpoint import CheckpointStore
+from tierledger.events.partition.state import PartitionState
+from tierledger.storage.partition.checkpoint import LOAD_ATTEMPTS, CheckpointStore
 
 
 class LoadedPartition(NamedTuple):

@@ -6,22 +6,17 @@ not belong together, and the reading starts again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from tierledger.events.errors import DataError
 from tierledger.events.log_events import SegmentAdded, SegmentUpdated
 from tierledger.events.partition import answers
-from tierledger.storage.partition.checkpoint import LOAD_ATTEMPTS
-from tierledger.storage.partition.event_log import apply_events
+from tierledger.events.partition.state import PartitionState
+from tierledger.storage.partition.checkpoint import LOAD_ATTEMPTS, PartitionValue
+from tierledger.storage.partition.event_log import DecodedBatch, apply_events
+from tierledger.storage.partition.reader import PartitionReader
 from tierledger.storage.partition.sparse_state import Absent, FetchedParts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.storage.partition.checkpoint import PartitionValue
-    from tierledger.storage.partition.event_log import DecodedBatch
-    from tierledger.storage.partition.reader import PartitionReader
 
 FETCHES_MAX = 64
 """Parts fetched one after another before the whole state is loaded instead."""

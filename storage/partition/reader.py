@@ -6,8 +6,9 @@ aside, and `notes` says so. But where the log ends before the checkpoint, it is 
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tierledger.events.errors import (
     CorruptCheckpoint,
@@ -17,8 +18,11 @@ from tierledger.events.errors import (
     RemoteResourceNotFound,
 )
 from tierledger.events.event_codec import chain, genesis
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.log_events import Event
 from tierledger.events.partition.state import PartitionState
-from tierledger.storage.keys import INT64_MAX
+from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.keys import INT64_MAX, MetadataKeyFactory
 from tierledger.storage.partition.checkpoint import CheckpointStore, PartitionValue, boundary_in
 from tierledger.storage.partition.event_log import (
     BATCHES_PER_READ,
@@ -31,15 +35,7 @@ from tierledger.storage.partition.event_log import (
     stored_events,
 )
 from tierledger.storage.partition.loading import LoadedPartition, Loading
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.log_events import Event
-    from tierledger.storage.backend import MetadataStorageBackend
-    from tierledger.storage.keys import MetadataKeyFactory
-    from tierledger.storage.serde import MetadataSerDe
+from tierledger.storage.serde import MetadataSerDe
 
 
 class LogEntry(NamedTuple):

@@ -6,24 +6,21 @@ top. Rule: what was not fetched yet raises `Absent`; it is never taken for what 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NoReturn
 
 from typing_extensions import override
 
 from tierledger.events.errors import CorruptCheckpoint
+from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.epoch_tables import EpochTables
 from tierledger.events.tables.paged_map import K, Page, PagedMap, StoredPage, V
 from tierledger.events.tables.segment_rows import SegmentRows, id_of_row
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.storage.partition.checkpoint import (
-        CheckpointStore,
-        Directory,
-        PartitionValue,
-    )
+from tierledger.storage.partition.checkpoint import (
+    CheckpointStore,
+    Directory,
+    PartitionValue,
+)
 
 PAGES_PER_FETCH = 100
 """Pages of the interval index fetched at once: a search through it goes from page to page."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tierledger.events.identifiers import Uuid
+from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.epoch_tables import EpochTables
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.events.tables.paged_map import PagedMap
+from tierledger.events.tables.paged_map import PagedMap
 
 NAMED_MAX = 3
 """Segments or keys that a difference names; the rest are counted."""

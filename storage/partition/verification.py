@@ -6,23 +6,18 @@ of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tierledger.events.errors import CorruptCheckpoint, DataError
-from tierledger.storage.partition.checkpoint import LOAD_ATTEMPTS
-from tierledger.storage.partition.event_log import apply_events, decode_batch
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.log_events import Event
+from tierledger.events.partition.state import PartitionState
+from tierledger.storage.partition.checkpoint import LOAD_ATTEMPTS, PartitionValue
+from tierledger.storage.partition.event_log import StoredBatch, apply_events, decode_batch
+from tierledger.storage.partition.reader import PartitionReader
 from tierledger.storage.partition.state_comparison import differences
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.log_events import Event
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.storage.partition.checkpoint import PartitionValue
-    from tierledger.storage.partition.event_log import StoredBatch
-    from tierledger.storage.partition.reader import PartitionReader
 
 FINDINGS_MAX = 100
 """Findings kept for one partition; one cause often has thousands."""

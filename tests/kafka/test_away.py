@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
 
 from tests.models.local_world import free_ports
 from tests.models.plugins import KAFKAS, Plugins, started
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
 
 AWAY = "ReplicaNotAvailableException"
 NOBODY = "127.0.0.1:1"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,9 +23,6 @@ from tierledger.events.partition.decide import Limits
 from tierledger.simulation.live.kafka_broker import JARS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
-    from pathlib import Path
-
     from tierledger.actors.door import door_pb2 as pb
     from tierledger.actors.feed.frames import Frame
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
@@ -18,9 +18,6 @@ from tests.models.tiered_broker import STOCK, TIERED, TieredBroker
 from tests.moving.test_stock_cluster import Ledger
 from tests.ray.test_serve import served
 from tierledger.cli.exit_status import ExitStatus
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.ray
 

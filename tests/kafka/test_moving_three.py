@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,10 +20,6 @@ from tierledger.actors.coordinator.events import Owner
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.pipeline.imports.source import METADATA_TOPIC
 from tierledger.simulation.live.kafka_broker import CLUSTER_ID
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
 
 FACTOR = "rlmm.config.remote.log.metadata.topic.replication.factor"
 

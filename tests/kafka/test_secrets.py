@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ from tests.models.local_world import CLUSTER
 from tests.models.plugins import log_level, started
 from tests.ray.test_serve import served
 from tierledger.simulation.live.kafka_broker import JARS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 JAVA_LOGGING = """\
 handlers=java.util.logging.ConsoleHandler

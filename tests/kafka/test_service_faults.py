@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from subprocess import Popen
 
 import pytest
 from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped] # It has no types.
@@ -23,10 +24,6 @@ from tests.models.local_world import free_ports
 from tests.models.tiered_broker import TIERED, TieredBroker
 from tests.ray.test_serve import served
 from tierledger.simulation.live.processes import descendants, end_all, is_running
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from subprocess import Popen
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 

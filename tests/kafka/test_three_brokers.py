@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -14,10 +15,6 @@ from tests.models.local_world import free_ports
 from tests.models.tiered_cluster import TieredCluster
 from tests.ray.test_serve import served
 from tierledger.simulation.live.kafka_broker import CLUSTER_ID
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
 

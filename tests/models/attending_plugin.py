@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from secrets import token_bytes
 from typing import TYPE_CHECKING
@@ -12,8 +13,6 @@ from tierledger.actors.coordinator.events import Owner, Registered
 from tierledger.actors.coordinator.ownership import OwnerWord, PluginMode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from tierledger.actors.ports import CoordinatorHandle
 
 ATTEND_S = 0.1

@@ -6,16 +6,14 @@ The real one is tried in tests/moving/test_stock_cluster.py; here it says what n
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 from typing_extensions import override
 
 from tierledger.conformance.trace import TraceRecord
 from tierledger.moving.topic import MirroredFrom, TopicReader, TopicRecord
 from tierledger.storage.kafka_brokers import KafkaBrokers
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
 
 PARTITIONS = 2
 

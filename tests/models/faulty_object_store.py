@@ -8,15 +8,13 @@ import threading
 from collections.abc import Callable
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
+from types import TracebackType
+from typing import NamedTuple, Self, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from typing_extensions import override
 
 from tierledger.tiering.objects.store import StoreSettings
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 PATIENT = StoreSettings(
     request_timeout_s=5, retries_max=6, backoff_initial_s=0.001, backoff_max_s=0.01

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tierledger.events.identifiers import Uuid
 from tierledger.simulation.live.kafka_broker import JARS, PLUGIN, PLUGIN_JAR
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 KAFKAS = {"oldest": PLUGIN / "kafka-3.9.1", "newest": JARS}
 """Classes of brokers, from the oldest to the newest that the plugin is for."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from aiokafka.protocol.api import (  # type: ignore[import-untyped] # It has no types.
     Request,
@@ -17,9 +18,6 @@ from aiokafka.protocol.types import (  # type: ignore[import-untyped] # It has n
     Schema,
     TaggedFields,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 API_KEY = 45
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import re
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from tierledger.simulation.live.kafka_broker import JARS, PLUGIN_JAR, KafkaBroker
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
 
 TIERED = {
     "remote.storage.enable": "true",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
 from aiokafka import (  # type: ignore[import-untyped] # It has no types.
     AIOKafkaConsumer,
@@ -28,11 +31,6 @@ from aiokafka.errors import KafkaError  # type: ignore[import-untyped] # It has 
 from tests.models.reassignment_request import ReassignmentRequest
 from tests.models.tiered_broker import TIERED, TieredBroker
 from tierledger.simulation.live.kafka_broker import KafkaBroker
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-    from pathlib import Path
-    from types import TracebackType
 
 BROKERS = (1, 2, 3)
 CONTROLLER = 100

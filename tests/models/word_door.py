@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Self
+from collections.abc import AsyncIterator
+from typing import Self
 
 import grpc
 import grpc.aio
 
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.limits import METHOD, SERVICE, DoorLimits
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 WAIT_S = 60.0
 

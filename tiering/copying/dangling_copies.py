@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tierledger.events.errors import Fenced, PartitionDeleted, RemoteStorageError
+from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition
 from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.events.partition.answers import PartitionSummary
 
 if TYPE_CHECKING:
-    from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.events.partition.answers import PartitionSummary
     from tierledger.tiering.deletion.counted_deletions import CountedDeletions
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 import structlog
 
@@ -22,11 +23,19 @@ from tierledger.events.errors import (
     RemoteStorageError,
     RetryableError,
 )
-from tierledger.events.identifiers import RemoteLogSegmentId
+from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState
-from tierledger.events.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
+from tierledger.events.metadata import (
+    CustomMetadata,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+)
+from tierledger.events.partition.answers import PartitionSummary
 from tierledger.tiering.copying.dangling_copies import DanglingCopies
+from tierledger.tiering.copying.quota import CopyQuota
+from tierledger.tiering.deletion.counted_deletions import CountedDeletions
 from tierledger.tiering.local.leader_epochs import OffsetAndEpoch
+from tierledger.tiering.local.log import LocalLog, LocalSegment
 from tierledger.tiering.local.remote_offsets import (
     find_highest_remote_offset,
     find_log_start_offset,
@@ -39,17 +48,7 @@ from tierledger.tiering.metrics.tier_metrics import (
     COPY_LAG_SEGMENTS,
     COPY_REQUESTS,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tierledger.events.identifiers import Uuid
-    from tierledger.events.metadata import CustomMetadata
-    from tierledger.events.partition.answers import PartitionSummary
-    from tierledger.tiering.copying.quota import CopyQuota
-    from tierledger.tiering.deletion.counted_deletions import CountedDeletions
-    from tierledger.tiering.local.log import LocalLog, LocalSegment
-    from tierledger.tiering.remote_storage_manager import RemoteStorageManager
+from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
 INT32_MAX: Final = (1 << 31) - 1
 

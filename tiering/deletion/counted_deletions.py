@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import structlog
 
 from tierledger.events.errors import NotReady, RemoteStorageError
+from tierledger.events.identifiers import RemoteLogSegmentId
+from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.tiering.clock import Clock
 from tierledger.tiering.deletion.segment_deletion import delete_segment
-from tierledger.tiering.metrics.tier_metrics import CLOCK_JUMPS, DELETE_ERRORS, DELETE_REQUESTS
+from tierledger.tiering.metadata_ports import RemoteLogMetadataStore
+from tierledger.tiering.metrics.tier_metrics import (
+    CLOCK_JUMPS,
+    DELETE_ERRORS,
+    DELETE_REQUESTS,
+    TierMetrics,
+)
+from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 from tierledger.tiering.slewed_clock import SlewedClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from tierledger.events.identifiers import RemoteLogSegmentId
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.tiering.clock import Clock
-    from tierledger.tiering.metadata_ports import RemoteLogMetadataStore
-    from tierledger.tiering.metrics.tier_metrics import TierMetrics
-    from tierledger.tiering.remote_storage_manager import RemoteStorageManager
-
     RemoveIndexes = Callable[[Iterable[RemoteLogSegmentId]], None]
 
 _log = structlog.get_logger("tierledger.tiering")

@@ -8,6 +8,7 @@ done stands in the metadata, and nothing else is remembered.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,15 +20,12 @@ from tierledger.events.errors import (
     PartitionDeleted,
     RemoteStorageError,
 )
+from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition
 from tierledger.events.lifecycle import RemotePartitionDeleteState
-from tierledger.events.metadata import RemotePartitionDeleteMetadata
+from tierledger.events.metadata import RemoteLogSegmentMetadata, RemotePartitionDeleteMetadata
 from tierledger.tiering.closing import closing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
     from tierledger.tiering.deletion.counted_deletions import CountedDeletions
 
 _log = structlog.get_logger("tierledger.tiering")

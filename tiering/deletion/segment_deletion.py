@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
+from tierledger.tiering.clock import Clock
+from tierledger.tiering.metadata_ports import RemoteLogMetadataStore
 
 if TYPE_CHECKING:
-    from tierledger.tiering.clock import Clock
-    from tierledger.tiering.metadata_ports import RemoteLogMetadataStore
     from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
 _DELETE_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED

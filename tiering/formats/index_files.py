@@ -10,16 +10,13 @@ import operator
 import sys
 from array import array
 from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tierledger.events.errors import CorruptRemoteData
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 
 OFFSET_ENTRY: Final = Struct(">ii")
 TIME_ENTRY: Final = Struct(">qi")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from tierledger.events.errors import CorruptRemoteData
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 CHECKPOINT_VERSION: Final = 0
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
 
 from tierledger.events.errors import CorruptRemoteData
 from tierledger.storage.durable_files import replace_durably
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"

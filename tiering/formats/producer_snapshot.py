@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import google_crc32c
 
 from tierledger.events.errors import CorruptRemoteData
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 SNAPSHOT_VERSION: Final = 1
 

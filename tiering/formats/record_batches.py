@@ -6,15 +6,13 @@ the bytes that the log holds, so that what is passed on is what was stored.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import google_crc32c
 
 from tierledger.events.errors import CorruptRemoteData, RejectedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAGIC: Final = 2
 NO_LEADER_EPOCH: Final = -1

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 # The module itself, not `aiokafka.record`: its C version when there is one.
 from aiokafka.record.default_records import DefaultRecordBatch  # type: ignore[import-untyped]
 
 from tierledger.events.errors import CorruptRemoteData, RejectedError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tierledger.tiering.formats.record_batches import RecordBatch
+from tierledger.tiering.formats.record_batches import RecordBatch
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 

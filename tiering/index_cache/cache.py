@@ -7,11 +7,15 @@ and has a checksum on the disk; a segment is loaded once, however many wait for 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, Self
 
 import structlog
 
 from tierledger.events.errors import CorruptRemoteData, InvalidArgument, NotReady, StoreRefused
+from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.tiering.index_cache.cleaner import FileCleaner
 from tierledger.tiering.index_cache.counts import IndexCacheCounts
 from tierledger.tiering.index_cache.entry import (
@@ -23,15 +27,7 @@ from tierledger.tiering.index_cache.entry import (
 from tierledger.tiering.index_cache.eviction import EvictionQueue
 from tierledger.tiering.index_cache.files import CacheDirectory, Found, SegmentKey
 from tierledger.tiering.index_cache.threads import to_its_end
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-    from typing import Self
-
-    from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.tiering.remote_storage_manager import RemoteStorageManager
+from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
 BYTES_MAX: Final = 1 << 30
 """Kafka's default of `remote.log.index.file.cache.total.size.bytes`."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tierledger.tiering.index_cache.threads import to_its_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
     from tierledger.tiering.index_cache.files import CacheDirectory, SegmentKey
 
 RENAMES_AT_ONCE: Final = 20

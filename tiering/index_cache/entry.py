@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 
 from tierledger.events.errors import RemoteResourceNotFound
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.tiering.formats.index_files import (
     TIMES_WITHOUT_OFFSETS_MAX,
     OffsetIndex,
@@ -18,10 +19,7 @@ from tierledger.tiering.formats.index_files import (
 )
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.index_cache.files import RawIndexes
-
-if TYPE_CHECKING:
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.tiering.remote_storage_manager import RemoteStorageManager
+from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
 CHECKED_IN_PLACE_BYTES_MAX: Final = 16 << 10
 """Checking this much takes about a millisecond; more is left to a thread."""

@@ -8,21 +8,20 @@ Nothing in it has a checksum beyond those of the log's own batches.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
+from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.layouts.read_only_storage import ReadOnlyStorageManager
 from tierledger.tiering.objects.names import segment_name, topic_name
 from tierledger.tiering.objects.request_counts import Operation
 from tierledger.tiering.objects.stream import checked_range, pieces, read_ahead
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.tiering.formats.index_type import IndexType
     from tierledger.tiering.objects.store import ObjectStore
 
 LOG_SUFFIX = "log"

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from typing_extensions import override
 
 from tierledger.events.identifiers import Uuid
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.tiering.formats.index_files import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY
 from tierledger.tiering.formats.index_type import ALL_INDEX_TYPES, IndexType
 from tierledger.tiering.formats.leader_epoch_checkpoint import format_leader_epochs
@@ -25,11 +27,6 @@ from tierledger.tiering.layouts.ledger.format import LedgerCustomMetadata
 from tierledger.tiering.layouts.ledger.parts import part_sizes
 from tierledger.tiering.layouts.manifest import layout as manifest_layout
 from tierledger.tiering.layouts.tier_url import Layout
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
 
 LOG: Final = "log"
 """The role of an object that holds the log; of a part of it, `log.00000` and so on. Others have

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from typing_extensions import override
 
 from tierledger.events.errors import RejectedError
-from tierledger.tiering.remote_storage_manager import RemoteStorageManager
-
-if TYPE_CHECKING:
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.tiering.remote_storage_manager import LogSegmentData
+from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.tiering.remote_storage_manager import LogSegmentData, RemoteStorageManager
 
 
 class ReadOnlyStorageManager(RemoteStorageManager):

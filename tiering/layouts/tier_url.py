@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from obstore.exceptions import BaseError
@@ -17,11 +18,7 @@ from tierledger.tiering.layouts.ledger.layout import LedgerSettings, LedgerStora
 from tierledger.tiering.layouts.manifest.layout import ManifestStorageManager
 from tierledger.tiering.objects.request_counts import RequestCounts
 from tierledger.tiering.objects.store import ObjectStore, StoreSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tierledger.tiering.remote_storage_manager import RemoteStorageManager
+from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
 
 class Layout(StrEnum):

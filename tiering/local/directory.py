@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
 
 from tierledger.events.errors import InvalidArgument
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.storage.durable_files import flush, replace_durably
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.formats.leader_epoch_checkpoint import (
@@ -21,15 +24,9 @@ from tierledger.tiering.formats.offset_checkpoint import (
 )
 from tierledger.tiering.formats.producer_snapshot import parse_producer_snapshot
 from tierledger.tiering.local.leader_epochs import epochs_from, epochs_until
+from tierledger.tiering.local.log import LocalSegment
 from tierledger.tiering.local.recovery import LogFiles, read_log, segment_bases
 from tierledger.tiering.local.segment_files import index_file, segment_file, snapshot_file
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.tiering.local.log import LocalSegment
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 _SEGMENT_SUFFIXES = ("log", "index", "timeindex", "txnindex", "snapshot")

@@ -5,10 +5,8 @@ Everywhere a mapping of leader epoch to the offset at which it starts; both asce
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
+from typing import NamedTuple
 
 UNDEFINED = -1
 """Kafka's word for no epoch and no offset."""

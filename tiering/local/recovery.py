@@ -7,8 +7,10 @@ last whole batch is not counted as part of the log, and stays where it is.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -24,10 +26,6 @@ from tierledger.tiering.local.segment_files import (
     segment_file,
     snapshot_file,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 PIECE_BYTES: Final = 1 << 20
 """Of a log file that is read at once."""

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tierledger.tiering.local.leader_epochs import NOWHERE, OffsetAndEpoch, end_offset_for
-
-if TYPE_CHECKING:
-    from tierledger.tiering.local.log import LocalLog
-    from tierledger.tiering.metadata_ports import RemoteLogMetadataSource
+from tierledger.tiering.local.log import LocalLog
+from tierledger.tiering.metadata_ports import RemoteLogMetadataSource
 
 
 async def find_highest_remote_offset(

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from tierledger.events.errors import InvalidArgument
+from tierledger.events.identifiers import RemoteLogSegmentId
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.formats.leader_epoch_checkpoint import format_leader_epochs
 from tierledger.tiering.local.leader_epochs import epochs_between, epochs_until
+from tierledger.tiering.local.log import LocalSegment
 from tierledger.tiering.remote_storage_manager import LogSegmentData
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tierledger.events.identifiers import RemoteLogSegmentId
-    from tierledger.tiering.local.log import LocalSegment
 
 LOG_SUFFIX = ".log"
 

@@ -5,21 +5,17 @@ They are read when somebody scrapes; who counts knows nothing of it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+from tierledger.tiering.index_cache.counts import IndexCacheCounts
 from tierledger.tiering.metrics.tier_metrics import BROKER, TierMetric
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from prometheus_client import CollectorRegistry
-
-    from tierledger.tiering.index_cache.counts import IndexCacheCounts
-    from tierledger.tiering.objects.request_counts import RequestCounts
+from tierledger.tiering.objects.request_counts import RequestCounts
 
 BY_OPERATION = ("operation",)
 BY_REQUEST = ("operation", "request")

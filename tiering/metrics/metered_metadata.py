@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import structlog
 
 from tierledger.events.errors import PartitionDeleted, RemoteStorageError
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+)
+from tierledger.events.partition.answers import PartitionSummary
 from tierledger.tiering.metadata_ports import RemoteLogMetadataSource, RemoteLogMetadataStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.metadata import (
-        RemoteLogSegmentMetadata,
-        RemoteLogSegmentMetadataUpdate,
-        RemotePartitionDeleteMetadata,
-    )
-    from tierledger.events.partition.answers import PartitionSummary
     from tierledger.tiering.metrics.tier_metrics import TierMetrics
 
 _log = structlog.get_logger("tierledger.tiering")

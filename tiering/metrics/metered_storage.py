@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from collections.abc import Set as AbstractSet
 
 from typing_extensions import override
 
 from tierledger.events.errors import RemoteStorageError
+from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
 from tierledger.tiering.closing import closing
-from tierledger.tiering.metrics.tier_metrics import FETCH_BYTES, FETCH_ERRORS, FETCH_REQUESTS
-from tierledger.tiering.remote_storage_manager import RemoteStorageManager
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from collections.abc import Set as AbstractSet
-
-    from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
-    from tierledger.tiering.formats.index_type import IndexType
-    from tierledger.tiering.metrics.tier_metrics import TierMetrics
-    from tierledger.tiering.remote_storage_manager import LogSegmentData
+from tierledger.tiering.formats.index_type import IndexType
+from tierledger.tiering.metrics.tier_metrics import (
+    FETCH_BYTES,
+    FETCH_ERRORS,
+    FETCH_REQUESTS,
+    TierMetrics,
+)
+from tierledger.tiering.remote_storage_manager import LogSegmentData, RemoteStorageManager
 
 
 class MeteredStorage(RemoteStorageManager):

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tierledger.events.errors import StorageUnavailable
 from tierledger.storage.durable_files import flush
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _UNFINISHED = re.compile(r".*#[0-9]+", re.DOTALL)
 """What the client calls a file that it has not finished; no list shows it."""

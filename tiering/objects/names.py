@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from tierledger.events.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 

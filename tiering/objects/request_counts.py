@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from tierledger.events.errors import CorruptRemoteData
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Operation(StrEnum):

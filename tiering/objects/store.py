@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import obstore
@@ -36,10 +38,7 @@ from tierledger.tiering.objects.directory import (
 from tierledger.tiering.objects.request_counts import Operation, Request, RequestCounts
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-    from pathlib import Path
-
-    from obstore import ListStream, ObjectMeta
+    from obstore import ListStream, ObjectMeta  # Stubs alone have them.
     from obstore.store import ClientConfig, RetryConfig
     from obstore.store import ObjectStore as ObstoreStore
 

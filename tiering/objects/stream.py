@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncGenerator, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierledger.events.errors import InvalidArgument
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.tiering.objects.request_counts import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
-
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
     from tierledger.tiering.objects.store import ObjectStore
 
 PIECE_BYTES: Final = 8 * 1024 * 1024

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tierledger.events.errors import CorruptRemoteData
+from tierledger.events.identifiers import Uuid
+from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.tiering.formats.index_files import AbortedTransaction, TimestampOffset
+from tierledger.tiering.formats.record_batches import RecordBatch
+from tierledger.tiering.index_cache.cache import RemoteIndexCache
 from tierledger.tiering.index_cache.entry import (
     IndexEntry,
     fetch_entry,
     warn_of_lacking_offsets,
 )
+from tierledger.tiering.reader.tier import Stretch
 from tierledger.tiering.recent import Recent
-
-if TYPE_CHECKING:
-    from tierledger.events.identifiers import Uuid
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.tiering.formats.index_files import AbortedTransaction, TimestampOffset
-    from tierledger.tiering.formats.record_batches import RecordBatch
-    from tierledger.tiering.index_cache.cache import RemoteIndexCache
-    from tierledger.tiering.reader.tier import Stretch
-    from tierledger.tiering.remote_storage_manager import RemoteStorageManager
+from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
 ENTRIES_MAX: Final = 4
 """Segments whose indexes are kept without a cache: a reading asks twice for each."""

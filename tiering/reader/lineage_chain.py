@@ -7,22 +7,21 @@ to its end. What other segments hold of another lineage was lost in an unclean e
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.events.errors import CorruptRemoteData
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.lineage import without_empty_epochs
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.formats.leader_epoch_checkpoint import parse_leader_epochs
 from tierledger.tiering.local.leader_epochs import epochs_until
+from tierledger.tiering.metadata_ports import RemoteLogMetadataSource
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.tiering.metadata_ports import RemoteLogMetadataSource
     from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
 

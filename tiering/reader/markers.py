@@ -8,16 +8,13 @@ how it ended. So a transactional batch is let through once its marker has come.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator, Mapping
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tierledger.events.errors import CorruptRemoteData
+from tierledger.tiering.formats.record_batches import RecordBatch
 from tierledger.tiering.formats.records import decoded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tierledger.tiering.formats.record_batches import RecordBatch
 
 HELD_BYTES_MAX: Final = 16 << 20
 """What may wait for markers. Behind a longer transaction batches are let through as the indexes

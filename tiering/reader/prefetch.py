@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from collections.abc import AsyncIterator
+from typing import Final, Generic, TypeVar
 
 from tierledger.tiering.closing import closing
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 AHEAD_BYTES: Final = 16 << 20
 """What may wait to be read; the last piece may exceed it."""

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from tierledger.events.errors import CorruptRemoteData, InvalidArgument
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.tiering.closing import closing
-from tierledger.tiering.formats.records import decoded
-from tierledger.tiering.reader.indexes import SegmentIndexes
+from tierledger.tiering.formats.record_batches import RecordBatch
+from tierledger.tiering.formats.records import Record, decoded
+from tierledger.tiering.index_cache.cache import RemoteIndexCache
+from tierledger.tiering.metadata_ports import RemoteLogMetadataSource
+from tierledger.tiering.reader.indexes import SegmentIndexes, TimePlace
 from tierledger.tiering.reader.lineage_chain import fetch_chain, newest_segment
 from tierledger.tiering.reader.run import LogRun
 from tierledger.tiering.reader.stretch import StretchBatches
 from tierledger.tiering.reader.tier import Stretch, Tier
 from tierledger.tiering.reader.transactions import AbortedTransactions
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.tiering.formats.record_batches import RecordBatch
-    from tierledger.tiering.formats.records import Record
-    from tierledger.tiering.index_cache.cache import RemoteIndexCache
-    from tierledger.tiering.metadata_ports import RemoteLogMetadataSource
-    from tierledger.tiering.reader.indexes import TimePlace
-    from tierledger.tiering.remote_storage_manager import RemoteStorageManager
+from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
 
 class IsolationLevel(Enum):

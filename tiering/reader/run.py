@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.events.errors import (
@@ -9,19 +10,17 @@ from tierledger.events.errors import (
     RemoteResourceNotFound,
     RemoteStorageError,
 )
+from tierledger.events.identifiers import RemoteLogSegmentId
 from tierledger.tiering.closing import closing
+from tierledger.tiering.formats.record_batches import RecordBatch
 from tierledger.tiering.reader.markers import DecidedBatches, SegmentBatch
 from tierledger.tiering.reader.prefetch import Prefetched
 from tierledger.tiering.reader.stretch import StretchBatches
+from tierledger.tiering.reader.tier import Stretch, Tier
+from tierledger.tiering.reader.transactions import AbortedTransactions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
-
-    from tierledger.events.identifiers import RemoteLogSegmentId
-    from tierledger.tiering.formats.record_batches import RecordBatch
     from tierledger.tiering.reader.indexes import SegmentIndexes
-    from tierledger.tiering.reader.tier import Stretch, Tier
-    from tierledger.tiering.reader.transactions import AbortedTransactions
 
 
 class _Piece(NamedTuple):

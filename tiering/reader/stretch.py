@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator
 
 from tierledger.events.errors import CorruptRemoteData, RemoteStorageError
 from tierledger.tiering.closing import closing
-from tierledger.tiering.formats.record_batches import NO_LEADER_EPOCH, BatchSplitter
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from tierledger.tiering.formats.record_batches import RecordBatch
-    from tierledger.tiering.reader.lineage_chain import LineageChain
-    from tierledger.tiering.reader.tier import Stretch
+from tierledger.tiering.formats.record_batches import (
+    NO_LEADER_EPOCH,
+    BatchSplitter,
+    RecordBatch,
+)
+from tierledger.tiering.reader.lineage_chain import LineageChain
+from tierledger.tiering.reader.tier import Stretch
 
 
 class StretchBatches:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,20 +11,18 @@ from tierledger.events.errors import (
     InvalidArgument,
     RemoteResourceNotFound,
 )
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.formats.producer_snapshot import (
     first_open_offset,
     parse_producer_snapshot,
 )
+from tierledger.tiering.metadata_ports import RemoteLogMetadataSource
+from tierledger.tiering.reader.lineage_chain import EpochRange, LineageChain
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.tiering.metadata_ports import RemoteLogMetadataSource
-    from tierledger.tiering.reader.lineage_chain import EpochRange, LineageChain
     from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
 

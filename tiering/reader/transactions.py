@@ -11,12 +11,11 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from typing import TYPE_CHECKING
 
-from tierledger.tiering.reader.tier import stable_offset_after
+from tierledger.tiering.formats.record_batches import RecordBatch
+from tierledger.tiering.reader.tier import Stretch, Tier, stable_offset_after
 
 if TYPE_CHECKING:
-    from tierledger.tiering.formats.record_batches import RecordBatch
     from tierledger.tiering.reader.indexes import SegmentIndexes
-    from tierledger.tiering.reader.tier import Stretch, Tier
 
 
 class AbortedTransactions:

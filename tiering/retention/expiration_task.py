@@ -7,15 +7,22 @@ where nothing further can be due.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
 from tierledger.events.errors import Fenced, InvalidArgument, PartitionDeleted
+from tierledger.events.identifiers import RemoteLogSegmentId
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.lineage import Lineage
+from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.events.partition.answers import PartitionSummary
 from tierledger.tiering.closing import closing
+from tierledger.tiering.deletion.counted_deletions import CountedDeletions
+from tierledger.tiering.local.log import LocalLog
 from tierledger.tiering.local.remote_offsets import find_highest_remote_offset
 from tierledger.tiering.metrics.tier_metrics import (
     DELETE_LAG_BYTES,
@@ -31,16 +38,6 @@ from tierledger.tiering.retention.plan import (
     RetentionWalk,
     expiry,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection
-    from contextlib import AbstractAsyncContextManager
-
-    from tierledger.events.identifiers import RemoteLogSegmentId
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.events.partition.answers import PartitionSummary
-    from tierledger.tiering.deletion.counted_deletions import CountedDeletions
-    from tierledger.tiering.local.log import LocalLog
 
 _log = structlog.get_logger("tierledger.tiering")
 

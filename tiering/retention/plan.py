@@ -8,18 +8,15 @@ limit of is measured when it matters: a partition in which nothing is due is nev
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from tierledger.events.identifiers import RemoteLogSegmentId
 from tierledger.events.lifecycle import RemoteLogSegmentState
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from tierledger.events.identifiers import RemoteLogSegmentId
-    from tierledger.events.lineage import Lineage
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.events.lineage import Lineage
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 
 UNLIMITED: Final = -1
 """Of `retention.ms` and `retention.bytes`: nothing is deleted for that."""

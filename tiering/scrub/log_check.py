@@ -7,17 +7,20 @@ something of the log that can be seen there, and the other way round.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from typing_extensions import override
 
 from tierledger.events.errors import CorruptRemoteData
 from tierledger.events.lineage import without_empty_epochs
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.tiering.formats.index_files import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     TIMES_WITHOUT_OFFSETS_MAX,
     TRANSACTION_ENTRY,
+    AbortedTransaction,
     OffsetIndex,
     SegmentBounds,
     TimeIndex,
@@ -28,18 +31,10 @@ from tierledger.tiering.formats.leader_epoch_checkpoint import (
     format_leader_epochs,
     parse_leader_epochs,
 )
-from tierledger.tiering.formats.producer_snapshot import parse_producer_snapshot
-from tierledger.tiering.formats.record_batches import NO_LEADER_EPOCH
+from tierledger.tiering.formats.producer_snapshot import ProducerState, parse_producer_snapshot
+from tierledger.tiering.formats.record_batches import NO_LEADER_EPOCH, RecordBatch
 from tierledger.tiering.local.leader_epochs import epoch_for_offset, epochs_between
 from tierledger.tiering.reader.markers import ABORT, COMMIT, end_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.tiering.formats.index_files import AbortedTransaction
-    from tierledger.tiering.formats.producer_snapshot import ProducerState
-    from tierledger.tiering.formats.record_batches import RecordBatch
 
 _NOT_OPEN = -1
 """What a producer snapshot says where no transaction is open."""

@@ -7,6 +7,7 @@ metadata does not call finished any more.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from tierledger.events.errors import (
@@ -15,26 +16,23 @@ from tierledger.events.errors import (
     RemoteResourceNotFound,
     RemoteStorageError,
 )
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.tiering.closing import closing
+from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.formats.record_batches import BatchSplitter
 from tierledger.tiering.scrub.log_check import Damage, LogCheck
-from tierledger.tiering.scrub.pace import LoopClock, Pace
+from tierledger.tiering.scrub.pace import LoopClock, Pace, PaceClock
 from tierledger.tiering.scrub.progress import Cursor, Finding, Progress, Unread
+from tierledger.tiering.scrub.segments import SegmentSource
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.tiering.formats.index_type import IndexType
     from tierledger.tiering.layouts.listed_objects import (
         ExpectedObjects,
         LayoutNames,
         LogObject,
     )
     from tierledger.tiering.remote_storage_manager import RemoteStorageManager
-    from tierledger.tiering.scrub.pace import PaceClock
-    from tierledger.tiering.scrub.segments import SegmentSource
 
 _DAMAGE: Final = (CorruptRemoteData, RemoteResourceNotFound)
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from tierledger.events.errors import RemoteResourceNotFound
+from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition
 from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.partition.answers import metadata_of
 from tierledger.events.tables.segment_rows import EPOCHS, ID, START, STATE, unpack_row
+from tierledger.storage.catalog import Catalog
 from tierledger.storage.partition.point_reads import ask
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-
-    from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.storage.catalog import Catalog
 
 _FINISHED = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
-from tierledger.actors.coordinator.ownership import Owned
+from tierledger.actors.calls import Call, PartitionKey
+from tierledger.actors.coordinator.attendance import Attend, ShadowReport
+from tierledger.actors.coordinator.events import Announcement, Registered, Route
+from tierledger.actors.coordinator.ownership import (
+    Handover,
+    Owned,
+    OwnerWord,
+    PluginMode,
+)
+from tierledger.actors.deadline import Attempt
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.addresses import TLS_SCHEME, doors_in
 from tierledger.actors.door.client.streams import NO_SECURITY, Opened, Stream, Streams
@@ -16,22 +26,9 @@ from tierledger.actors.door.wire.answers import result_of
 from tierledger.actors.door.wire.calls import put_call
 from tierledger.actors.door.wire.failures import error_of
 from tierledger.actors.door.wire.segments import claim_of
+from tierledger.actors.host_settings import ServiceSettings
+from tierledger.events.commands import Claim
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from tierledger.actors.calls import Call, PartitionKey
-    from tierledger.actors.coordinator.attendance import Attend, ShadowReport
-    from tierledger.actors.coordinator.events import Announcement, Registered, Route
-    from tierledger.actors.coordinator.ownership import (
-        Handover,
-        OwnerWord,
-        PluginMode,
-    )
-    from tierledger.actors.deadline import Attempt
-    from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.events.commands import Claim
 
 COORDINATOR_MS = 10_000
 """How long a request to the coordinator may take; a frozen one has a successor by then."""

@@ -9,31 +9,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Self
 
 import structlog
 
 from tierledger.actors.calls import FOLLOWER, PartitionKey
+from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.addresses import TLS_SCHEME, doors_in
 from tierledger.actors.door.client.connection import greeting_of
-from tierledger.actors.door.client.feed_stream import FeedStreams
+from tierledger.actors.door.client.feed_stream import FeedStream, FeedStreams
 from tierledger.actors.door.security.settings import ClientSecurity
 from tierledger.actors.door.wire.failures import error_of
 from tierledger.actors.door.wire.feed import frame_of
 from tierledger.actors.feed.frames import OtherHistory, SnapshotBegun
 from tierledger.actors.feed.replica import Replica
+from tierledger.events.commands import Claim
 from tierledger.events.errors import CorruptLog, NotReady, RemoteStorageError
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.partition.answers import metadata_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Self
-
-    from tierledger.actors.door import door_pb2 as pb
-    from tierledger.actors.door.client.feed_stream import FeedStream
-    from tierledger.events.commands import Claim
-    from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
 
 PAUSE_S = 0.05
 PAUSE_MAX_S = 2.0

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Coroutine
+from typing import Any, Self, TypeAlias
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from tierledger.actors.deadline import Attempt
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.client.trouble import trouble_with
 from tierledger.actors.door.limits import (
@@ -32,12 +34,6 @@ from tierledger.events.errors import (
     RejectedError,
     RemoteStorageError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from typing import Self
-
-    from tierledger.actors.deadline import Attempt
 
 OPEN_S = 3.0
 """How long a host may take to greet: a frozen one still accepts connections."""

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import TYPE_CHECKING
 
 from tierledger.actors.door.addresses import DoorAddress
-
-if TYPE_CHECKING:
-    from tierledger.actors.door.security.settings import ClientSecurity
+from tierledger.actors.door.security.settings import ClientSecurity
 
 TRIED_S = 2.0
 

@@ -12,14 +12,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierledger.events.errors import InvalidArgument, NotAuthorized
 from tierledger.events.typed_fields import INT32_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from tierledger.actors.door import door_pb2 as pb
 
 FORMS = "expected reader, broker:N, broker:*, admin or host"

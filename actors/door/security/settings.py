@@ -6,6 +6,7 @@ So these values may travel, be stored and be shown.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.actors.door.addresses import DoorAddress
@@ -20,8 +21,6 @@ from tierledger.actors.door.security.tokens import (
 from tierledger.events.errors import InvalidArgument, NotAuthorized
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     import grpc
 
 CA_KEY = "door.ssl.ca.location"

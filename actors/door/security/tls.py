@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.actors.door.security.renewed import Renewed, read
 from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import grpc
 
 

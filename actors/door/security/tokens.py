@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import hmac
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tierledger.actors.door.security.identity import FORMS, Identity
 from tierledger.actors.door.security.renewed import read
 from tierledger.events.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 HEADER = "authorization"
 SCHEME = "Bearer "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tierledger.actors.coordinator.door import checked_broker
@@ -10,17 +11,20 @@ from tierledger.actors.door.limits import VERSION_MAX, VERSION_MIN
 from tierledger.actors.door.security.identity import ANYBODY, Identity, check_speaks_for
 from tierledger.actors.door.security.renewed import Renewed
 from tierledger.actors.door.security.settings import DoorSecurity
-from tierledger.actors.door.security.tokens import HEADER, SCHEME, digest_of, read_list
+from tierledger.actors.door.security.tokens import (
+    HEADER,
+    SCHEME,
+    TokenList,
+    digest_of,
+    read_list,
+)
 from tierledger.events.errors import InvalidArgument, NotAuthorized
 from tierledger.events.typed_fields import Text, checked, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import grpc.aio
 
     from tierledger.actors.door import door_pb2 as pb
-    from tierledger.actors.door.security.tokens import TokenList
 
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 

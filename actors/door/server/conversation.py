@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc.aio
 import structlog
@@ -20,8 +21,10 @@ from google.protobuf.message import DecodeError
 from tierledger.actors.calls import Answered
 from tierledger.actors.deadline import AlarmClock
 from tierledger.actors.door import door_pb2 as pb
-from tierledger.actors.door.limits import FRAME_BYTES, FRAME_ITEMS
+from tierledger.actors.door.limits import FRAME_BYTES, FRAME_ITEMS, DoorLimits
 from tierledger.actors.door.security.identity import check_allowed
+from tierledger.actors.door.server.admission import Context, Credential
+from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.wire.answers import put_result
 from tierledger.actors.door.wire.calls import DEADLINE_MS
 from tierledger.actors.door.wire.failures import failure_message
@@ -33,13 +36,6 @@ from tierledger.events.errors import (
     Overloaded,
     RemoteStorageError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from tierledger.actors.door.limits import DoorLimits
-    from tierledger.actors.door.server.admission import Context, Credential
-    from tierledger.actors.door.server.desk import Desk
 
 FAREWELL_S = 1.0
 """How long a client may take to hear why it is sent away."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tierledger.actors.calls import (
@@ -24,6 +25,10 @@ from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire import coordination
 from tierledger.actors.door.wire.calls import DEADLINE_MS, call_of
 from tierledger.actors.door.wire.segments import claim_message, key_of
+from tierledger.actors.feed.frames import Subscription
+from tierledger.actors.host.feeds import Feeds
+from tierledger.actors.host.heads import Heads
+from tierledger.actors.ports import CoordinatorHandle
 from tierledger.actors.routes import Routes
 from tierledger.events.errors import (
     InvalidArgument,
@@ -34,13 +39,7 @@ from tierledger.events.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
-
     from tierledger.actors.door.client.streams import Stream, Streams
-    from tierledger.actors.feed.frames import Subscription
-    from tierledger.actors.host.feeds import Feeds
-    from tierledger.actors.host.heads import Heads
-    from tierledger.actors.ports import CoordinatorHandle
 
 PASSED_ON = (pb.RETRYABLE, pb.UNKNOWN)
 """What a host that serves a partition no longer says of it."""

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from tierledger.actors.door import door_pb2 as pb
-from tierledger.actors.door.limits import FRAME_ITEMS
+from tierledger.actors.door.limits import FRAME_ITEMS, DoorLimits
 from tierledger.actors.door.security.identity import check_fed
+from tierledger.actors.door.server.admission import Context, Credential
 from tierledger.actors.door.server.conversation import Conversation, next_frame
+from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.wire.failures import failure_message
 from tierledger.actors.door.wire.feed import claim_in, put_frame, subscription_of
-from tierledger.actors.feed.frames import FRAME_BYTES, Change, Head, Slice
+from tierledger.actors.feed.frames import FRAME_BYTES, Change, Frame, Head, Slice, Subscription
+from tierledger.actors.host.feeds import Fed
+from tierledger.actors.host.heads import WatchedHead
 from tierledger.actors.slices import Slices
 from tierledger.events.errors import (
     InvalidArgument,
@@ -30,14 +33,6 @@ from tierledger.events.errors import (
     Overloaded,
     RemoteStorageError,
 )
-
-if TYPE_CHECKING:
-    from tierledger.actors.door.limits import DoorLimits
-    from tierledger.actors.door.server.admission import Context, Credential
-    from tierledger.actors.door.server.desk import Desk
-    from tierledger.actors.feed.frames import Frame, Subscription
-    from tierledger.actors.host.feeds import Fed
-    from tierledger.actors.host.heads import WatchedHead
 
 ITEM_BYTES = 128
 """What an item without rows counts for."""

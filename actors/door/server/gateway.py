@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
@@ -22,6 +21,7 @@ from tierledger.actors.door.limits import (
 )
 from tierledger.actors.door.server.admission import Admission, Context, Guest
 from tierledger.actors.door.server.conversation import Conversation, next_frame
+from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.server.feeding import FeedConversation
 from tierledger.actors.door.wire.failures import failure_message
 from tierledger.events.errors import (
@@ -30,10 +30,6 @@ from tierledger.events.errors import (
     Overloaded,
     RemoteStorageError,
 )
-
-if TYPE_CHECKING:
-    from tierledger.actors.door.server.desk import Desk
-
 
 FAREWELL_S = 2.0
 """How long the conversations of a door that closes may take to end."""

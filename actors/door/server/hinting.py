@@ -7,24 +7,22 @@ are; a route that turns out wrong is asked for again, and meanwhile the log is p
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.feed.frames import Subscription
+from tierledger.actors.host.heads import Hints
+from tierledger.actors.host.host import Host
 from tierledger.events.errors import RemoteStorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tierledger.actors.calls import PartitionKey
     from tierledger.actors.door import door_pb2 as pb
     from tierledger.actors.door.client.feed_stream import FeedStream, FeedStreams
     from tierledger.actors.door.server.desk import Desk
-    from tierledger.actors.host.heads import Hints
-    from tierledger.actors.host.host import Host
 
 LOOK_S = 0.5
 LOOK_MAX_S = 4.0

@@ -5,26 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from tierledger.actors.door.addresses import DoorAddress
 from tierledger.actors.door.client.connection import greeting_of
 from tierledger.actors.door.client.feed_stream import FeedStreams
 from tierledger.actors.door.client.streams import Streams
+from tierledger.actors.door.limits import DoorLimits
 from tierledger.actors.door.security.settings import DoorSecurity
 from tierledger.actors.door.server.admission import Admission
 from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.server.gateway import Gateway
 from tierledger.actors.door.server.hinting import Hinting
+from tierledger.actors.host.host import Host
+from tierledger.actors.ports import CoordinatorHandle
 from tierledger.events.errors import InvalidArgument, NotReady
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tierledger.actors.door.limits import DoorLimits
-    from tierledger.actors.host.host import Host
-    from tierledger.actors.ports import CoordinatorHandle
 
 WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - They are what is looked for.
 

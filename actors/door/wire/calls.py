@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from tierledger.actors.calls import (
     FOLLOWER,
@@ -33,14 +34,10 @@ from tierledger.actors.door.wire.segments import (
 from tierledger.actors.messages import Query
 from tierledger.events import commands as cmd
 from tierledger.events.errors import InvalidArgument
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.kafka import codec as kafka_codec
 from tierledger.events.log_events import Origin
 from tierledger.events.typed_fields import INT32_MAX, REQUEST_ID_BYTES_MAX, checked, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tierledger.events.identifiers import TopicIdPartition
 
 N = TypeVar("N", pb.Role, pb.QuestionKind)
 

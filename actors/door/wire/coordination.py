@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.attendance import (
     DIFFERENCES_KEPT,
     Attend,
@@ -11,7 +13,7 @@ from tierledger.actors.coordinator.attendance import (
     ShadowReport,
 )
 from tierledger.actors.coordinator.door import checked_announcement, checked_broker
-from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
+from tierledger.actors.coordinator.events import Announcement, Item, Owner, Registered, Route
 from tierledger.actors.coordinator.ownership import (
     GIVE_UP_AFTER_MS,
     Handover,
@@ -28,12 +30,6 @@ from tierledger.actors.door.wire.segments import (
 )
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.typed_fields import Count, RequestId, checked, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tierledger.actors.calls import PartitionKey
-    from tierledger.actors.coordinator.events import Item
 
 
 class RegisterCall(NamedTuple):

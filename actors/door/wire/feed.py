@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.door import door_pb2 as pb
@@ -13,6 +13,7 @@ from tierledger.actors.feed.frames import (
     Contents,
     EpochNumbers,
     Fenced,
+    Frame,
     Hash,
     Head,
     OtherHistory,
@@ -22,12 +23,9 @@ from tierledger.actors.feed.frames import (
     Strays,
     Subscription,
 )
+from tierledger.events.commands import Claim
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.typed_fields import Count, Id, checked
-
-if TYPE_CHECKING:
-    from tierledger.actors.feed.frames import Frame
-    from tierledger.events.commands import Claim
 
 _ROLES = {LEADER: pb.LEADER, FOLLOWER: pb.FOLLOWER}
 _ROLE_NAMES = {number: name for name, number in _ROLES.items()}

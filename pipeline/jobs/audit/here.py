@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from tierledger.pipeline.inventory import totals
+from tierledger.pipeline.folding.task import DamagedLog
+from tierledger.pipeline.inventory import Seen, totals
 from tierledger.pipeline.jobs.audit.kinds import (
     DELETED,
     LISTED,
@@ -35,21 +38,12 @@ from tierledger.pipeline.jobs.audit.segments import (
     ends_of,
     segments_table,
 )
-from tierledger.pipeline.tables.plan import planned
-from tierledger.tiering.layouts.listed_objects import ExpectedObject
+from tierledger.pipeline.table_columns import PlainRow
+from tierledger.pipeline.tables.plan import TablePlan, planned
+from tierledger.pipeline.tables.writers import Write
+from tierledger.tiering.layouts.listed_objects import ExpectedObject, LayoutNames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-    from typing import TypeAlias
-
-    from tierledger.pipeline.folding.task import DamagedLog
-    from tierledger.pipeline.inventory import Seen
-    from tierledger.pipeline.table_columns import PlainRow
-    from tierledger.pipeline.tables.plan import TablePlan
-    from tierledger.pipeline.tables.writers import Write
-    from tierledger.tiering.layouts.listed_objects import LayoutNames
-
     Places: TypeAlias = dict[tuple[str, bool], list[tuple[str, Seen]]]
     Lister: TypeAlias = Callable[[], "ListedHere | None"]
 

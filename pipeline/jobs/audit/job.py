@@ -5,6 +5,7 @@ The order of its steps, and why, is told in `kinds`. It reads, and deletes nothi
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,6 +14,7 @@ from pyspark import TaskContext
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from tierledger.pipeline.fold import PlannedLog
 from tierledger.pipeline.jobs.audit.here import known_segment
 from tierledger.pipeline.jobs.audit.kinds import (
     DELETED,
@@ -22,20 +24,21 @@ from tierledger.pipeline.jobs.audit.kinds import (
     KnownSegment,
     Standing,
 )
-from tierledger.pipeline.jobs.audit.rows import FOUND, NOT_THIS_TIERS, Judge, SegmentKey
+from tierledger.pipeline.jobs.audit.rows import (
+    FOUND,
+    NOT_THIS_TIERS,
+    AuditDigest,
+    Judge,
+    SegmentKey,
+)
 from tierledger.pipeline.jobs.audit.segments import DAMAGED, SEGMENT, LogKey
 from tierledger.pipeline.table_columns import ROWS_PER_CHUNK
 from tierledger.pipeline.tables.arrow import schema_of
+from tierledger.pipeline.tables.frames import Digests
+from tierledger.tiering.layouts.listed_objects import LayoutNames
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from pyspark.sql import DataFrame
-
-    from tierledger.pipeline.fold import PlannedLog
-    from tierledger.pipeline.jobs.audit.rows import AuditDigest
-    from tierledger.pipeline.tables.frames import Digests
-    from tierledger.tiering.layouts.listed_objects import LayoutNames
 
 # Arrow's types are not annotated; `Any` stops at these lines.
 RecordBatch: TypeAlias = Any

@@ -16,17 +16,13 @@ settled is what the log says happened well before the list.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tierledger.tiering.formats.index_files import TIME_ENTRY, TIMES_WITHOUT_OFFSETS_MAX
 from tierledger.tiering.formats.index_type import IndexType
-from tierledger.tiering.layouts.listed_objects import part_number
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from tierledger.tiering.layouts.listed_objects import ExpectedObject
+from tierledger.tiering.layouts.listed_objects import ExpectedObject, part_number
 
 
 class AuditKind(StrEnum):

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from typing_extensions import override
 
 from tierledger.pipeline.digests import Digest, Least
-from tierledger.pipeline.jobs.audit.kinds import FINDINGS, AuditKind, Standing, verdicts
+from tierledger.pipeline.folding.task import DamagedLog
+from tierledger.pipeline.inventory import ListingTotals
+from tierledger.pipeline.jobs.audit.kinds import (
+    FINDINGS,
+    AuditKind,
+    FoundObjects,
+    KnownSegment,
+    Standing,
+    verdicts,
+)
 from tierledger.pipeline.jobs.audit.segments import LogKey
-from tierledger.pipeline.table_columns import BIGINT, IDENTITY, STRING, Column, Table
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-    from tierledger.pipeline.folding.task import DamagedLog
-    from tierledger.pipeline.inventory import ListingTotals
-    from tierledger.pipeline.jobs.audit.kinds import FoundObjects, KnownSegment
-    from tierledger.pipeline.table_columns import PlainRow, TableRows
+from tierledger.pipeline.table_columns import (
+    BIGINT,
+    IDENTITY,
+    STRING,
+    Column,
+    PlainRow,
+    Table,
+    TableRows,
+)
 
 NOT_THIS_TIERS: Final = "not called as this tier's objects are"
 """The detail of a foreign object's row."""

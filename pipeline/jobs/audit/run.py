@@ -6,28 +6,25 @@ The order, and why, is told in `kinds`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from pyspark import StorageLevel
 
+from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.jobs.audit.job import DigestTask, audited, parsed_names, standings_of
-from tierledger.pipeline.jobs.audit.rows import Audit
+from tierledger.pipeline.jobs.audit.rows import Audit, AuditDigest
 from tierledger.pipeline.jobs.audit.segments import Settled, ends_of, segments_table
 from tierledger.pipeline.listing import totals
 from tierledger.pipeline.spark_files import make
 from tierledger.pipeline.tables.frames import Damage, Digests, made
 from tierledger.pipeline.tables.plan import planned
+from tierledger.tiering.layouts.listed_objects import LayoutNames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from tierledger.pipeline.folding.store import JobStore
-    from tierledger.pipeline.jobs.audit.rows import AuditDigest
-    from tierledger.tiering.layouts.listed_objects import LayoutNames
 
 Result = TypeVar("Result")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,8 +12,14 @@ from typing_extensions import override
 from tierledger.events.errors import DataError, InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
-from tierledger.events.log_events import PartitionDeleteUpdated, SegmentUpdated, SessionOpened
+from tierledger.events.log_events import (
+    Event,
+    PartitionDeleteUpdated,
+    SegmentUpdated,
+    SessionOpened,
+)
 from tierledger.events.partition.answers import Snapshot, list_all, metadata_of_fields
+from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import FINISHED_AT, id_of_row, unpack_row
 from tierledger.pipeline.plan import LogPlanner
 from tierledger.pipeline.table_columns import (
@@ -27,13 +34,9 @@ from tierledger.pipeline.table_columns import (
     id_texts,
     state_names,
 )
+from tierledger.pipeline.tables.plan import TablePlan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from tierledger.events.log_events import Event
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.pipeline.tables.plan import TablePlan
     from tierledger.tiering.layouts.listed_objects import LayoutNames
 
 SEGMENT, DAMAGED = "segment", "damaged"

@@ -6,15 +6,13 @@ What lies before a hole is not orphaned by it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.partition.answers import OFFSET_MAX
 from tierledger.events.tables.segment_rows import END, EPOCHS, ID, LOST, SIZE, STATE, unpack_row
 from tierledger.pipeline.tables.lineage import History, held_epochs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _FINISHED = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from typing_extensions import override
 
+from tierledger.events.partition.state import PartitionState
 from tierledger.pipeline.digests import Digest, Least
-from tierledger.pipeline.jobs.coverage.rules import FINDINGS, IDS_MAX, CoverageKind, coverage_of
+from tierledger.pipeline.jobs.coverage.rules import (
+    FINDINGS,
+    IDS_MAX,
+    CoverageKind,
+    CoverageRow,
+    coverage_of,
+)
 from tierledger.pipeline.table_columns import (
     BIGINT,
     INT,
     STRING,
     STRINGS,
     Column,
+    PlainRow,
     Table,
     TableRows,
     id_texts,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.pipeline.jobs.coverage.rules import CoverageRow
-    from tierledger.pipeline.table_columns import PlainRow
 
 
 class _Coverage(TableRows):

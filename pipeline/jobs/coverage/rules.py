@@ -14,21 +14,18 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.partition.answers import OFFSET_MAX
+from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import END, ID, SIZE, START, STATE, unpack_row
 from tierledger.pipeline.jobs.coverage.history import Held, Piece, ends_of
 from tierledger.pipeline.tables.lineage import epochs_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from tierledger.events.partition.state import PartitionState
 
 IDS_MAX = 100
 """Ids in one row; `segments` counts all."""

@@ -7,36 +7,38 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterator, Mapping
 from functools import partial
 from operator import add
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.partition.answers import summary
+from tierledger.events.partition.state import PartitionState
 from tierledger.pipeline.digests import Digest
-from tierledger.pipeline.jobs.retention.plan import UNKNOWN, LocalFacts, PartitionPlan
+from tierledger.pipeline.folding.store import JobStore
+from tierledger.pipeline.jobs.retention.plan import (
+    UNKNOWN,
+    Deletion,
+    LocalFacts,
+    PartitionPlan,
+    Question,
+)
 from tierledger.pipeline.table_columns import (
     BIGINT,
     INT,
     STRING,
     Column,
+    PlainRow,
     Row,
     Table,
     TableRows,
     id_texts,
     state_names,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.pipeline.folding.store import JobStore
-    from tierledger.pipeline.jobs.retention.plan import Deletion, Question
-    from tierledger.pipeline.table_columns import PlainRow
 
 PARTITION, SEGMENT = "partition", "segment"
 """What a row is about."""

@@ -12,11 +12,13 @@ log, nothing is only local, and no copy is under way but behind the newest finis
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.lineage import Lineage
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.partition.answers import (
     Snapshot,
     list_all,
@@ -24,6 +26,7 @@ from tierledger.events.partition.answers import (
     metadata_of,
     summary,
 )
+from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import id_of_row
 from tierledger.pipeline.tables.lineage import lineage_of
 from tierledger.tiering.local.leader_epochs import epochs_from
@@ -34,15 +37,9 @@ from tierledger.tiering.retention.plan import (
     LineageSize,
     Reason,
     RetentionWalk,
+    Verdict,
     expiry,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.events.partition.state import PartitionState
-    from tierledger.tiering.retention.plan import Verdict
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _OUTSIDE = {Reason.LOG_START_OFFSET, Reason.STALE_EPOCH}

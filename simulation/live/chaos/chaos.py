@@ -10,10 +10,11 @@ import asyncio
 import signal
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from tierledger.actors.discovery.connecting import connect
 from tierledger.actors.host_settings import ServiceSettings
@@ -22,19 +23,12 @@ from tierledger.simulation.checkers.all import Minimums
 from tierledger.simulation.live.chaos.faults import POSTGRES, SQLITE, STRIKES, Chaos
 from tierledger.simulation.live.postgres_server import PostgresServer
 from tierledger.simulation.live.ray_faults import LiveService
-from tierledger.simulation.live.run import LiveRun
-from tierledger.simulation.live.verdict import recorded, verdict_of
+from tierledger.simulation.live.run import LivePlan, LiveRun
+from tierledger.simulation.live.verdict import LiveVerdict, recorded, verdict_of
+from tierledger.simulation.record.record import Record
 from tierledger.simulation.service.plan import stream
 from tierledger.storage.connector import URL_SETTING
-from tierledger.storage.locate import parse_store_url
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tierledger.simulation.live.run import LivePlan
-    from tierledger.simulation.live.verdict import LiveVerdict
-    from tierledger.simulation.record.record import Record
-    from tierledger.storage.locate import StoreUrl
+from tierledger.storage.locate import StoreUrl, parse_store_url
 
 POSTGRESQL_OF_OUR_OWN, SQLITE_OF_OUR_OWN = "postgresql", "sqlite"
 """Stores that are made for one storm, and removed after it."""

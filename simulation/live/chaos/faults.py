@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from tierledger.actors.calls import LEADER, PartitionKey
@@ -12,16 +13,14 @@ from tierledger.actors.coordinator.placement import WRITER
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.simulation.live.chaos.postgres import freeze_in_commit, set_read_only
+from tierledger.simulation.live.postgres_server import PostgresServer
 from tierledger.simulation.live.processes import is_running, parent_of
+from tierledger.simulation.live.run import LiveRun
 from tierledger.simulation.live.verdict import Strike
 from tierledger.simulation.service.plan import stream
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from tierledger.simulation.live.postgres_server import PostgresServer
     from tierledger.simulation.live.ray_faults import HostFacts, LiveService
-    from tierledger.simulation.live.run import LiveRun
 
 RECOVERY_S = 60.0
 """Within which every partition must be written to again."""

@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg import sql
 
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from tierledger.simulation.live.postgres_server import PostgresServer
+from tierledger.simulation.live.postgres_server import PostgresServer
 
 WAIT_S = 1.5
 """How long a host is given to begin a commit; its statements wait 2 s for a lock."""

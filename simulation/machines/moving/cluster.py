@@ -20,11 +20,10 @@ from tierledger.events.kafka.codec import KafkaRecord
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.simulation.checkers.violation import Violation, ms_text
-from tierledger.simulation.machines.clockwork import MS
+from tierledger.simulation.machines.clockwork import MS, Life
 from tierledger.simulation.machines.moving.plugin import Client, PluginNode
 
 if TYPE_CHECKING:
-    from tierledger.simulation.machines.clockwork import Life
     from tierledger.simulation.machines.world import World
 
 FOLLOWER, COMMAND = 95, 96

@@ -6,6 +6,7 @@ service's own, fed as all replicas are.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,18 +19,15 @@ from tierledger.actors.coordinator.ownership import OwnerWord, PluginMode
 from tierledger.actors.messages import Query
 from tierledger.events import commands as cmd
 from tierledger.events.errors import DataError, Fenced, NotReady, RemoteStorageError
+from tierledger.events.log_events import Origin
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.tables.segment_rows import id_of_row
 from tierledger.simulation.machines.broker_node import BrokerNode
-from tierledger.simulation.machines.clockwork import MS
+from tierledger.simulation.machines.clockwork import MS, Life
+from tierledger.simulation.machines.pending import Op
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from tierledger.events.log_events import Origin
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.simulation.machines.clockwork import Life
     from tierledger.simulation.machines.feeding import ReplicaNode
-    from tierledger.simulation.machines.pending import Op
     from tierledger.simulation.machines.world import World
 
 ATTEND = 60 * MS

@@ -7,7 +7,8 @@ Each call is one statement that commits by itself, with its keys in their order;
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Coroutine, Sequence
+from typing import NamedTuple, TypeVar
 
 import psycopg
 from typing_extensions import override
@@ -35,11 +36,7 @@ from tierledger.storage.backends.checking import checked_beside
 from tierledger.storage.backends.postgres.pool import Pool
 from tierledger.storage.backends.postgres.schema import CONFLICT, check
 from tierledger.storage.backends.postgres.session import Address
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
-
-    from tierledger.storage.locate import StoreUrl
+from tierledger.storage.locate import StoreUrl
 
 T = TypeVar("T")
 

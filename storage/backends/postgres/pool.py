@@ -10,18 +10,13 @@ Rule 3: nothing is repeated here. A connection that broke is replaced before the
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import LiteralString
 
 import psycopg
 
 from tierledger.events.errors import OutcomeUnknown, StorageUnavailable
-from tierledger.storage.backends.postgres.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import LiteralString
-
-    from tierledger.storage.backends.postgres.session import Address, Answer, Identity
+from tierledger.storage.backends.postgres.session import Address, Answer, Identity, Session
 
 CONNECTIONS_MAX = 6
 """Connections of one process. PostgreSQL allows 100 unless told otherwise: 16 processes."""

@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, LiteralString, NamedTuple
 
 import psycopg
 from psycopg import pq
@@ -27,12 +28,7 @@ from tierledger.events.errors import (
     StorageUnavailable,
     StoreRefused,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import LiteralString
-
-    from tierledger.storage.locate import StoreUrl
+from tierledger.storage.locate import StoreUrl
 
 CONNECT_TIMEOUT_S = 5
 """Seconds until a server that does not answer a new connection counts as away (libpq's

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar, assert_never
+from pathlib import Path
+from typing import TypeVar, assert_never
 
 from typing_extensions import override
 
@@ -45,10 +47,6 @@ from tierledger.storage.backends.sqlite.file import (
     is_full,
     open_writer,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
 T = TypeVar("T")
 

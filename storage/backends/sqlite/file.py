@@ -15,16 +15,13 @@ import fcntl
 import os
 import sqlite3
 import stat
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tierledger.events.errors import FormatTooNew, StorageUnavailable, StoreRefused
 from tierledger.storage.durable_files import flush
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 APPLICATION_ID = int.from_bytes(b"tldg", "big")
 FORMAT_VERSION = 1

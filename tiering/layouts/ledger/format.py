@@ -10,7 +10,8 @@ checksum of each, and where which index lies, with its checksum. Everything is c
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 import google_crc32c
 import msgpack
@@ -18,9 +19,6 @@ import msgpack
 from tierledger.events.errors import CorruptRemoteData, FormatTooNew
 from tierledger.events.metadata import CustomMetadata
 from tierledger.tiering.formats.index_type import IndexType
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MAGIC: Final = b"tlix"
 VERSION: Final = 1

@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
@@ -24,6 +27,8 @@ from tierledger.events.errors import (
     RemoteResourceNotFound,
     StorageUnavailable,
 )
+from tierledger.events.identifiers import RemoteLogSegmentId
+from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.layouts.ledger.format import (
     LedgerCustomMetadata,
@@ -40,21 +45,13 @@ from tierledger.tiering.layouts.ledger.parts import (
     part_sizes,
 )
 from tierledger.tiering.objects.names import segment_name, topic_name
-from tierledger.tiering.objects.request_counts import Operation
+from tierledger.tiering.objects.request_counts import Operation, RequestCounts
 from tierledger.tiering.objects.stream import checked_range, read_ahead
 from tierledger.tiering.recent import Recent
-from tierledger.tiering.remote_storage_manager import RemoteStorageManager
+from tierledger.tiering.remote_storage_manager import LogSegmentData, RemoteStorageManager
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Sequence
-    from collections.abc import Set as AbstractSet
-    from pathlib import Path
-
-    from tierledger.events.identifiers import RemoteLogSegmentId
-    from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
-    from tierledger.tiering.objects.request_counts import RequestCounts
     from tierledger.tiering.objects.store import ObjectStore, StoredObject
-    from tierledger.tiering.remote_storage_manager import LogSegmentData
 
 INDEXES: Final = "indexes"
 

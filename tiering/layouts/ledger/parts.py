@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tierledger.events.errors import CorruptRemoteData
-from tierledger.tiering.layouts.ledger.format import extend_crc32c
-from tierledger.tiering.objects.stream import pieces
+from tierledger.tiering.layouts.ledger.format import SegmentHeader, extend_crc32c
+from tierledger.tiering.objects.stream import Piece, pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tierledger.tiering.layouts.ledger.format import SegmentHeader
     from tierledger.tiering.objects.store import ObjectStore
-    from tierledger.tiering.objects.stream import Piece
 
 
 def part_sizes(place: str, log_size: int, part_size: int) -> Iterator[tuple[str, int]]:

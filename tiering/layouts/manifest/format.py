@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from typing_extensions import override
 
@@ -14,12 +15,8 @@ from tierledger.events.errors import (
     RejectedError,
 )
 from tierledger.events.kafka.primitives import Reader
+from tierledger.events.metadata import CustomMetadata
 from tierledger.tiering.formats.index_type import IndexType
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tierledger.events.metadata import CustomMetadata
 
 VERSION: Final = "1"
 

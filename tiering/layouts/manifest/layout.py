@@ -10,12 +10,17 @@ Only those are read to which nothing was done. Nothing in it has a checksum.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
 
 from tierledger.events.errors import CorruptRemoteData, RemoteResourceNotFound
+from tierledger.events.identifiers import RemoteLogSegmentId
+from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.layouts.manifest.format import (
     Manifest,
     NamedSegment,
@@ -29,12 +34,6 @@ from tierledger.tiering.objects.stream import checked_range, pieces, read_ahead
 from tierledger.tiering.recent import Recent
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from collections.abc import Set as AbstractSet
-
-    from tierledger.events.identifiers import RemoteLogSegmentId
-    from tierledger.events.metadata import RemoteLogSegmentMetadata
-    from tierledger.tiering.formats.index_type import IndexType
     from tierledger.tiering.objects.store import ObjectStore
 
 INDEXES: Final = "indexes"
