@@ -174,6 +174,31 @@ async def test_what_does_not_add_up_is_dropped_fetched_again_and_counted(
         assert await ask("1 close") == "done"
 
 
+async def test_a_plugin_that_another_has_displaced_registers_again(
+    tmp_path: Path, plugins: Plugins, log: Log
+) -> None:
+    ask = plugins.ask
+    async with owning(tmp_path / "store.sqlite") as world:
+        register = world.service.coordinator.register
+
+        async def newest() -> int:
+            return (await register(1, b"asks, with no number after", -1)).incarnation
+
+        await plugins.open(1, CLUSTER, await world.service.url())
+        await ask("1 lead 1")
+        assert await ask("1 ready 1") == "ready"
+        before = await newest()
+        other = await register(1, b"a second process", before)
+        assert other.is_given
+        assert other.incarnation == before + 1
+        await log.has("Another plugin speaks for broker 1")  # It hears it when it attends.
+        while await newest() == other.incarnation:  # noqa: ASYNC110 - It has no event.
+            await asyncio.sleep(0.01)
+        assert await ask("1 ready 1") == "ready"
+        assert await ask("1 copy 1 3") == "done"
+        assert await ask("1 close") == "done"
+
+
 async def test_an_empty_ledger_is_another_until_an_operator_takes_it(
     tmp_path: Path, plugins: Plugins, log: Log
 ) -> None:

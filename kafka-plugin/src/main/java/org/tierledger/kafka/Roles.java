@@ -237,12 +237,11 @@ final class Roles {
                 say();
             } else {
                 failed((CallFailed) error);
-                loop.after(pause(failures++), this::say);
             }
         });
     }
 
-    /** What this broker said was not taken. On the loop. */
+    /** What this broker said was not taken; it is said again. On the loop. */
     void failed(CallFailed error) {
         if (error.fate == Fate.FENCED_OFF) {
             metrics.fenced.increment();
@@ -261,6 +260,7 @@ final class Roles {
             delayed = error.getMessage();
             log.warn("The service does not take what this broker announces yet: {}", delayed);
         }
+        loop.after(pause(failures++), this::say);
     }
 
     private void registered(Answer answer) {
