@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
-    AIOKafkaAdminClient,
-    NewTopic,
-)
 
-from tests.kafka.test_one_broker import TOPIC, WAIT_S, consumed, produced, settings_of, until
+from tests.kafka.test_one_broker import TOPIC, WAIT_S, settings_of, until
 from tests.models.command_line import lines, run
+from tests.models.kafka_clients import consumed, create_topic, delete_topic, produced
 from tests.models.local_world import free_ports
 from tests.models.tiered_broker import STOCK, TieredBroker
 from tests.ray.test_serve import served
@@ -60,13 +57,10 @@ def broker(
 async def test_it_tiers_and_reads_as_without_the_plugin(
     broker: TieredBroker, ledger: Path
 ) -> None:
-    admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
-    await admin.start()
-    made = await admin.create_topics([NewTopic(TOPIC, 1, 1, topic_configs=settings_of(broker))])
-    assert [error for _, error, _ in made.topic_errors] == [0], made
-    sent = await produced(broker, 0, 120)
+    await create_topic(broker.address, TOPIC, settings=settings_of(broker))
+    sent = await produced(broker.address, TOPIC, 0, 120)
     await until(lambda: broker.local_start(TOPIC) >= 100)
-    assert await consumed(broker) == sent
+    assert await consumed(broker.address, TOPIC) == sent
     assert broker.errors() == []
     # The import is behind the topic at times, and then differences are true; not at its end.
     finished = len(broker.tiered_logs())
@@ -78,9 +72,8 @@ async def test_it_tiers_and_reads_as_without_the_plugin(
         await eventually(lambda: shadow(ledger)["equal"] >= before + COMPARED)
         differences = (await asyncio.to_thread(shadow, ledger))["differences"]
         assert all(one["position"] < head for one in differences), differences
-    await admin.delete_topics([TOPIC])
+    await delete_topic(broker.address, TOPIC)
     await until(lambda: not broker.tiered_logs())
-    await admin.close()
     assert broker.errors() == []
 
 

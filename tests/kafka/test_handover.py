@@ -8,11 +8,8 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped] # It has no types.
-from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
-    AIOKafkaAdminClient,
-    NewTopic,
-)
 
+from tests.models.kafka_clients import create_topic, delete_topic
 from tests.ray.test_serve import run, served
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.pipeline.imports.topic import REQUEST_MS, cluster_id_of
@@ -42,16 +39,13 @@ async def test_a_fresh_cluster_is_handed_over_once_and_one_that_has_tiered_is_no
         assert owner(store) == "nobody"
 
         async with AIOKafkaProducer(bootstrap_servers=broker.address) as producer:
-            admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
-            await admin.start()
-            await admin.create_topics([NewTopic(METADATA, 2, 1)])
+            await create_topic(broker.address, METADATA, 2)
             await producer.send_and_wait(METADATA, b"a record", partition=1)
             refused = run("handover", *given)
             assert refused.returncode == ExitStatus.USAGE
             assert f"{METADATA}-1 has had 1 records" in refused.stderr
             assert owner(store) == "nobody"
-            await admin.delete_topics([METADATA])
-            await admin.close()
+            await delete_topic(broker.address, METADATA)
 
         for _ in range(2):
             done = run("handover", *given)

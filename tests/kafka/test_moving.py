@@ -6,13 +6,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
-    AIOKafkaAdminClient,
-    NewTopic,
-)
 
-from tests.kafka.test_one_broker import TOPIC, consumed, produced, until
+from tests.kafka.test_one_broker import TOPIC, until
 from tests.models import kafka_page
+from tests.models.kafka_clients import consumed, create_topic, produced
 from tests.models.local_world import free_ports
 from tests.models.tiered_broker import STOCK, TIERED, TieredBroker
 from tests.moving.test_stock_cluster import Ledger
@@ -33,12 +30,12 @@ class Cluster:
     async def grow(self, count: int) -> None:
         """Produce, and let all but the end leave the broker's disk."""
         end = len(self.sent) + count
-        self.sent += await produced(self.broker, len(self.sent), end)
+        self.sent += await produced(self.broker.address, TOPIC, len(self.sent), end)
         await until(lambda: self.broker.local_start(TOPIC) >= end - 20)
 
     async def is_whole(self) -> None:
         """A consumer gets every record, byte for byte."""
-        assert await consumed(self.broker) == self.sent
+        assert await consumed(self.broker.address, TOPIC) == self.sent
 
     async def become(self, mode: str | None) -> None:
         """Restart the broker with the plugin in that mode; none: without the plugin."""
@@ -61,10 +58,7 @@ async def test_a_broker_moves_to_tierledger_and_back(tmp_path: Path) -> None:
             assert handovers == [
                 one.ledger.handover("--to", to) for to in ("kafka", "tierledger")
             ]
-            admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
-            await admin.start()
-            await admin.create_topics([NewTopic(TOPIC, 1, 1, topic_configs=TIERED)])
-            await admin.close()
+            await create_topic(broker.address, TOPIC, settings=TIERED)
             await one.grow(80)
             await one.ledger.moved("kafka")
 

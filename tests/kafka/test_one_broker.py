@@ -7,25 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import (  # type: ignore[import-untyped] # It has no types.
-    AIOKafkaConsumer,
-    AIOKafkaProducer,
-    TopicPartition,
-)
-from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
-    AIOKafkaAdminClient,
-    NewTopic,
-)
 
 from tests.models import kafka_page
 from tests.models.command_line import lines, run
+from tests.models.kafka_clients import consumed, create_topic, delete_topic, produced
 from tests.models.local_world import free_ports
 from tests.models.tiered_broker import TIERED, TieredBroker
 from tests.ray.test_serve import served
 from tierledger.simulation.live.kafka_broker import JARS, OLDEST, SUITE
 
 TOPIC = "orders"
-PARTITION = TopicPartition(TOPIC, 0)
 WAIT_S = 120.0
 
 pytestmark = pytest.mark.ray
@@ -63,13 +54,10 @@ def settings_of(broker: TieredBroker) -> dict[str, str]:
 async def test_what_was_produced_is_read_from_the_tier_until_it_is_deleted(
     broker: TieredBroker, ledger: Path
 ) -> None:
-    admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
-    await admin.start()
-    made = await admin.create_topics([NewTopic(TOPIC, 1, 1, topic_configs=settings_of(broker))])
-    assert [error for _, error, _ in made.topic_errors] == [0], made
-    sent = await produced(broker, 0, 120)
+    await create_topic(broker.address, TOPIC, settings=settings_of(broker))
+    sent = await produced(broker.address, TOPIC, 0, 120)
     await until(lambda: broker.local_start(TOPIC) >= 100)
-    assert await consumed(broker) == sent
+    assert await consumed(broker.address, TOPIC) == sent
     known = await asyncio.to_thread(segments, ledger)
     finished = [one for one in known if one["state"] == "COPY_SEGMENT_FINISHED"]
     assert len(finished) == len(broker.tiered_logs()) >= 10
@@ -80,36 +68,13 @@ async def test_what_was_produced_is_read_from_the_tier_until_it_is_deleted(
 
     broker.restart(signal.SIGKILL)
 
-    sent += await produced(broker, 120, 200)
+    sent += await produced(broker.address, TOPIC, 120, 200)
     await until(lambda: broker.local_start(TOPIC) >= 180)
-    assert await consumed(broker) == sent
+    assert await consumed(broker.address, TOPIC) == sent
 
-    await admin.delete_topics([TOPIC])
+    await delete_topic(broker.address, TOPIC)
     await until(lambda: not broker.tiered_logs())
-    await admin.close()
     assert broker.errors() == []
-
-
-async def produced(broker: TieredBroker, first: int, end: int) -> list[bytes]:
-    values = [b"%06d" % number + bytes(200) for number in range(first, end)]
-    async with AIOKafkaProducer(bootstrap_servers=broker.address) as producer:
-        for value in values:
-            await producer.send_and_wait(TOPIC, value, partition=0)
-    return values
-
-
-async def consumed(broker: TieredBroker) -> list[bytes]:
-    """All values from offset 0 to the end."""
-    values: list[bytes] = []
-    async with AIOKafkaConsumer(
-        bootstrap_servers=broker.address, auto_offset_reset="earliest"
-    ) as consumer:
-        consumer.assign([PARTITION])
-        end = (await consumer.end_offsets([PARTITION]))[PARTITION]
-        async with asyncio.timeout(WAIT_S):
-            while len(values) < end:
-                values.append((await consumer.getone()).value)
-    return values
 
 
 def segments(ledger: Path) -> list[Any]:

@@ -6,11 +6,8 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
-    AIOKafkaAdminClient,
-    NewTopic,
-)
 
+from tests.models.kafka_clients import create_topic, delete_topic
 from tierledger.actors.oracle.kafka import KafkaOracle
 from tierledger.events.commands import LeaderVerdict
 from tierledger.events.identifiers import TopicIdPartition, Uuid
@@ -31,17 +28,14 @@ def broker() -> Iterator[KafkaBroker]:
 @pytest.fixture
 async def orders(broker: KafkaBroker) -> AsyncIterator[TopicIdPartition]:
     """The last of three partitions."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
-    await admin.start()
-    await admin.create_topics([NewTopic("orders", 3, 1)])
+    await create_topic(broker.address, "orders", 3)
     known = broker.logs / "orders-2" / "partition.metadata"
     async with asyncio.timeout(WAIT_S):
         while not known.exists():  # noqa: ASYNC110 - Another process makes it.
             await asyncio.sleep(0.05)
     topic_id = known.read_text().split()[-1]
     yield TopicIdPartition(Uuid.parse(topic_id), 2, "orders")
-    await admin.delete_topics(["orders"])
-    await admin.close()
+    await delete_topic(broker.address, "orders")
 
 
 async def test_the_leader_and_its_epoch_are_known(

@@ -5,21 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from subprocess import Popen
 
 import pytest
-from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped] # It has no types.
-from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
-    AIOKafkaAdminClient,
-    NewTopic,
-)
 
-from tests.kafka.test_one_broker import TOPIC, consumed, until
+from tests.kafka.test_one_broker import TOPIC, until
 from tests.models import kafka_page
 from tests.models.command_line import lines, run
+from tests.models.kafka_clients import consumed, create_topic, delete_topic, produced, producing
 from tests.models.local_world import free_ports
 from tests.models.tiered_broker import TIERED, TieredBroker
 from tests.ray.test_serve import served
@@ -28,7 +22,6 @@ from tierledger.simulation.live.processes import descendants, end_all, is_runnin
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 GONE = "gone"
-PACE_S = 0.03
 
 
 def processes(serve: Popen[str], title: str) -> list[int]:
@@ -38,27 +31,6 @@ def processes(serve: Popen[str], title: str) -> list[int]:
         for pid in descendants(serve.pid)
         if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(f"ray::{title}".encode())
     ]
-
-
-@asynccontextmanager
-async def producing(broker: TieredBroker, sent: list[bytes]) -> AsyncIterator[None]:
-    """Records are produced meanwhile, each once; behind it `sent` has got all of them."""
-    ends = asyncio.Event()
-
-    async def produce() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=broker.address) as producer:
-            while not ends.is_set():
-                value = b"%06d" % len(sent) + bytes(200)
-                await producer.send_and_wait(TOPIC, value, partition=0)
-                sent.append(value)
-                await asyncio.sleep(PACE_S)
-
-    task = asyncio.create_task(produce())
-    try:
-        yield
-    finally:
-        ends.set()
-        await task
 
 
 async def test_a_broker_outlives_whatever_becomes_of_its_service(tmp_path: Path) -> None:
@@ -74,18 +46,14 @@ async def test_a_broker_outlives_whatever_becomes_of_its_service(tmp_path: Path)
             end = len(sent) + 20
             await until(lambda: broker.local_start(TOPIC) >= end)
 
-        admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
-        await admin.start()
         async with asyncio.timeout(400):
             with served(store, *options) as service:
                 assert (await asyncio.to_thread(run, ledger, *fresh)).exit_code == 0
-                topics = [NewTopic(one, 1, 1, topic_configs=TIERED) for one in (TOPIC, GONE)]
-                await admin.create_topics(topics)
-                async with AIOKafkaProducer(bootstrap_servers=broker.address) as producer:
-                    for number in range(40):
-                        await producer.send_and_wait(GONE, b"%0200d" % number, partition=0)
+                for topic in (TOPIC, GONE):
+                    await create_topic(broker.address, topic, settings=TIERED)
+                await produced(broker.address, GONE, 0, 40)
                 await until(lambda: broker.local_start(GONE) >= 30)
-                async with producing(broker, sent):
+                async with producing(broker.address, TOPIC, sent):
                     await tiers_on()
                     for how in (signal.SIGKILL, signal.SIGSTOP):
                         for title in ("HostShell", "Coordinator"):
@@ -94,16 +62,15 @@ async def test_a_broker_outlives_whatever_becomes_of_its_service(tmp_path: Path)
                                 await tiers_on()
                     assert service.poll() is None
                     end_all([service.pid, *descendants(service.pid)])
-                    await admin.delete_topics([GONE])
+                    await delete_topic(broker.address, GONE)
                     await until(lambda: broker.local_start(GONE) == -1)
             with served(store, *options):
-                async with producing(broker, sent):
+                async with producing(broker.address, TOPIC, sent):
                     await tiers_on()
-                assert await consumed(broker) == sent
+                assert await consumed(broker.address, TOPIC) == sent
                 left = [one.stem for one in (tmp_path / "tier").rglob(f"{GONE}-0-*/*.log")]
                 found = await asyncio.to_thread(run, ledger, "segments", GONE, 0, "--json")
                 known = tuple(one["id"] for one in lines(found))
                 assert all(name.endswith(known) for name in left)
-        await admin.close()
         assert broker.pid == pid
         assert is_running(pid)

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from aiokafka import (  # type: ignore[import-untyped] # It has no types.
-    AIOKafkaConsumer,
     AIOKafkaProducer,
     TopicPartition,
 )
 from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
-    AIOKafkaAdminClient,
-    NewTopic,
     RecordsToDelete,
 )
 from aiokafka.admin.config_resource import (  # type: ignore[import-untyped] # No types.
@@ -28,6 +25,7 @@ from aiokafka.admin.config_resource import (  # type: ignore[import-untyped] # N
 from aiokafka.conn import create_conn  # type: ignore[import-untyped] # It has no types.
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped] # It has no types.
 
+from tests.models.kafka_clients import administered, consumed, create_topic, produced, producing
 from tests.models.reassignment_request import ReassignmentRequest
 from tests.models.tiered_broker import TIERED, TieredBroker
 from tierledger.simulation.live.kafka_broker import KafkaBroker
@@ -43,6 +41,8 @@ REQUEST_MS = 5000
 
 PACE_S = 0.1
 """Between two records of who produces on and on: a segment or two each second."""
+
+DURABLE = {"acks": "all", "request_timeout_ms": REQUEST_MS}
 
 QUICK = {
     "broker.session.timeout.ms": 3000,
@@ -128,14 +128,17 @@ class TieredCluster:
     async def create(self, topic: str, replicas: Sequence[int], **more: object) -> None:
         """A tiered topic of one partition on these brokers; the first is to lead."""
         settings = TIERED | {name.replace("_", "."): str(value) for name, value in more.items()}
-        made = NewTopic(topic, -1, -1, {0: list(replicas)}, settings)
-        async with self.admin() as admin:
-            answer = await admin.create_topics([made])
-        assert [error for _, error, _ in answer.topic_errors] == [0], answer
+        await create_topic(
+            self.bootstrap,
+            topic,
+            replicas=replicas,
+            settings=settings,
+            request_timeout_ms=REQUEST_MS,
+        )
         await self.in_sync(topic, replicas)
 
-    def admin(self) -> _Admin:
-        return _Admin(self.bootstrap)
+    def admin(self) -> AbstractAsyncContextManager[Any]:
+        return administered(self.bootstrap, request_timeout_ms=REQUEST_MS)
 
     async def led_by(self, topic: str, number: int) -> None:
         """Return once that broker leads."""
@@ -199,38 +202,12 @@ class TieredCluster:
         self, topic: str, first: int, end: int, producer: Mapping[str, object] | None = None
     ) -> list[bytes]:
         """Records in order, each acknowledged by all replicas in sync."""
-        values = [_value(number) for number in range(first, end)]
-        async with self._producer(**(producer or {})) as sending:
-            for value in values:
-                await sending.send_and_wait(topic, value, partition=0)
-        return values
+        return await produced(self.bootstrap, topic, first, end, **DURABLE, **(producer or {}))
 
-    @asynccontextmanager
-    async def producing(self, topic: str, sent: list[bytes]) -> AsyncIterator[None]:
+    def producing(self, topic: str, sent: list[bytes]) -> AbstractAsyncContextManager[None]:
         """Records are produced meanwhile, each once; behind it `sent` has got all of them."""
-        ends = asyncio.Event()
-
-        async def produce() -> None:
-            async with self._producer(enable_idempotence=True) as sending:
-                while not ends.is_set():
-                    value = _value(len(sent))
-                    await sending.send_and_wait(topic, value, partition=0)
-                    sent.append(value)
-                    await asyncio.sleep(PACE_S)
-
-        task = asyncio.create_task(produce())
-        try:
-            yield
-        finally:
-            ends.set()
-            await task
-
-    def _producer(self, **settings: object) -> AIOKafkaProducer:
-        return AIOKafkaProducer(
-            bootstrap_servers=self.bootstrap,
-            acks="all",
-            request_timeout_ms=REQUEST_MS,
-            **settings,
+        return producing(
+            self.bootstrap, topic, sent, **DURABLE, pace_s=PACE_S, enable_idempotence=True
         )
 
     async def transaction(self, topic: str, turn: int, *, commits: bool) -> list[bytes]:
@@ -249,21 +226,12 @@ class TieredCluster:
         self, topic: str, isolation_level: str = "read_uncommitted"
     ) -> list[bytes]:
         """All values from the first offset there is to the end."""
-        partition = TopicPartition(topic, 0)
-        values: list[bytes] = []
-        async with AIOKafkaConsumer(
-            bootstrap_servers=self.bootstrap,
+        return await consumed(
+            self.bootstrap,
+            topic,
             request_timeout_ms=REQUEST_MS,
-            auto_offset_reset="earliest",
             isolation_level=isolation_level,
-        ) as consumer:
-            consumer.assign([partition])
-            end = (await consumer.end_offsets([partition]))[partition]
-            async with asyncio.timeout(WAIT_S):
-                while await consumer.position(partition) < end:
-                    found = await consumer.getmany(partition, timeout_ms=500)
-                    values += [one.value for batch in found.values() for one in batch]
-        return values
+        )
 
     async def tiered(self, topic: str, offset: int) -> None:
         """Return once the leader has no copy of its own of what comes before `offset`."""
@@ -297,25 +265,3 @@ class TieredCluster:
             for line in broker.errors()
             if ": FENCED: " not in line and "offsetIndex can not be null" not in line
         ]
-
-
-def _value(number: int) -> bytes:
-    return b"%06d" % number + bytes(200)
-
-
-class _Admin:
-    def __init__(self, bootstrap: list[str]) -> None:
-        self._client = AIOKafkaAdminClient(
-            bootstrap_servers=bootstrap, request_timeout_ms=REQUEST_MS
-        )
-
-    async def __aenter__(self) -> Any:  # noqa: ANN401 - It has no types.
-        try:
-            await self._client.start()
-        except BaseException:
-            await self._client.close()
-            raise
-        return self._client
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._client.close()

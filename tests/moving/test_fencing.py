@@ -7,11 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
-    AIOKafkaAdminClient,
-    NewTopic,
-)
 
+from tests.models.kafka_clients import create_topic
 from tests.models.local_world import CLUSTER, LocalWorld, moved, partition, segment, sqlite_in
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import StorageUnavailable
@@ -48,7 +45,7 @@ async def test_a_mirror_that_was_frozen_behind_its_reading_writes_nothing_twice(
     broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brokers = KafkaBrokers(broker.address)
-    await made(brokers)
+    await create_topic(brokers.addresses, METADATA_TOPIC, 2)
     world = LocalWorld(sqlite_in(tmp_path))
     await world.start()
     leader = await world.leader(ORDERS)
@@ -79,7 +76,7 @@ async def test_a_mirror_ends_while_the_broker_is_away_with_what_it_had_to_write(
 ) -> None:
     with KafkaBroker() as broker:
         brokers = KafkaBrokers(broker.address)
-        await made(brokers)
+        await create_topic(brokers.addresses, METADATA_TOPIC, 2)
         async with asyncio.timeout(60):
             async with producer_of(brokers) as producer:
                 await producer.send_and_wait(METADATA_TOPIC, b"one", partition=0)
@@ -87,11 +84,3 @@ async def test_a_mirror_ends_while_the_broker_is_away_with_what_it_had_to_write(
                 written = await producer.send(METADATA_TOPIC, b"two", partition=0)
                 await asyncio.wait([written], timeout=1)
         assert not written.done() or written.exception() is not None
-
-
-async def made(brokers: KafkaBrokers) -> None:
-    """The topic."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=brokers.addresses)
-    await admin.start()
-    await admin.create_topics([NewTopic(METADATA_TOPIC, 2, 1)])
-    await admin.close()

@@ -6,12 +6,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
-    AIOKafkaAdminClient,
-    NewTopic,
-)
 
 from tests.models.door_secrets import Authority, openssl
+from tests.models.kafka_clients import create_topic
 from tests.models.local_world import free_ports, partition, segment
 from tests.ray.test_serve import run, served
 from tierledger.actors.oracle.kafka import KafkaOracle
@@ -115,10 +112,7 @@ async def test_who_proves_who_it_is_is_answered_and_nobody_else(
 
 async def test_a_service_follows_it(secured: Secured, tmp_path: Path) -> None:
     brokers = secured.brokers(mechanism="SCRAM-SHA-512")
-    admin = AIOKafkaAdminClient(bootstrap_servers=brokers.addresses, **brokers.client_options())
-    await admin.start()
-    await admin.create_topics([NewTopic(METADATA_TOPIC, 1, 1)])
-    await admin.close()
+    await create_topic(brokers.addresses, METADATA_TOPIC, **brokers.client_options())
     async with producer_of(brokers) as producer:
         await producer.send_and_wait(METADATA_TOPIC, encode(segment(1, partition(0))))
     store = f"sqlite:{tmp_path / 'ledger.sqlite'}"

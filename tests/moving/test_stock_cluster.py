@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer  # type: ignore[import-untyped] # It has no types.
-from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
-    AIOKafkaAdminClient,
-    NewTopic,
+from aiokafka import (  # type: ignore[import-untyped] # It has no types.
+    AIOKafkaConsumer,
+    TopicPartition,
 )
 from aiokafka.errors import (  # type: ignore[import-untyped] # As above.
     OffsetOutOfRangeError,
 )
 
-from tests.kafka.test_one_broker import PARTITION, TOPIC, produced, until
+from tests.kafka.test_one_broker import TOPIC, until
 from tests.models.attending_plugin import AttendingPlugin, attending
+from tests.models.kafka_clients import create_topic, produced
 from tests.models.local_world import free_ports, lead
 from tests.models.tiered_broker import STOCK, TIERED, TieredBroker
 from tests.ray.test_serve import COMMAND, run, served
@@ -41,6 +41,7 @@ from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
 from tierledger.simulation.live.kafka_broker import CLUSTER_ID
 
+PARTITION = TopicPartition(TOPIC, 0)
 WAIT_S = 60.0
 
 pytestmark = pytest.mark.ray
@@ -159,11 +160,8 @@ def ledger(tmp_path: Path, broker: TieredBroker) -> Iterator[Ledger]:
 
 async def tiered(broker: TieredBroker) -> list[bytes]:
     """What was produced to a topic, and has left the broker's disk but for the end."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
-    await admin.start()
-    await admin.create_topics([NewTopic(TOPIC, 1, 1, topic_configs=TIERED)])
-    await admin.close()
-    sent = await produced(broker, 0, 120)
+    await create_topic(broker.address, TOPIC, settings=TIERED)
+    sent = await produced(broker.address, TOPIC, 0, 120)
     await until(lambda: broker.local_start(TOPIC) >= 100)
     return sent
 
@@ -185,7 +183,7 @@ async def test_a_cluster_moves_to_tierledger_and_back(
     await eventually(lambda: is_count(ledger, count))
 
     # The import follows the topic.
-    sent += await produced(broker, 120, 160)
+    sent += await produced(broker.address, TOPIC, 120, 160)
     await until(lambda: broker.local_start(TOPIC) >= 140)
     await eventually(lambda: is_count(ledger, len(broker.tiered_logs())))
 

@@ -9,12 +9,9 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped] # It has no types.
-from aiokafka.admin import (  # type: ignore[import-untyped] # As above.
-    AIOKafkaAdminClient,
-    NewTopic,
-)
 from ray.cluster_utils import Cluster
 
+from tests.models.kafka_clients import create_topic
 from tests.models.local_world import partition, segment
 from tests.ray.test_serve import run, served
 from tierledger.actors.ray import cluster as ray_cluster
@@ -43,10 +40,7 @@ async def test_what_comes_while_serve_is_frozen_and_when_it_has_died_is_imported
 ) -> None:
     store = f"sqlite:{tmp_path / 'ledger.sqlite'}"
     with KafkaBroker() as broker:
-        admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
-        await admin.start()
-        await admin.create_topics([NewTopic(METADATA_TOPIC, 1, 1)])
-        await admin.close()
+        await create_topic(broker.address, METADATA_TOPIC)
         options = ["--address", cluster.address, "--cluster", CLUSTER_ID]
         with served(store, *options, "--kafka", broker.address) as serve:
             done = run("handover", "--to", "kafka", "--kafka", broker.address, "--store", store)
