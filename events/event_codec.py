@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 from zlib import crc32
 
 import msgpack
@@ -20,8 +20,7 @@ from tierledger.events.errors import CorruptLog, FormatTooNew, InvalidArgument
 from tierledger.events.log_events import Event
 from tierledger.events.typed_fields import check_items, kinds_of, shown, values_test
 
-if TYPE_CHECKING:
-    Upcaster = Callable[[list[Any]], list[Any]]
+Upcaster = Callable[[list[Any]], list[Any]]
 
 HASH_BYTES = 16
 

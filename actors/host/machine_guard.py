@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 from traceback import walk_tb
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from tierledger.actors import messages as msg
 from tierledger.actors.follower import Follower
@@ -21,8 +21,7 @@ from tierledger.actors.leader.machine import Leader
 from tierledger.actors.story import Story
 from tierledger.events.errors import OutcomeUnknown
 
-if TYPE_CHECKING:
-    Machine: TypeAlias = "Leader | Follower"
+Machine: TypeAlias = Leader | Follower
 
 CAUSE_CHARACTERS = 300
 """Of an unforeseen error's own words that are told."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -24,8 +23,7 @@ from tierledger.tiering.metrics.tier_metrics import (
 from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 from tierledger.tiering.slewed_clock import SlewedClock
 
-if TYPE_CHECKING:
-    RemoveIndexes = Callable[[Iterable[RemoteLogSegmentId]], None]
+RemoveIndexes = Callable[[Iterable[RemoteLogSegmentId]], None]
 
 _log = structlog.get_logger("tierledger.tiering")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from tierledger.pipeline.folding.task import DamagedLog
 from tierledger.pipeline.inventory import Seen, totals
@@ -43,9 +43,8 @@ from tierledger.pipeline.tables.plan import TablePlan, planned
 from tierledger.pipeline.tables.writers import Write
 from tierledger.tiering.layouts.listed_objects import ExpectedObject, LayoutNames
 
-if TYPE_CHECKING:
-    Places: TypeAlias = dict[tuple[str, bool], list[tuple[str, Seen]]]
-    Lister: TypeAlias = Callable[[], "ListedHere | None"]
+Places: TypeAlias = dict[tuple[str, bool], list[tuple[str, Seen]]]
+Lister: TypeAlias = Callable[[], "ListedHere | None"]
 
 OBJECTS_MAX: Final = 2_000_000
 """Objects that this process holds: some 600 MB."""
