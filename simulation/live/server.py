@@ -14,7 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-STOP_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 120.0
+"""Kafka's own metadata manager alone waits 30 s for a record that is under way when it closes."""
 POLL_S = 0.02
 
 
