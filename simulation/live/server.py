@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 STOP_TIMEOUT_S = 120.0
-"""Kafka's own metadata manager alone waits 30 s for a record that is under way when it closes."""
+"""Kafka's own metadata manager waits 30 s for a record that is under way when it closes."""
 POLL_S = 0.02
 
 
