@@ -12,7 +12,7 @@ from tierledger.events.errors import OutcomeUnknown
 from tierledger.events.identifiers import TopicIdPartition
 
 if TYPE_CHECKING:
-    from tierledger.actors.coordinator.attendance import Attend, ShadowReport
+    from tierledger.actors.coordinator.attendance import Attend
     from tierledger.actors.coordinator.events import Announcement, Registered, Route
     from tierledger.actors.coordinator.ownership import (
         Handover,
@@ -157,10 +157,6 @@ class CoordinatorHandle(Protocol):
 
     async def attend(self, said: Attend) -> OwnerWord:
         """Who owns it, for a broker's plugin that says how it stands."""
-        ...
-
-    async def shadow_report(self, report: ShadowReport) -> None:
-        """Note what a broker in shadow has compared."""
         ...
 
     async def announce(self, announcement: Announcement) -> list[Claim]:

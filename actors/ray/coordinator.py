@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tierledger.actors.calls import PartitionKey
-from tierledger.actors.coordinator.attendance import Attend, Followed, ShadowReport
+from tierledger.actors.coordinator.attendance import Attend, Followed
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
 from tierledger.actors.coordinator.ownership import Handover, Owned, OwnerWord, PluginMode
 from tierledger.actors.coordinator.service import CoordinatorService
@@ -100,9 +100,6 @@ class CoordinatorShell:
 
     async def attend(self, said: Attend) -> OwnerWord:
         return await self._started().attend(said)
-
-    async def shadow_report(self, report: ShadowReport) -> None:
-        await self._started().shadow_report(report)
 
     async def follow_kafka(self, said: dict[str, Any]) -> Followed:
         return await self._started().follow_kafka(said)

@@ -14,7 +14,7 @@ from typing import Any
 from typing_extensions import override
 
 from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
-from tierledger.actors.coordinator.attendance import Attend, Followed, ShadowReport
+from tierledger.actors.coordinator.attendance import Attend, Followed
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
 from tierledger.actors.coordinator.ownership import (
     Handover,
@@ -192,9 +192,6 @@ class RayCoordinator:
     async def attend(self, said: Attend) -> OwnerWord:
         word: OwnerWord = await self._call("attend", said)
         return word
-
-    async def shadow_report(self, report: ShadowReport) -> None:
-        await self._call("shadow_report", report)
 
     async def follow_kafka(self, said: dict[str, Any]) -> Followed:
         """Who owns the metadata; for `serve` alone, which no client may pass for."""

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from tierledger.actors.calls import LEADER, CloseCall, HostPing, PartitionKey, Placement
-from tierledger.actors.coordinator.attendance import Attend, ShadowReport
+from tierledger.actors.coordinator.attendance import Attend
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
 from tierledger.actors.coordinator.ownership import (
     Handover,
@@ -157,9 +157,6 @@ class CoordinatorWay:
     async def attend(self, said: Attend) -> OwnerWord:
         word: OwnerWord = await self._call(lambda one: one.attend(said), "attend")
         return word
-
-    async def shadow_report(self, report: ShadowReport) -> None:
-        await self._call(lambda one: one.shadow_report(report), "shadow report")
 
     async def register(
         self, broker_id: int, request: bytes, after: int, mode: PluginMode | None = None

@@ -24,7 +24,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped] # As above.
 
 from tests.kafka.test_one_broker import TOPIC, until
 from tests.models.attending_plugin import AttendingPlugin, attending
-from tests.models.kafka_clients import create_topic, produced
+from tests.models.kafka_clients import WAIT_S, create_topic, produced
 from tests.models.local_world import free_ports, lead
 from tests.models.tiered_broker import STOCK, TIERED, TieredBroker
 from tests.ray.test_serve import COMMAND, run, served
@@ -42,7 +42,6 @@ from tierledger.events.metadata import RemoteLogSegmentMetadata, RemoteLogSegmen
 from tierledger.simulation.live.kafka_broker import CLUSTER_ID
 
 PARTITION = TopicPartition(TOPIC, 0)
-WAIT_S = 60.0
 
 pytestmark = pytest.mark.ray
 

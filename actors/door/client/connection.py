@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from tierledger.actors.calls import Call, PartitionKey
-from tierledger.actors.coordinator.attendance import Attend, ShadowReport
+from tierledger.actors.coordinator.attendance import Attend
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
 from tierledger.actors.coordinator.ownership import (
     Handover,
@@ -228,9 +228,6 @@ class DoorCoordinator:
     async def attend(self, said: Attend) -> OwnerWord:
         answer = await self._ask("owner_word", attend=coordination.attend_message(said))
         return coordination.word_of(answer.owner_word)
-
-    async def shadow_report(self, report: ShadowReport) -> None:
-        await self._ask("shadow_taken", shadow_report=coordination.shadow_message(report))
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
         message = coordination.announce_message(announcement)

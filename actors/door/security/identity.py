@@ -99,10 +99,6 @@ def _of_attend(call: pb.Call) -> Wish:
     return Wish((call.attend.broker_id,))
 
 
-def _of_shadow_report(call: pb.Call) -> Wish:
-    return Wish((call.shadow_report.broker_id,))
-
-
 def _asks(_: pb.Call) -> Wish:
     return Wish()
 
@@ -113,7 +109,6 @@ RULES: Mapping[str, Callable[[pb.Call], Wish]] = {
     "announce": _of_announce,
     "hand_over": lambda _: Wish(admins="say who owns the metadata"),
     "attend": _of_attend,
-    "shadow_report": _of_shadow_report,
     "question": _asks,
     "ready": _asks,
     "next_page": _asks,

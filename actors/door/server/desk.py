@@ -235,11 +235,7 @@ class Desk:
             case "attend":
                 said = coordination.attend_of(message.attend)
                 word = await self._coordinator.attend(said)
-                return pb.Answer(owner_word=coordination.word_message(word))
-            case "shadow_report":
-                report = coordination.shadow_of(message.shadow_report)
-                await self._coordinator.shadow_report(report)
-                return pb.Answer(shadow_taken=pb.ShadowTaken())
+                return pb.Answer(owner_word=coordination.word_message(word, said.mode))
             case "announce":
                 announcement = coordination.announcement_of(message.announce)
                 claims = await self._coordinator.announce(announcement)

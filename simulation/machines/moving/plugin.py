@@ -1,6 +1,6 @@
 """A broker's plugin in short: by whom it decides, its roles, its writes, and what it knows.
 
-What `Deciding`, `Decision`, `Owner`, `Roles` and `Writes` are in Java. Its replica is the
+What `Deciding`, `Roles` and `Writes` are in Java. Its replica is the
 service's own, fed as all replicas are.
 """
 
@@ -15,7 +15,7 @@ from typing_extensions import override
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.coordinator.attendance import Attend
 from tierledger.actors.coordinator.events import Owner
-from tierledger.actors.coordinator.ownership import OwnerWord, PluginMode
+from tierledger.actors.coordinator.ownership import Decision, OwnerWord, PluginMode, decision
 from tierledger.actors.messages import Query
 from tierledger.events import commands as cmd
 from tierledger.events.errors import DataError, Fenced, NotReady, RemoteStorageError
@@ -77,31 +77,6 @@ class Client(BrokerNode):
         if op.lane is self.lane(op.partition, 0, "list"):
             self._lists[op.partition] = value.value
         super()._succeed(op, value)
-
-
-class Decision(NamedTuple):
-    """By whose manager a broker decides, as its mode and the newest word have it."""
-
-    reads: str | None
-    """None: it is not ready."""
-    writes: str | None
-    """None: they are held."""
-
-
-def decision(mode: PluginMode, word: OwnerWord) -> Decision:
-    """Never by another manager than the owner's: brokers that do would not see each other."""
-    match word.decider, mode:
-        case (Owner.KAFKA, PluginMode.SHADOW | PluginMode.HANDOVER) | (
-            Owner.NOBODY, PluginMode.SHADOW,
-        ):  # fmt: skip
-            reads = Owner.KAFKA
-        case (Owner.TIERLEDGER, PluginMode.TIERLEDGER | PluginMode.HANDOVER) | (
-            Owner.NOBODY, PluginMode.TIERLEDGER,
-        ):  # fmt: skip
-            reads = Owner.TIERLEDGER
-        case _:
-            return Decision(None, None)
-    return Decision(reads, None if word.owner == Owner.MOVING else reads)
 
 
 class _Role(NamedTuple):
