@@ -27,7 +27,8 @@ OBSERVER = 2**31 - 3
 COMPARE_PAUSE_S = 0.5
 """Before what differs is compared again."""
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
+"""Of a question to the ledger; a leader may just be placed anew, after a broker's restart."""
 
 HOLD_S = GIVE_UP_AFTER_MS / 1000 - 2
 """How long brokers may hold their writes; 2 s later the coordinator itself gives up."""

@@ -86,20 +86,14 @@ class Ledger:
         return ["handover", *options, "--kafka", self._kafka, "--store", self.store]
 
     async def moved(self, to: str) -> None:
-        """Hand over, once `serve --kafka` has found back to brokers that were restarted.
-
-        A leader that is being placed anew is a reason to repeat the command, as it says.
-        """
+        """Hand over, once `serve --kafka` has found back to brokers that were restarted."""
 
         async def is_followed() -> bool:
             said = (await self.status())["coordinator"]["kafka"]
             return said is not None and said["trouble"] is None
 
         await eventually(is_followed)
-        async with asyncio.timeout(WAIT_S):
-            done = await self.hand_over("--to", to)
-            while "has no leader at the moment; it is as before" in done.stderr:
-                done = await self.hand_over("--to", to)
+        done = await self.hand_over("--to", to)
         assert done.returncode == ExitStatus.WELL, done.stderr
 
     async def attended(self, modes: Mapping[int, str], number: int) -> None:
