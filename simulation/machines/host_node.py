@@ -5,10 +5,11 @@ What `Host` is in the service: what runs here and when it loads is its machine's
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, assert_never
+from abc import abstractmethod
+from typing import Any, Protocol, assert_never
 
 from tierledger.actors import messages as msg
-from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, Placement
+from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, Placement, Refusal
 from tierledger.actors.coordinator.rules import HostWork
 from tierledger.actors.follower import Follower
 from tierledger.actors.follower import Phase as FollowerPhase
@@ -17,15 +18,11 @@ from tierledger.actors.host.machine import HostMachine
 from tierledger.actors.leader.machine import Leader, Phase
 from tierledger.events import commands as cmd
 from tierledger.events.errors import NotLeader, OutcomeUnknown, RemoteStorageError
-from tierledger.simulation.machines.broker_node import BrokerNode
 from tierledger.simulation.machines.clockwork import MS, Life
 from tierledger.simulation.machines.pending import Op
 from tierledger.simulation.machines.shell import Shell
+from tierledger.simulation.machines.surroundings import Surroundings
 from tierledger.storage.serde import MetadataSerDe
-
-if TYPE_CHECKING:
-    from tierledger.simulation.machines.coordinator_node import CoordinatorNode
-    from tierledger.simulation.machines.world import World
 
 POLL = 1000 * MS
 """How often followers look for what nobody hinted at; leaders' hints make them prompt."""
@@ -40,11 +37,46 @@ CLOSE_LOOK, CLOSE_MAX = 20 * MS, 2000 * MS
 """How often a host that closes looks if all has ended, and how long it waits."""
 
 
+class Caller(Protocol):
+    """Who calls a host."""
+
+    life: Life
+
+    def is_forgotten(self, op: Op, /) -> bool: ...
+    def answered(self, op: Op, attempt: int, value: Any, /) -> None: ...  # noqa: ANN401
+    def said_ready(self, number: int, claim: cmd.Claim, /) -> None: ...
+    def host_gone(self, op: Op, attempt: int, /) -> None: ...
+
+
+class Coordinator(Protocol):
+    """Who says what runs where."""
+
+    life: Life
+
+    def work_taken(self, name: str, number: int, /) -> None: ...
+    def take_report(
+        self,
+        host: HostNode,
+        lost: tuple[tuple[PartitionKey, int], ...],
+        refused: tuple[tuple[PartitionKey, Refusal], ...],
+        /,
+    ) -> None: ...
+
+
+class HostWorld(Surroundings):
+    """What a host sees of the rest."""
+
+    @property
+    @abstractmethod
+    def coordinator(self) -> Coordinator | None:
+        """The one that was found last."""
+
+
 class HostNode:
     """One life of one host."""
 
     def __init__(
-        self, world: World, life: Life, name: str, address: str, serde: MetadataSerDe
+        self, world: HostWorld, life: Life, name: str, address: str, serde: MetadataSerDe
     ) -> None:
         self.world = world
         self.life = life
@@ -57,7 +89,7 @@ class HostNode:
         self._lives: dict[int, Shell] = {}
         """The same by their numbers in the machine."""
         self._is_closed = False
-        self.waiting: dict[int, tuple[BrokerNode, Op, int]] = {}
+        self.waiting: dict[int, tuple[Caller, Op, int]] = {}
         """Callers that wait for an answer."""
         self.waits_since: dict[int, int] = {}
         self._clock, self._medium, self._wires = world.clock, world.medium, world.wires
@@ -78,7 +110,7 @@ class HostNode:
     # Calls.
 
     def take_command(
-        self, caller: BrokerNode, op: Op, attempt: int, number: int, command: cmd.Command
+        self, caller: Caller, op: Op, attempt: int, number: int, command: cmd.Command
     ) -> None:
         """A write arrives, each attempt once at most: calls do not double on their way.
 
@@ -98,7 +130,7 @@ class HostNode:
 
     def take_query(
         self,
-        caller: BrokerNode,
+        caller: Caller,
         op: Op,
         attempt: int,
         number: int,
@@ -117,7 +149,7 @@ class HostNode:
             self._mark("read waited for a position")
             self._clock.after(QUERY_TIMEOUT, self.life, self._expire, shell, reply_to)
 
-    def take_ready(self, caller: BrokerNode, number: int, role: str, claim: cmd.Claim) -> None:
+    def take_ready(self, caller: Caller, number: int, role: str, claim: cmd.Claim) -> None:
         """Say so if the replica here is ready for `claim`; see `Host._is_ready`."""
         shell = self.shells.get((number, role))
         if shell is None:
@@ -136,7 +168,7 @@ class HostNode:
             self._mark("read expired")
             shell.feed(msg.QueryExpired(reply_to))
 
-    def _expect(self, caller: BrokerNode, op: Op, attempt: int) -> int:
+    def _expect(self, caller: Caller, op: Op, attempt: int) -> int:
         self._replies += 1
         self.waiting[self._replies] = (caller, op, attempt)
         self.waits_since[self._replies] = self._clock.now
@@ -154,7 +186,7 @@ class HostNode:
 
     # Placements.
 
-    def take_work(self, coordinator: CoordinatorNode, number: int, work: HostWork) -> None:
+    def take_work(self, coordinator: Coordinator, number: int, work: HostWork) -> None:
         """Do what the coordinator says, and say that it was heard."""
         for close in work.closes:
             self.hear(lives.BrokerLeft(close, self.now_ms()))
