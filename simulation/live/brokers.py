@@ -37,14 +37,7 @@ OFFSETS = 600
 class LiveBroker:
     """One life of one broker: a manager, and a task per partition that it believes to lead."""
 
-    def __init__(
-        self,
-        run: LiveWorld,
-        controller: LiveController,
-        broker_id: int,
-        life: int,
-        random: Random,
-    ) -> None:
+    def __init__(self, run: LiveWorld, broker_id: int, life: int, random: Random) -> None:
         self.broker_id = broker_id
         self.is_fenced = False
         self.led: dict[TopicIdPartition, int] = {}
@@ -53,7 +46,6 @@ class LiveBroker:
         """When the last write that succeeded was begun (ns), per partition."""
         self._name = f"broker-{broker_id}/{life}"
         self._run = run
-        self._controller = controller
         self._random = random
         # A service that outlives its brokers sees those of the next run, too.
         self._ids = CountedIds(run.plan.seed << 32 | broker_id << 16 | life)
@@ -172,7 +164,7 @@ class LiveBroker:
             tip = self._random.choice(self._run.tips)
             role = FOLLOWER if self._random.random() < 0.8 else LEADER
             kind = self._random.choice(("lookup", "lookup", "highest_offset", "size"))
-            epoch = self._random.randrange(self._controller.epoch[tip] + 1)
+            epoch = self._random.randrange(self._run.epoch[tip] + 1)
             await clients[tip].read(
                 tip, role, Query(kind, epoch, self._random.randrange(OFFSETS))
             )
@@ -183,7 +175,6 @@ class LiveController:
 
     def __init__(self, run: LiveWorld, brokers: dict[int, LiveBroker]) -> None:
         self.leader: dict[TopicIdPartition, int] = {}
-        self.epoch: dict[TopicIdPartition, int] = {}
         self.changes = 0
         self.is_calm = False
         """Nobody is elected any more, and every word arrives soon."""
@@ -195,7 +186,7 @@ class LiveController:
         """Make first leaders, and keep changing them."""
         for number, tip in enumerate(self._run.tips):
             ids = sorted(self._brokers)
-            self.leader[tip], self.epoch[tip] = ids[number % len(ids)], 0
+            self.leader[tip], self._run.epoch[tip] = ids[number % len(ids)], 0
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._change()), loop.create_task(self._repeat())]
 
@@ -215,7 +206,7 @@ class LiveController:
         former = self.leader[tip]
         others = [one for one in sorted(self._brokers) if one != former] or [former]
         self.leader[tip] = self._random.choice(others)
-        self.epoch[tip] += 1
+        self._run.epoch[tip] += 1
         self.changes += 1
         self._run.note("leader elected", f"broker-{self.leader[tip]}", key=PartitionKey.of(tip))
         for broker_id in (former, self.leader[tip]):
@@ -233,7 +224,7 @@ class LiveController:
 
     def _tell(self, broker_id: int, tips: list[TopicIdPartition]) -> None:
         """Say what holds now; it may arrive behind what is said later."""
-        leads = {tip: self.epoch[tip] for tip in tips if self.leader[tip] == broker_id}
+        leads = {tip: self._run.epoch[tip] for tip in tips if self.leader[tip] == broker_id}
         follows = [tip for tip in tips if tip not in leads]
         plan = self._run.plan
         delay = self._random.uniform(0.001, 0.02)

@@ -65,6 +65,8 @@ class LiveWorld:
             TopicIdPartition(topic_id, number, f"live-{plan.seed}")
             for number in range(plan.partitions)
         ]
+        self.epoch: dict[TopicIdPartition, int] = {}
+        """Each partition's leader epoch, as the controller has it."""
         self.failures: list[BaseException] = []
         """What nobody foresaw: no caller may see anything but the errors of the interface."""
         self._numbers = 0

@@ -62,7 +62,7 @@ class LiveRun(LiveWorld):
     def _start_broker(self, broker_id: int) -> None:
         self._lives += 1
         random = stream(self.plan.seed, f"broker {broker_id} {self._lives}")
-        broker = LiveBroker(self, self.controller, broker_id, self._lives, random)
+        broker = LiveBroker(self, broker_id, self._lives, random)
         self.brokers[broker_id] = broker
         broker.start()
 
