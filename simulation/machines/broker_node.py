@@ -30,7 +30,8 @@ from tierledger.events.kafka.codec import KafkaValue
 from tierledger.events.log_events import Origin
 from tierledger.simulation.history.calls import INFO, READ, WRITE, digest_of, outcome_of
 from tierledger.simulation.machines.clockwork import MS, Life, S
-from tierledger.simulation.machines.coordinator_node import CoordinatorNode, CoordinatorWorld
+from tierledger.simulation.machines.coordinator_node import CoordinatorNode
+from tierledger.simulation.machines.host_node import Hosts
 from tierledger.simulation.machines.pending import Asked, Lane, Op
 
 ATTEMPT = 400 * MS
@@ -51,7 +52,7 @@ RECORDED_MS = 1_500_000_000_000
 PAUSES = (10 * MS, 20 * MS, 50 * MS, 100 * MS, 200 * MS)
 
 
-class BrokerWorld(CoordinatorWorld):
+class BrokerWorld(Hosts):
     """What a broker sees of the rest."""
 
     @abstractmethod

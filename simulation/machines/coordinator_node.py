@@ -6,7 +6,6 @@ when a process is missed.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -38,7 +37,7 @@ from tierledger.actors.messages import (
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
 from tierledger.events.log_events import Event
 from tierledger.simulation.machines.clockwork import MS, Life, S
-from tierledger.simulation.machines.host_node import HostNode, HostWorld
+from tierledger.simulation.machines.host_node import HostNode, Hosts
 from tierledger.simulation.machines.medium import COORDINATOR
 from tierledger.simulation.machines.surroundings import Surroundings
 from tierledger.storage.backend import CreateOutcome
@@ -67,22 +66,6 @@ class Attendant(Protocol):
     @property
     def life(self) -> Life: ...
     def hear(self, word: OwnerWord, /) -> None: ...
-
-
-class CoordinatorWorld(HostWorld):
-    """What a coordinator sees of the rest."""
-
-    @abstractmethod
-    def launch(self, name: str, address: str) -> HostNode | None:
-        """A new process at `address`, or the one that somebody else has started there."""
-
-    @abstractmethod
-    def host_at(self, address: str) -> HostNode | None:
-        """The process at `address`, if it can be reached."""
-
-    @abstractmethod
-    def node_of(self, life: Life) -> HostNode | None:
-        """The host whose life that is."""
 
 
 class Moved(NamedTuple):
@@ -129,7 +112,7 @@ class WatchedCoordinator(Coordinator):
 class CoordinatorNode:
     """One life of the coordinator. Any number of them may live at a time."""
 
-    def __init__(self, world: CoordinatorWorld, life: Life) -> None:
+    def __init__(self, world: Hosts, life: Life) -> None:
         self.world = world
         self.life = life
         self._clock, self._medium, self._wires = world.clock, world.medium, world.wires

@@ -8,6 +8,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, Protocol, assert_never
 
+from typing_extensions import override
+
 from tierledger.actors import messages as msg
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, Placement, Refusal
 from tierledger.actors.coordinator.rules import HostWork
@@ -18,8 +20,9 @@ from tierledger.actors.host.machine import HostMachine
 from tierledger.actors.leader.machine import Leader, Phase
 from tierledger.events import commands as cmd
 from tierledger.events.errors import NotLeader, OutcomeUnknown, RemoteStorageError
-from tierledger.simulation.machines.clockwork import MS, Life
+from tierledger.simulation.machines.clockwork import MS, Clockwork, Life
 from tierledger.simulation.machines.pending import Op
+from tierledger.simulation.machines.scenario import Scenario
 from tierledger.simulation.machines.shell import Shell
 from tierledger.simulation.machines.surroundings import Surroundings
 from tierledger.storage.serde import MetadataSerDe
@@ -63,20 +66,11 @@ class Coordinator(Protocol):
     ) -> None: ...
 
 
-class HostWorld(Surroundings):
-    """What a host sees of the rest."""
-
-    @property
-    @abstractmethod
-    def coordinator(self) -> Coordinator | None:
-        """The one that was found last."""
-
-
 class HostNode:
     """One life of one host."""
 
     def __init__(
-        self, world: HostWorld, life: Life, name: str, address: str, serde: MetadataSerDe
+        self, world: Hosts, life: Life, name: str, address: str, serde: MetadataSerDe
     ) -> None:
         self.world = world
         self.life = life
@@ -374,3 +368,57 @@ class HostNode:
             return False
         machine = shell.machine
         return machine.phase is Phase.LEADING and machine._has_claimed
+
+
+class Hosts(Surroundings):
+    """The hosts of a world."""
+
+    def __init__(self, scenario: Scenario, *, keeps: bool, clock: Clockwork | None) -> None:
+        super().__init__(scenario, keeps=keeps, clock=clock)
+        self.hosts: dict[str, HostNode] = {}
+        """By address; also those that are gone."""
+        self.upgraded: set[str] = set(scenario.upgraded)
+
+    @property
+    @abstractmethod
+    def coordinator(self) -> Coordinator | None:
+        """The one that was found last."""
+
+    def launch(self, name: str, address: str) -> HostNode | None:
+        """A new process at `address`, or the one that somebody else has started there."""
+        known = self.hosts.get(address)
+        if known is not None:
+            return known if known.life.is_reachable else None
+        life = self.new_life(name)
+        serde = self.newer_serde if name in self.upgraded or self.is_healing else self.serde
+        if serde is self.serde and name in self.scenario.outdated:
+            serde = self.older_serde
+        host = self.hosts[address] = HostNode(self, life, name, address, serde)
+        host.skew_ms = self.scenario.skews_ms[life.number % len(self.scenario.skews_ms)]
+        host.start()
+        return host
+
+    def host_at(self, address: str) -> HostNode | None:
+        """The process at `address`, if it can be reached."""
+        host = self.hosts.get(address)
+        return host if host is not None and host.life.is_reachable else None
+
+    def node_of(self, life: Life) -> HostNode | None:
+        for host in self.hosts.values():
+            if host.life is life:
+                return host
+        return None
+
+    def leading(self, number: int) -> HostNode | None:
+        """The newest host that can be reached and believes to lead the partition."""
+        for host in reversed(list(self.hosts.values())):
+            if host.life.is_reachable and host.believes_to_lead(number):
+                return host
+        return None
+
+    @override
+    def leading_elsewhere(self, number: int, life: Life) -> int:
+        return sum(
+            other.life is not life and not other.life.is_dead and other.believes_to_lead(number)
+            for other in self.hosts.values()
+        )

@@ -10,7 +10,6 @@ from tierledger.actors.leader.machine import Phase
 from tierledger.simulation.machines.broker_node import BrokerNode, BrokerWorld
 from tierledger.simulation.machines.clockwork import MS, Clockwork, Life
 from tierledger.simulation.machines.coordinator_node import CoordinatorNode
-from tierledger.simulation.machines.host_node import HostNode
 from tierledger.simulation.machines.medium import REFUSE
 from tierledger.simulation.machines.scenario import Scenario
 
@@ -31,8 +30,6 @@ class Processes(BrokerWorld):
         self.fenced: list[tuple[int, int, tuple[int, int]]] = []
         """When (ns) which broker was told that it is out of date, and what it had announced."""
         self.broker_lives: list[BrokerNode] = []
-        self.hosts: dict[str, HostNode] = {}
-        """By address; also those that are gone."""
         self.coordinators: list[CoordinatorNode] = []
         self.dozes: dict[tuple[str, str], int] = {}
         """Sites that pause at the next of such points, and for how long (us)."""
@@ -40,7 +37,6 @@ class Processes(BrokerWorld):
         """Sites that die at the next of such points."""
         self.outages: dict[str, int] = {}
         """Points at which the next process loses the store, and for how long (us)."""
-        self.upgraded: set[str] = set(scenario.upgraded)
         self.suspected: set[str] = set()
         """Processes of which pings ever went unanswered."""
 
@@ -65,7 +61,7 @@ class Processes(BrokerWorld):
     def everybody(self) -> list[BrokerNode]:
         """All that announce something: each broker's present life, and importers."""
 
-    # Coordinators and hosts.
+    # Coordinators.
 
     @override
     def coordinator_node(self) -> CoordinatorNode:
@@ -76,24 +72,7 @@ class Processes(BrokerWorld):
             node.start()
         return node
 
-    @override
-    def launch(self, name: str, address: str) -> HostNode | None:
-        known = self.hosts.get(address)
-        if known is not None:
-            return known if known.life.is_reachable else None
-        life = self.new_life(name)
-        serde = self.newer_serde if name in self.upgraded or self.is_healing else self.serde
-        if serde is self.serde and name in self.scenario.outdated:
-            serde = self.older_serde
-        host = self.hosts[address] = HostNode(self, life, name, address, serde)
-        host.skew_ms = self.scenario.skews_ms[life.number % len(self.scenario.skews_ms)]
-        host.start()
-        return host
-
-    @override
-    def host_at(self, address: str) -> HostNode | None:
-        host = self.hosts.get(address)
-        return host if host is not None and host.life.is_reachable else None
+    # What befalls processes.
 
     def at_site(self, site: str) -> Life | None:
         """The newest life at `site` that can be reached."""
@@ -101,29 +80,6 @@ class Processes(BrokerWorld):
             if life.site == site and life.is_reachable:
                 return life
         return None
-
-    @override
-    def node_of(self, life: Life) -> HostNode | None:
-        for host in self.hosts.values():
-            if host.life is life:
-                return host
-        return None
-
-    def leading(self, number: int) -> HostNode | None:
-        """The newest host that can be reached and believes to lead the partition."""
-        for host in reversed(list(self.hosts.values())):
-            if host.life.is_reachable and host.believes_to_lead(number):
-                return host
-        return None
-
-    @override
-    def leading_elsewhere(self, number: int, life: Life) -> int:
-        return sum(
-            other.life is not life and not other.life.is_dead and other.believes_to_lead(number)
-            for other in self.hosts.values()
-        )
-
-    # What befalls them.
 
     @override
     def kill(self, life: Life) -> None:
