@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator import procedure as steps
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import GIVE_UP_AFTER_MS, Owned
 from tierledger.actors.coordinator.procedure import Procedure
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.actors.ports import ServiceConnection
 from tierledger.events.errors import RejectedError, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.moving.comparison import Comparison, Difference

@@ -29,10 +29,10 @@ from tests.models.local_world import free_ports, lead
 from tests.models.tiered_broker import STOCK, TIERED, TieredBroker
 from tests.ray.test_serve import COMMAND, run, served
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator.ownership import PluginMode
 from tierledger.actors.discovery.connecting import connect
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.actors.ports import ServiceConnection
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.events.commands import ImportedRecord
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
