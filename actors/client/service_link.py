@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from tierledger.actors.calls import Call, PartitionKey
+from tierledger.actors.connection import CoordinatorHandle, ServiceConnection
 from tierledger.actors.coordinator.attendance import Attend
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
 from tierledger.actors.coordinator.ownership import (
@@ -23,10 +24,6 @@ from tierledger.actors.coordinator.ownership import (
 )
 from tierledger.actors.deadline import Attempt
 from tierledger.actors.foreign_errors import documented, documenting, is_cancelled
-from tierledger.actors.ports import (
-    CoordinatorHandle,
-    ServiceConnection,
-)
 from tierledger.events.commands import Claim
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
 

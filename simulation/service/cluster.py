@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 from tierledger.actors.calls import LEADER, CloseCall, HostPing, PartitionKey, Placement
+from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator.attendance import Attend
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
 from tierledger.actors.coordinator.ownership import (
@@ -35,7 +36,7 @@ from tierledger.actors.door.server.hinting import Hinting
 from tierledger.actors.host.host import Host
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.hosted_backend import HostedBackend
-from tierledger.actors.ports import LeaderOracle, ServiceConnection
+from tierledger.actors.ports import LeaderOracle
 from tierledger.events.commands import Claim
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
 from tierledger.simulation.service.lying_store import LyingStore

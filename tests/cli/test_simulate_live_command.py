@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from tierledger.cli.main import app
 from tierledger.simulation.live.chaos.chaos import Storm
-from tierledger.simulation.live.run import LivePlan
+from tierledger.simulation.live.plan import LivePlan
 
 
 @pytest.mark.parametrize(

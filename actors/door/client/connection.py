@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from tierledger.actors.calls import Call, PartitionKey
 from tierledger.actors.coordinator.attendance import Attend
@@ -26,7 +26,6 @@ from tierledger.actors.door.wire.answers import result_of
 from tierledger.actors.door.wire.calls import put_call
 from tierledger.actors.door.wire.failures import error_of
 from tierledger.actors.door.wire.segments import claim_of
-from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.commands import Claim
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
 
@@ -38,6 +37,15 @@ DOORS_KEPT = 1000
 
 TOLD_MS = 10_000
 """The same for what a host says of itself."""
+
+
+class ClientSettings(Protocol):
+    """With what a client is configured."""
+
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def storage(self) -> Mapping[str, str]: ...
 
 
 def greeting_of(cluster_id: str, broker_id: int | None = None) -> pb.ClientGreeting:
@@ -53,7 +61,7 @@ def greeting_of(cluster_id: str, broker_id: int | None = None) -> pb.ClientGreet
 
 def connect_at(
     url: str, opened: Opened | None = None
-) -> Callable[[ServiceSettings], Awaitable[DoorConnection]]:
+) -> Callable[[ClientSettings], Awaitable[DoorConnection]]:
     """How a manager finds the service whose doors `url` names; `opened`: see `Streams`.
 
     Raises:
@@ -62,7 +70,7 @@ def connect_at(
     doors = doors_in(url)
     learnt: dict[str, str] = {}
 
-    async def connect(settings: ServiceSettings) -> DoorConnection:
+    async def connect(settings: ClientSettings) -> DoorConnection:
         security = ClientSecurity.of(settings.storage, tls=url.startswith(TLS_SCHEME))
         greeting = greeting_of(settings.cluster_id, broker_in(settings))
         # Where those of the URL are gone by then, the next connection has what this one learnt.
@@ -77,7 +85,7 @@ def connect_at(
     return connect
 
 
-def broker_in(settings: ServiceSettings) -> int | None:
+def broker_in(settings: ClientSettings) -> int | None:
     """For which broker a manager was configured; commands speak for none."""
     broker_id = settings.storage.get("broker.id")
     return None if broker_id is None else int(broker_id)

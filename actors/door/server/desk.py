@@ -20,6 +20,7 @@ from tierledger.actors.calls import (
     QueryCall,
     ReadyCall,
 )
+from tierledger.actors.connection import CoordinatorHandle
 from tierledger.actors.deadline import Attempt, Bounds, Deadline
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire import coordination
@@ -28,7 +29,6 @@ from tierledger.actors.door.wire.segments import claim_message, key_of
 from tierledger.actors.feed.frames import Subscription
 from tierledger.actors.host.feeds import Feeds
 from tierledger.actors.host.heads import Heads
-from tierledger.actors.ports import CoordinatorHandle
 from tierledger.actors.routes import Routes
 from tierledger.events.errors import (
     InvalidArgument,
