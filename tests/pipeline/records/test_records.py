@@ -17,7 +17,6 @@ from tests.models.spark_tier import (
     delete_partition,
     delete_segment,
     directly,
-    import_metadata,
     plain,
     read_all,
     reader_of,
@@ -32,14 +31,6 @@ TOPICS = sorted({tip.topic for tip in tier_trace.topics()})
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 ISOLATIONS = pytest.mark.parametrize("isolation", [UNCOMMITTED, COMMITTED])
 PAYMENTS = "payments-tx"
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The metadata of the tier that a broker wrote."""
-    url = f"sqlite:{tmp_path_factory.mktemp('records') / 'store.sqlite'}"
-    asyncio.run(import_metadata(url))
-    return url
 
 
 @pytest.mark.parametrize("topic", TOPICS)
