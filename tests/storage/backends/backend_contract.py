@@ -9,7 +9,12 @@ from abc import abstractmethod
 import pytest
 
 from tests.storage.backends.reading_contract import ReadingContract
-from tierledger.events.errors import InvalidArgument, StorageUnavailable, StoreRefused
+from tierledger.events.errors import (
+    InvalidArgument,
+    OutcomeUnknown,
+    StorageUnavailable,
+    StoreRefused,
+)
 from tierledger.storage.backend import (
     BATCH_BYTES_MAX,
     KEY_BYTES_MAX,
@@ -380,3 +385,28 @@ class BackendContract(ReadingContract):
 
         kept = await everything(backend)
         assert {"last", *(f"k{one}" for one in range(1, 50, 2))} <= set(kept)
+
+
+class DatabaseContract(BackendContract):
+    """The same for a backend that removes many keys step by step."""
+
+    keys_per_removal: int
+
+    async def test_a_removal_that_is_cut_short_says_so_and_can_be_repeated(
+        self, backend: Backend
+    ) -> None:
+        keys = [f"k{one:05d}" for one in range(5 * self.keys_per_removal)]
+        await backend.create_each([(key, b"") for key in keys])
+        removal = asyncio.create_task(backend.remove_like("k"))
+        # One turn of the loop: its first step is handed over.
+        await asyncio.sleep(0)
+
+        again = await self.reopen(backend)
+
+        with pytest.raises(OutcomeUnknown, match="keys are removed"):
+            await removal
+        left = list(await everything(again))
+        assert 0 < len(left) < len(keys)
+        assert left == keys[-len(left) :]
+        assert await again.remove_like("k") == len(left)
+        await again.close()
