@@ -15,18 +15,10 @@ from typing import Any, TypeVar
 from tierledger.actors.calls import Call, PartitionKey
 from tierledger.actors.coordinator.attendance import Attend, ShadowReport
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
-from tierledger.actors.coordinator.ownership import (
-    Handover,
-    Owned,
-    OwnerWord,
-    PluginMode,
-)
+from tierledger.actors.coordinator.ownership import Handover, Owned, OwnerWord, PluginMode
 from tierledger.actors.deadline import Attempt
 from tierledger.actors.foreign_errors import documented, documenting, is_cancelled
-from tierledger.actors.ports import (
-    CoordinatorHandle,
-    ServiceConnection,
-)
+from tierledger.actors.ports import CoordinatorHandle, ServiceConnection
 from tierledger.events.commands import Claim
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
 

@@ -103,10 +103,7 @@ BAD_RECORDS: dict[str, tuple[Callable[[], KafkaValue | bytes | None], str]] = {
     "cut short": (lambda: encode(segment(1, ORDERS))[:-3], ""),
     "an unknown state": (lambda: bent(moved(segment(1, ORDERS)), state=9), "state"),
     "the end before the start": (lambda: bent(segment(1, ORDERS), end_offset=3), "end"),
-    "no leader epochs": (
-        lambda: bent(segment(1, ORDERS), segment_leader_epochs={}),
-        "epoch",
-    ),
+    "no leader epochs": (lambda: bent(segment(1, ORDERS), segment_leader_epochs={}), "epoch"),
     "no partition": (snapshot, "names no partition"),
     "too long": (lambda: moved(segment(1, ORDERS), custom=bytes(RECORD_BYTES_MAX)), "bytes"),
 }

@@ -185,10 +185,7 @@ def test_lookup_as_of_then_finds_what_is_gone_now(store: Path, as_of: str) -> No
         (["lookup", "orders", 1, 5, 0], "has no leader epoch 5; it has 0, 1"),
         (["segments", "orders", 1, "--epoch", 5], "has no leader epoch 5; it has 0, 1"),
         (["segments", "gone", 0], "its deletion is finished"),
-        (
-            ["describe", "orders", 1, "--as-of", "yesterday"],
-            "expected a number (N or pos",
-        ),
+        (["describe", "orders", 1, "--as-of", "yesterday"], "expected a number (N or pos"),
         (["describe", "orders", 1, "--as-of", "9" * 5000], "expected a whole number from 0"),
         (["describe", "orders", 1, "--as-of", "position:"], "expected a whole number from 0"),
         (["describe", "orders", 1, "--as-of", "20261121"], "position:20261121 or 2026-11-21"),
@@ -264,9 +261,7 @@ def test_no_store_is_one_line_and_exit_2(url: str, said: str) -> None:
     refused(invoke("ls", "--store", url), said)
 
 
-def test_a_process_of_its_own_exits_as_said_and_loads_neither_ray_nor_rich(
-    store: Path,
-) -> None:
+def test_a_process_of_its_own_exits_as_said_and_loads_neither_ray_nor_rich(store: Path) -> None:
     (found, loaded), (missed, _), (wrong, _) = (
         in_process("lookup", "orders", 1, 0, *more, "--store", f"sqlite:{store}")
         for more in ([55], [15], [15, "--cluster", "no"])

@@ -145,11 +145,7 @@ def _columns_of(body: log.Body) -> Row:
             }
         case log.ImportRecordDropped(segment_id=found):
             segment_id = None if found is None else str(Uuid(found))
-            return {
-                "segment_id": segment_id,
-                "reason": body.reason,
-                **_source(body.source),
-            }
+            return {"segment_id": segment_id, "reason": body.reason, **_source(body.source)}
         case log.SessionOpened(broker_id=broker) | log.SessionDisputed(broker_id=broker):
             return {"broker_id": broker, "body": _json(body)}
         case log.SessionClosed():

@@ -92,9 +92,7 @@ async def copy_written(url: str, place: Path, written: WrittenTier, first: int =
 
 
 async def move(
-    partition: StoredPartition,
-    metadata: RemoteLogSegmentMetadata,
-    state: RemoteLogSegmentState,
+    partition: StoredPartition, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState
 ) -> None:
     """Tell the log that the segment is in its next state."""
     update = RemoteLogSegmentMetadataUpdate(

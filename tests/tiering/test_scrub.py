@@ -8,12 +8,7 @@ import pytest
 from typing_extensions import override
 
 from tests.models import tier_trace
-from tests.models.damaged_tier import (
-    PART_BYTES,
-    DamagedTier,
-    TierSegments,
-    payments,
-)
+from tests.models.damaged_tier import PART_BYTES, DamagedTier, TierSegments, payments
 from tests.models.damaged_tier import Damage as Planted
 from tests.models.flipped_bits import flipped
 from tierledger.events.errors import FormatTooNew, InvalidArgument, StorageUnavailable

@@ -385,9 +385,7 @@ async def test_after_a_cut_a_replica_goes_on_from_where_it_was(world: LocalWorld
         assert (replica.counts.snapshots, replica.counts.dropped) == (1, 0)
 
 
-async def test_a_replica_goes_on_over_a_restart_and_drops_nothing(
-    world: LocalWorld,
-) -> None:
+async def test_a_replica_goes_on_over_a_restart_and_drops_nothing(world: LocalWorld) -> None:
     manager = await world.leader(TIP)
     position = await copy(manager, *map(segment, range(5)))
     async with replicas_at(await door_of(world)) as home:

@@ -104,9 +104,7 @@ def test_a_claim_that_the_oracle_contradicts_is_refused_with_an_alarm_and_report
     assert kinds(store.events()) == ["SessionOpened"]
 
 
-def test_without_an_answer_it_opens_and_the_next_dispute_is_held_back(
-    store: SlotStore,
-) -> None:
+def test_without_an_answer_it_opens_and_the_next_dispute_is_held_back(store: SlotStore) -> None:
     harness, _ = waiting_in_office(store)
     harness.oracle_decides(None)
     assert harness.leader.holds(OTHER)
@@ -318,9 +316,7 @@ def test_it_claims_behind_what_the_other_wrote_while_it_waited(store: SlotStore)
     assert isinstance(holder.error_for(late), NotLeader)
 
 
-def test_it_is_gone_once_the_oracle_contradicts_it_and_says_who_leads(
-    store: SlotStore,
-) -> None:
+def test_it_is_gone_once_the_oracle_contradicts_it_and_says_who_leads(store: SlotStore) -> None:
     _, harness = waiting_elsewhere(store)
     harness.oracle_decides(KNOWS(1))
 

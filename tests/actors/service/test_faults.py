@@ -115,9 +115,7 @@ async def test_a_leader_epoch_that_lost_a_dispute_gains_nothing_from_a_dead_host
 # What is stored and does not verify.
 
 
-async def test_a_flipped_byte_quarantines_one_partition_and_no_other(
-    world: LocalWorld,
-) -> None:
+async def test_a_flipped_byte_quarantines_one_partition_and_no_other(world: LocalWorld) -> None:
     broken, whole = partition(0), partition(1)
     manager = await world.leader(broken, whole)
     for tip in (broken, whole):

@@ -14,11 +14,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # type: ignore[import-
 from pyspark.sql import SparkSession
 
 from tests.models.command_line import invoke
-from tests.models.imported_logs import (
-    assert_answers,
-    import_now,
-    stored_batches,
-)
+from tests.models.imported_logs import assert_answers, import_now, stored_batches
 from tests.models.local_world import CLUSTER, LocalWorld
 from tests.models.stored_partitions import TRACES
 from tierledger.conformance.answering import partition_of

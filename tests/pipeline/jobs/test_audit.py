@@ -41,12 +41,7 @@ from tierledger.pipeline.jobs.audit.kinds import AuditKind
 from tierledger.pipeline.jobs.audit.rows import Audit, AuditDigest
 from tierledger.pipeline.jobs.audit.run import Listed, audit
 from tierledger.pipeline.jobs.audit.segments import Settled, segments_table
-from tierledger.pipeline.listing import (
-    read_inventory,
-    totals,
-    write_listing,
-    written_listing,
-)
+from tierledger.pipeline.listing import read_inventory, totals, write_listing, written_listing
 from tierledger.pipeline.table_columns import PlainRow
 from tierledger.pipeline.tables.plan import planned
 from tierledger.tiering.layouts.ledger.format import LedgerCustomMetadata

@@ -29,11 +29,7 @@ MINUTE_MS = 60_000
 
 
 def found(
-    bodies: Sequence[Body],
-    now_ms: int,
-    limits_ms: dict[str, int] = LIMITS,
-    *,
-    step_ms: int = 0,
+    bodies: Sequence[Body], now_ms: int, limits_ms: dict[str, int] = LIMITS, *, step_ms: int = 0
 ) -> list[dict[str, Any]]:
     """What is stuck at `now_ms` in a log of events `step_ms` apart, from `TIME_MS` on."""
 

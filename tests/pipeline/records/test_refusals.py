@@ -11,12 +11,7 @@ from pyspark.sql import SparkSession
 from tests.models import tier_trace
 from tests.models.flipped_bits import flip
 from tests.models.spark_rows import partition_of
-from tests.models.spark_tier import (
-    BROKERS_TIER,
-    consumed_rows,
-    directly,
-    records,
-)
+from tests.models.spark_tier import BROKERS_TIER, consumed_rows, directly, records
 from tests.models.stored_partitions import TIP
 from tierledger.events.errors import (
     CorruptRemoteData,

@@ -13,11 +13,7 @@ from tests.models.index_storage import IndexStorage, filled, name_of, names
 from tests.models.local_world import eventually
 from tests.models.refusing_files import RefusingFiles
 from tests.models.tier_trace import segments, segments_of
-from tierledger.events.errors import (
-    CorruptRemoteData,
-    StorageUnavailable,
-    StoreRefused,
-)
+from tierledger.events.errors import CorruptRemoteData, StorageUnavailable, StoreRefused
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.index_cache.cache import RemoteIndexCache
 
