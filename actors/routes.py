@@ -5,8 +5,8 @@ from __future__ import annotations
 from zlib import crc32
 
 from tierledger.actors.calls import LEADER, STORAGE, PartitionKey
+from tierledger.actors.connection import CoordinatorHandle
 from tierledger.actors.coordinator.events import Route
-from tierledger.actors.ports import CoordinatorHandle
 from tierledger.events.errors import NotReady, RemoteResourceNotFound
 
 

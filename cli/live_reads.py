@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tierledger.actors.calls import Answered
-    from tierledger.actors.ports import ServiceConnection
+    from tierledger.actors.connection import ServiceConnection
     from tierledger.cli.opened_store import StoreOptions
 
 DEADLINE_S = 10.0

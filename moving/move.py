@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator import procedure as steps
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import GIVE_UP_AFTER_MS, Owned
 from tierledger.actors.coordinator.procedure import Procedure
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.actors.ports import ServiceConnection
 from tierledger.events.errors import RejectedError, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.moving.comparison import Comparison, Difference
@@ -27,7 +27,8 @@ OBSERVER = 2**31 - 3
 COMPARE_PAUSE_S = 0.5
 """Before what differs is compared again."""
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
+"""Of a question to the ledger; a leader may just be placed anew, after a broker's restart."""
 
 HOLD_S = GIVE_UP_AFTER_MS / 1000 - 2
 """How long brokers may hold their writes; 2 s later the coordinator itself gives up."""

@@ -24,6 +24,7 @@ from tierledger.actors.client.lists import all_rows, pages
 from tierledger.actors.client.roles import Roles
 from tierledger.actors.client.router import Router
 from tierledger.actors.client.service_link import ServiceLink
+from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator.events import LeaderItem
 from tierledger.actors.deadline import Bounds, Deadline
 from tierledger.actors.discovery.connecting import connect as connect_by_url
@@ -35,7 +36,7 @@ from tierledger.actors.host_settings import (
     without_prefix,
 )
 from tierledger.actors.messages import Query
-from tierledger.actors.ports import IdSource, ServiceConnection
+from tierledger.actors.ports import IdSource
 from tierledger.actors.wall_clock import RandomIds
 from tierledger.events import commands as cmd
 from tierledger.events.errors import InvalidArgument, NotLeader, NotReady

@@ -10,9 +10,9 @@ from typing import Any
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, ReadyCall
 from tierledger.actors.client.router import Router
+from tierledger.actors.connection import CoordinatorHandle
 from tierledger.actors.coordinator.events import ITEMS_MAX, Announcement, LeaderItem, Registered
 from tierledger.actors.deadline import Attempt, Deadline
-from tierledger.actors.ports import CoordinatorHandle
 from tierledger.events.commands import NO_CLAIM, Claim
 from tierledger.events.errors import NotLeader, OutcomeUnknown, RetryableError
 from tierledger.events.identifiers import TopicIdPartition

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from tierledger.actors.calls import LEADER, Answered, Call, PageCall, PartitionKey
 from tierledger.actors.client.service_link import ServiceLink
 from tierledger.actors.client.window import WRITES_MAX, Window
+from tierledger.actors.connection import CoordinatorHandle
 from tierledger.actors.deadline import Attempt, Bounds, Deadline
-from tierledger.actors.ports import CoordinatorHandle
 from tierledger.actors.routes import Routes
 from tierledger.events.errors import (
     DataError,

@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from tierledger.actors.calls import Call, PartitionKey
-from tierledger.actors.coordinator.attendance import Attend, ShadowReport
+from tierledger.actors.connection import CoordinatorHandle, ServiceConnection
+from tierledger.actors.coordinator.attendance import Attend
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
 from tierledger.actors.coordinator.ownership import Handover, Owned, OwnerWord, PluginMode
 from tierledger.actors.deadline import Attempt
 from tierledger.actors.foreign_errors import documented, documenting, is_cancelled
-from tierledger.actors.ports import CoordinatorHandle, ServiceConnection
 from tierledger.events.commands import Claim
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
 
@@ -182,9 +182,6 @@ class _LinkedCoordinator:
 
     async def attend(self, said: Attend) -> OwnerWord:
         return await self._ask(lambda one: one.attend(said))
-
-    async def shadow_report(self, report: ShadowReport) -> None:
-        await self._ask(lambda one: one.shadow_report(report))
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
         return await self._ask(lambda one: one.announce(announcement))

@@ -14,9 +14,10 @@ from typing import Any, Self, TypeVar
 
 from tierledger.actors.client.client import DEADLINE_S, AsyncRemoteLogMetadataManager
 from tierledger.actors.client.history import PartitionHistory
+from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.messages import Query
-from tierledger.actors.ports import IdSource, ServiceConnection
+from tierledger.actors.ports import IdSource
 from tierledger.events.errors import InvalidArgument, NotReady, OutcomeUnknown
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.metadata import (

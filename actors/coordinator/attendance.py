@@ -27,19 +27,6 @@ DIFFERENCES_KEPT = 100
 """The newest, of each broker."""
 
 
-class Attend(NamedTuple):
-    """How a broker's plugin stands."""
-
-    broker_id: BrokerId
-    incarnation: Count
-    """0: it is not registered."""
-    mode: PluginMode
-    number: Count
-    """Of the owner's word that it goes by; 0: it has heard none."""
-    is_idle: bool
-    """No write of this broker is under way, and none begins under that word."""
-
-
 class Followed(NamedTuple):
     """What a process hears that would import Kafka's metadata topic, or mirror into it."""
 
@@ -81,10 +68,23 @@ class Difference(NamedTuple):
 class ShadowReport(NamedTuple):
     """What came of comparing since the last report."""
 
-    broker_id: BrokerId
     equal: Count
     skipped: Count
     differences: tuple[Difference, ...]
+
+
+class Attend(NamedTuple):
+    """How a broker's plugin stands."""
+
+    broker_id: BrokerId
+    incarnation: Count
+    """0: it is not registered."""
+    mode: PluginMode
+    number: Count
+    """Of the owner's word that it goes by; 0: it has heard none."""
+    is_idle: bool
+    """No write of this broker is under way, and none begins under that word."""
+    shadow: ShadowReport | None = None
 
 
 class _Shadow:
@@ -110,10 +110,11 @@ class Attendance:
     def attended(self, said: Attend, now_ms: int) -> None:
         """Note how a broker stands at `now_ms`, of a clock that never goes back."""
         self._heard[said.broker_id] = (said, now_ms)
+        if said.shadow is not None:
+            self._compared(said.broker_id, said.shadow)
 
-    def compared(self, report: ShadowReport) -> None:
-        """Add what a broker in shadow has found."""
-        shadow = self._shadows.setdefault(report.broker_id, _Shadow())
+    def _compared(self, broker_id: int, report: ShadowReport) -> None:
+        shadow = self._shadows.setdefault(broker_id, _Shadow())
         shadow.equal += report.equal
         shadow.skipped += report.skipped
         different = [one for one in report.differences if not one.is_recovered]

@@ -48,6 +48,31 @@ class OwnerWord(NamedTuple):
         return self.source if self.owner == Owner.MOVING else self.owner
 
 
+class Decision(NamedTuple):
+    """By whose manager a broker decides, as its mode and the newest word have it."""
+
+    reads: str | None
+    """None: it is not ready."""
+    writes: str | None
+    """None: they are held."""
+
+
+def decision(mode: PluginMode, word: OwnerWord) -> Decision:
+    """Never by another manager than the owner's: brokers that do would not see each other."""
+    match word.decider, mode:
+        case (Owner.KAFKA, PluginMode.SHADOW | PluginMode.HANDOVER) | (
+            Owner.NOBODY, PluginMode.SHADOW,
+        ):  # fmt: skip
+            reads = Owner.KAFKA
+        case (Owner.TIERLEDGER, PluginMode.TIERLEDGER | PluginMode.HANDOVER) | (
+            Owner.NOBODY, PluginMode.TIERLEDGER,
+        ):  # fmt: skip
+            reads = Owner.TIERLEDGER
+        case _:
+            return Decision(None, None)
+    return Decision(reads, None if word.owner == Owner.MOVING else reads)
+
+
 class Handover(NamedTuple):
     """An operator's wish that `to` owns the metadata in place of `of`."""
 

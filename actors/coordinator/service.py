@@ -18,7 +18,6 @@ from tierledger.actors.coordinator.attendance import (
     Attend,
     Attendance,
     Followed,
-    ShadowReport,
 )
 from tierledger.actors.coordinator.door import (
     checked_announcement,
@@ -215,10 +214,6 @@ class CoordinatorService:
             )
         self._attendance.attended(said, self._now_ms())
         return state.word
-
-    async def shadow_report(self, report: ShadowReport) -> None:
-        """Note what a broker in shadow has compared."""
-        self._attendance.compared(checked(ShadowReport, report, "shadow_report"))
 
     async def follow_kafka(self, said: dict[str, Any]) -> Followed:
         """Who owns the metadata, and whether who asks imports or mirrors Kafka's topic."""

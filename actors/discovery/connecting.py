@@ -6,9 +6,9 @@ Either way they are called over gRPC, which is imported when it is needed.
 
 from __future__ import annotations
 
+from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.door.addresses import SCHEME, TLS_SCHEME
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.actors.ports import ServiceConnection
 from tierledger.storage.connector import URL_SETTING, setting
 
 

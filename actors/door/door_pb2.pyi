@@ -187,7 +187,7 @@ class HostGreeting(_message.Message):
     def __init__(self, version: _Optional[int] = ..., cluster_id: _Optional[str] = ..., host: _Optional[str] = ..., software: _Optional[str] = ..., frame_bytes_max: _Optional[int] = ..., calls_max: _Optional[int] = ...) -> None: ...
 
 class Call(_message.Message):
-    __slots__ = ("id", "deadline_ms", "host", "write", "question", "ready", "next_page", "register", "announce", "route", "hosts", "status", "hand_over", "attend", "shadow_report")
+    __slots__ = ("id", "deadline_ms", "host", "write", "question", "ready", "next_page", "register", "announce", "route", "hosts", "status", "hand_over", "attend")
     ID_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -202,7 +202,6 @@ class Call(_message.Message):
     STATUS_FIELD_NUMBER: _ClassVar[int]
     HAND_OVER_FIELD_NUMBER: _ClassVar[int]
     ATTEND_FIELD_NUMBER: _ClassVar[int]
-    SHADOW_REPORT_FIELD_NUMBER: _ClassVar[int]
     id: int
     deadline_ms: int
     host: str
@@ -217,11 +216,10 @@ class Call(_message.Message):
     status: StatusQuestion
     hand_over: HandOver
     attend: Attend
-    shadow_report: ShadowReport
-    def __init__(self, id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., host: _Optional[str] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., question: _Optional[_Union[Question, _Mapping]] = ..., ready: _Optional[_Union[ReadyQuestion, _Mapping]] = ..., next_page: _Optional[_Union[NextPage, _Mapping]] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ..., route: _Optional[_Union[RouteQuestion, _Mapping]] = ..., hosts: _Optional[_Union[HostsQuestion, _Mapping]] = ..., status: _Optional[_Union[StatusQuestion, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., attend: _Optional[_Union[Attend, _Mapping]] = ..., shadow_report: _Optional[_Union[ShadowReport, _Mapping]] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., host: _Optional[str] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., question: _Optional[_Union[Question, _Mapping]] = ..., ready: _Optional[_Union[ReadyQuestion, _Mapping]] = ..., next_page: _Optional[_Union[NextPage, _Mapping]] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ..., route: _Optional[_Union[RouteQuestion, _Mapping]] = ..., hosts: _Optional[_Union[HostsQuestion, _Mapping]] = ..., status: _Optional[_Union[StatusQuestion, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., attend: _Optional[_Union[Attend, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("id", "better_door", "failure", "written", "found", "ready", "registered", "announced", "routes", "hosts", "status", "owned", "owner_word", "shadow_taken")
+    __slots__ = ("id", "better_door", "failure", "written", "found", "ready", "registered", "announced", "routes", "hosts", "status", "owned", "owner_word")
     ID_FIELD_NUMBER: _ClassVar[int]
     BETTER_DOOR_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
@@ -235,7 +233,6 @@ class Answer(_message.Message):
     STATUS_FIELD_NUMBER: _ClassVar[int]
     OWNED_FIELD_NUMBER: _ClassVar[int]
     OWNER_WORD_FIELD_NUMBER: _ClassVar[int]
-    SHADOW_TAKEN_FIELD_NUMBER: _ClassVar[int]
     id: int
     better_door: str
     failure: Failure
@@ -249,8 +246,7 @@ class Answer(_message.Message):
     status: Status
     owned: Owned
     owner_word: OwnerWord
-    shadow_taken: ShadowTaken
-    def __init__(self, id: _Optional[int] = ..., better_door: _Optional[str] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., written: _Optional[_Union[Written, _Mapping]] = ..., found: _Optional[_Union[Found, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., announced: _Optional[_Union[Announced, _Mapping]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., hosts: _Optional[_Union[Hosts, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., owned: _Optional[_Union[Owned, _Mapping]] = ..., owner_word: _Optional[_Union[OwnerWord, _Mapping]] = ..., shadow_taken: _Optional[_Union[ShadowTaken, _Mapping]] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., better_door: _Optional[str] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., written: _Optional[_Union[Written, _Mapping]] = ..., found: _Optional[_Union[Found, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., announced: _Optional[_Union[Announced, _Mapping]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., hosts: _Optional[_Union[Hosts, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., owned: _Optional[_Union[Owned, _Mapping]] = ..., owner_word: _Optional[_Union[OwnerWord, _Mapping]] = ...) -> None: ...
 
 class Failure(_message.Message):
     __slots__ = ("kind", "message", "fate")
@@ -501,42 +497,44 @@ class Owned(_message.Message):
     def __init__(self, owner: _Optional[str] = ..., number: _Optional[int] = ...) -> None: ...
 
 class Attend(_message.Message):
-    __slots__ = ("broker_id", "incarnation", "mode", "number", "is_idle")
+    __slots__ = ("broker_id", "incarnation", "mode", "number", "is_idle", "shadow")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     IS_IDLE_FIELD_NUMBER: _ClassVar[int]
+    SHADOW_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     incarnation: int
     mode: PluginMode
     number: int
     is_idle: bool
-    def __init__(self, broker_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., mode: _Optional[_Union[PluginMode, str]] = ..., number: _Optional[int] = ..., is_idle: _Optional[bool] = ...) -> None: ...
+    shadow: ShadowReport
+    def __init__(self, broker_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., mode: _Optional[_Union[PluginMode, str]] = ..., number: _Optional[int] = ..., is_idle: _Optional[bool] = ..., shadow: _Optional[_Union[ShadowReport, _Mapping]] = ...) -> None: ...
 
 class OwnerWord(_message.Message):
-    __slots__ = ("number", "owner", "source", "heading")
+    __slots__ = ("number", "owner", "source", "heading", "reads")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     HEADING_FIELD_NUMBER: _ClassVar[int]
+    READS_FIELD_NUMBER: _ClassVar[int]
     number: int
     owner: str
     source: str
     heading: str
-    def __init__(self, number: _Optional[int] = ..., owner: _Optional[str] = ..., source: _Optional[str] = ..., heading: _Optional[str] = ...) -> None: ...
+    reads: str
+    def __init__(self, number: _Optional[int] = ..., owner: _Optional[str] = ..., source: _Optional[str] = ..., heading: _Optional[str] = ..., reads: _Optional[str] = ...) -> None: ...
 
 class ShadowReport(_message.Message):
-    __slots__ = ("broker_id", "equal", "skipped", "differences")
-    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("equal", "skipped", "differences")
     EQUAL_FIELD_NUMBER: _ClassVar[int]
     SKIPPED_FIELD_NUMBER: _ClassVar[int]
     DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
-    broker_id: int
     equal: int
     skipped: int
     differences: _containers.RepeatedCompositeFieldContainer[Difference]
-    def __init__(self, broker_id: _Optional[int] = ..., equal: _Optional[int] = ..., skipped: _Optional[int] = ..., differences: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ...) -> None: ...
+    def __init__(self, equal: _Optional[int] = ..., skipped: _Optional[int] = ..., differences: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ...) -> None: ...
 
 class Difference(_message.Message):
     __slots__ = ("partition", "kind", "epoch", "offset", "position", "kafka", "replica", "kafka_number", "replica_number", "contents")
@@ -561,10 +559,6 @@ class Difference(_message.Message):
     replica_number: int
     contents: str
     def __init__(self, partition: _Optional[_Union[Partition, _Mapping]] = ..., kind: _Optional[_Union[QuestionKind, str]] = ..., epoch: _Optional[int] = ..., offset: _Optional[int] = ..., position: _Optional[int] = ..., kafka: _Optional[_Iterable[bytes]] = ..., replica: _Optional[_Iterable[bytes]] = ..., kafka_number: _Optional[int] = ..., replica_number: _Optional[int] = ..., contents: _Optional[str] = ...) -> None: ...
-
-class ShadowTaken(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
 
 class Announce(_message.Message):
     __slots__ = ("broker_id", "incarnation", "number", "leaders", "followers", "stopped", "import_cluster")

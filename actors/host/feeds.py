@@ -9,17 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING
 
+from tierledger.actors import messages as msg
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.feed.frames import Frame, Subscription
 from tierledger.actors.feed.source import FeedSource
+from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.actors.slices import Slices
 from tierledger.events.commands import Claim
 from tierledger.events.errors import DataError, NotLeader, Quarantined, RemoteStorageError
-
-if TYPE_CHECKING:
-    from tierledger.actors.host.partition_shell import PartitionShell
 
 SNAPSHOTS_AT_ONCE = 8
 """That are under way on one host; one of a million rows takes a few seconds."""
@@ -97,7 +95,7 @@ class Fed:
         except RemoteStorageError as error:
             self._trouble = error
             if isinstance(error, DataError):
-                feed.shell.host.alarm(feed.shell.topic_id_partition, DAMAGED, str(error))
+                feed.shell.host.told(feed.shell, msg.Alarm(DAMAGED, str(error)))
         else:
             if not feed.is_gone:
                 feed.source.proven(self._number, (position, chain_hash), is_held=is_held)

@@ -7,16 +7,13 @@ So a leader that is none, or tells what is not so, costs a follower some time an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from tierledger.actors import messages as msg
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.feed.frames import Head
+from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.events.commands import Claim
 from tierledger.events.errors import NotLeader
-
-if TYPE_CHECKING:
-    from tierledger.actors.host.partition_shell import PartitionShell
 
 NOTHING = -2
 """In place of a position, below that of an empty log."""

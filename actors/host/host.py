@@ -38,7 +38,7 @@ from tierledger.actors.host.answering import OpenLists
 from tierledger.actors.host.feeds import Feeds
 from tierledger.actors.host.heads import Heads, Hints
 from tierledger.actors.host.machine import HostMachine
-from tierledger.actors.host.partition_shell import PartitionShell
+from tierledger.actors.host.partition_shell import PartitionShell, Said
 from tierledger.actors.host.report import HostReport
 from tierledger.actors.host.store_queues import Committer, PendingSlot, SlotReader
 from tierledger.actors.leader.machine import Leader
@@ -51,12 +51,12 @@ from tierledger.events.errors import (
     NotReady,
     RemoteStorageError,
 )
-from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.state import PartitionState
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.keys import MetadataKeyFactory
 from tierledger.storage.partition.checkpoint import ROWS_AT_ONCE
+from tierledger.storage.partition.reader import PartitionReader
 from tierledger.storage.serde import MetadataSerDe
 
 POLL_INTERVAL_S = 0.05
@@ -113,7 +113,7 @@ class Host:
         self.serde = serde
         self.lists = OpenLists(process)
         self.committer = Committer(backend)
-        self.oracle = oracle or NoOracle()
+        self.oracle: LeaderOracle = oracle or NoOracle()
         self.is_closing = False
         self._limits = limits
         self._clock = clock
@@ -329,7 +329,8 @@ class Host:
             else Leader(self.serde, self._limits, begin.claim)
         )
         tip = begin.topic_id_partition
-        shell = PartitionShell(self, tip, begin.role, machine, begin.life)
+        reader = PartitionReader(self.backend, self.keys, self.serde, self.cluster_id, tip)
+        shell = PartitionShell(self, reader, begin.role, machine, begin.life)
         self._lives[begin.life] = shell
         if begin.role == STORAGE:
             shell.after_step = partial(self._look_if_read, shell)
@@ -386,26 +387,27 @@ class Host:
         else:
             self._slots.add(slot)
 
-    def head_moved(self, shell: PartitionShell, position: int) -> None:
+    def told(self, shell: PartitionShell, said: Said) -> None:
+        """What the machine of a partition says to its host."""
+        match said:
+            case msg.HeadMoved(position=position):
+                self._head_moved(shell, position)
+            case msg.Alarm(kind=kind, message=message):
+                self.report.alarm(shell.topic_id_partition, kind, message)
+            case msg.ClaimRefused():  # The coordinator hears of it, and who leads.
+                self._hear(lives.Refused(shell.life, said))
+            case msg.Gone(reason=reason):
+                self._hear(lives.Ended(shell.life, reason))
+
+    def _head_moved(self, shell: PartitionShell, position: int) -> None:
         """Let followers know at once: this host's, and those of hosts that asked for it."""
         self.heads.moved(shell)
         follower = self._shells.get((shell.key, FOLLOWER))
         if follower is not None:
             asyncio.get_running_loop().call_soon(follower.feed, msg.HintArrived(position))
 
-    def alarm(self, topic_id_partition: TopicIdPartition, kind: str, message: str) -> None:
-        self.report.alarm(topic_id_partition, kind, message)
-
-    def refused(self, shell: PartitionShell, refused: msg.ClaimRefused) -> None:
-        """A claim does not lead: the coordinator hears of it, and who does."""
-        self._hear(lives.Refused(shell.life, refused))
-
     def now_ms(self) -> int:
         return self._clock.now_ms()
-
-    def forget(self, shell: PartitionShell, reason: str) -> None:
-        """A machine is finished."""
-        self._hear(lives.Ended(shell.life, reason))
 
     # Standing work.
 

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import structlog
 
 from tierledger.actors import messages as msg
 from tierledger.actors.calls import LEADER, Answered, PartitionKey
 from tierledger.actors.follower import Follower
-from tierledger.actors.host.answering import answer_now, snapshot_for, walk
+from tierledger.actors.host.answering import OpenLists, answer_now, snapshot_for, walk
 from tierledger.actors.host.machine_guard import MachineGuard
-from tierledger.actors.host.store_queues import PendingAppend, PendingSlot
+from tierledger.actors.host.store_queues import Committer, PendingAppend, PendingSlot
 from tierledger.actors.leader.machine import Leader
 from tierledger.actors.oracle.no_oracle import ORACLE_DEADLINE_S
+from tierledger.actors.ports import LeaderOracle
 from tierledger.actors.slices import Slices
 from tierledger.events.errors import (
     DataError,
@@ -30,7 +31,6 @@ from tierledger.events.errors import (
     RemoteStorageError,
     RetryableError,
 )
-from tierledger.events.identifiers import TopicIdPartition
 from tierledger.storage.backend import Operation
 from tierledger.storage.partition.checkpoint import (
     CheckpointDraft,
@@ -41,9 +41,6 @@ from tierledger.storage.partition.checkpoint import (
 from tierledger.storage.partition.event_log import StoredBatch
 from tierledger.storage.partition.loading import LoadedPartition, Loading
 from tierledger.storage.partition.reader import PartitionReader
-
-if TYPE_CHECKING:
-    from tierledger.actors.host.host import Host
 
 T = TypeVar("T")
 
@@ -59,7 +56,24 @@ FEED_BYTES = 32 * 1024
 RETRY_DELAY_S = 0.1
 """Pause before a store that was away is asked again."""
 
+Said: TypeAlias = "msg.HeadMoved | msg.Alarm | msg.ClaimRefused | msg.Gone"
+"""What a machine says to the process it runs in."""
+
 _log = structlog.get_logger("tierledger.partition")
+
+
+class Process(Protocol):
+    """Where a partition runs, beside others."""
+
+    committer: Committer
+    lists: OpenLists
+    oracle: LeaderOracle
+
+    def now_ms(self) -> int: ...
+    def spawn(self, work: Coroutine[Any, Any, None], /) -> asyncio.Task[None]: ...
+    def reply(self, reply_to: msg.ReplyTo, value: object, /) -> None: ...
+    def read_slot(self, slot: PendingSlot, delay_ms: int, /) -> None: ...
+    def told(self, shell: PartitionShell, said: Said, /) -> None: ...
 
 
 class PartitionShell:
@@ -67,16 +81,16 @@ class PartitionShell:
 
     def __init__(
         self,
-        host: Host,
-        topic_id_partition: TopicIdPartition,
+        host: Process,
+        reader: PartitionReader,
         role: str,
         machine: Leader | Follower,
         life: int,
     ) -> None:
         """`life`: its number on the host."""
         self.host = host
-        self.key = PartitionKey.of(topic_id_partition)
-        self.topic_id_partition = topic_id_partition
+        self.topic_id_partition = reader.topic_id_partition
+        self.key = PartitionKey.of(reader.topic_id_partition)
         self.role = role
         self.machine = machine
         self.life = life
@@ -87,9 +101,7 @@ class PartitionShell:
         self._guard = MachineGuard(machine)
         self._held: list[msg.CommandArrived] = []
         """Commands that are decided on when the host's next commit begins."""
-        self._reader = PartitionReader(
-            host.backend, host.keys, host.serde, host.cluster_id, topic_id_partition
-        )
+        self._reader = reader
         self._checkpoints = self._reader.checkpoints
         self._writer = CheckpointWriter(self._checkpoints)
         self._ahead: deque[StoredBatch] = deque()
@@ -155,7 +167,7 @@ class PartitionShell:
             if self.after_step is not None:
                 self.after_step()
 
-    def _carry_out(self, effect: msg.Effect) -> None:  # noqa: C901 - One case each.
+    def _carry_out(self, effect: msg.Effect) -> None:
         host = self.host
         match effect:
             case msg.Reply(reply_to, position):
@@ -165,10 +177,10 @@ class PartitionShell:
             case msg.Answer():
                 self._answer(effect)
             case msg.Append(number, value):
-                key = host.keys.log_batch(self.topic_id_partition, number)
+                key = self._reader.log.key(number)
                 host.committer.add(PendingAppend(self, number, key, value))
             case msg.ReadSlot(number=number, delay_ms=delay_ms):
-                key = host.keys.log_batch(self.topic_id_partition, number)
+                key = self._reader.log.key(number)
                 host.read_slot(PendingSlot(self, number, key), delay_ms)
             case msg.ReadLog(number=number):
                 self._spawn(self._read_log, number)
@@ -178,14 +190,10 @@ class PartitionShell:
                 self._spawn(self._write_checkpoint, self._writer.freeze(state, next_batch))
             case msg.AskOracle():
                 self._spawn(self._ask_oracle, effect)
-            case msg.ClaimRefused():
-                host.refused(self, effect)
-            case msg.HeadMoved(position=position):
-                host.head_moved(self, position)
-            case msg.Alarm(kind=kind, message=message):
-                host.alarm(self.topic_id_partition, kind, message)
-            case msg.Gone(reason=reason, reply_to=reply_to):
-                host.forget(self, reason)
+            case msg.HeadMoved() | msg.Alarm() | msg.ClaimRefused():
+                host.told(self, effect)
+            case msg.Gone(reply_to=reply_to):
+                host.told(self, effect)
                 host.reply(reply_to, self.machine.position)
 
     @property
@@ -276,7 +284,7 @@ class PartitionShell:
                 await asyncio.sleep(RETRY_DELAY_S)
         self._writer.stored = loading.stored
         if loading.trouble is not None:
-            self.host.alarm(self.topic_id_partition, "checkpoint", str(loading.trouble))
+            self.host.told(self, msg.Alarm("checkpoint", str(loading.trouble)))
             self._writer.is_whole = True
         self.feed(msg.StateLoaded(*loaded))
 
@@ -319,7 +327,7 @@ class PartitionShell:
                 # Not the state: it may be, and its checkpoint not yet.
                 await self._insisting(self._checkpoints.sweep)
         except RemoteStorageError as error:
-            self.host.alarm(self.topic_id_partition, "checkpoint", str(error))
+            self.host.told(self, msg.Alarm("checkpoint", str(error)))
             self.feed(msg.CheckpointDone(stored=False))
         else:
             is_ours, is_less = standing is Standing.OURS, standing is Standing.LESS

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from tierledger.actors.calls import PartitionKey
-from tierledger.actors.coordinator.attendance import Attend, Followed, ShadowReport
+from tierledger.actors.coordinator.attendance import Attend, Followed
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
 from tierledger.actors.coordinator.ownership import Handover, Owned, OwnerWord, PluginMode
 from tierledger.actors.coordinator.service import CoordinatorService
@@ -17,7 +18,7 @@ from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.processes import process_name
 from tierledger.actors.ray.cluster import on_node, own_node, ray
 from tierledger.actors.ray.collector import keep_pauses_short
-from tierledger.actors.ray.handles import namespace_of
+from tierledger.actors.ray.handles import RayCoordinator, namespace_of
 from tierledger.actors.ray.launcher import RayLauncher
 from tierledger.actors.ray.oracle import oracle_of
 from tierledger.actors.wall_clock import RandomIds, WallClock
@@ -62,7 +63,7 @@ class CoordinatorShell:
             cluster_id=settings.cluster_id,
             keys=connector.key_factory(settings.cluster_id),
             serde=settings.serde(),
-            launcher=RayLauncher(settings, self._home),
+            launcher=RayLauncher(settings, self._home, coordinator_of(settings, self._home)),
             clock=WallClock(),
             hosts=settings.hosts,
             partitions_per_host=settings.partitions_per_host,
@@ -100,9 +101,6 @@ class CoordinatorShell:
 
     async def attend(self, said: Attend) -> OwnerWord:
         return await self._started().attend(said)
-
-    async def shadow_report(self, report: ShadowReport) -> None:
-        await self._started().shadow_report(report)
 
     async def follow_kafka(self, said: dict[str, Any]) -> Followed:
         return await self._started().follow_kafka(said)
@@ -153,6 +151,11 @@ def create_coordinator(settings: ServiceSettings, home: str) -> Any:
         get_if_exists=True,
         scheduling_strategy=on_node(home) if one_writer else "DEFAULT",
     ).remote(settings, home)
+
+
+def coordinator_of(settings: ServiceSettings, home: str) -> RayCoordinator:
+    """`home`: the Ray node whose machine has the store's file, if it is one."""
+    return RayCoordinator(partial(create_coordinator, settings, home))
 
 
 async def readable(connector: MetadataStorageConnector) -> MetadataStorageBackend:

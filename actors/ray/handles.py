@@ -6,15 +6,14 @@ A call that ends with its actor may or may not have happened: `OutcomeUnknown`, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
 from typing_extensions import override
 
 from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
-from tierledger.actors.coordinator.attendance import Attend, Followed, ShadowReport
+from tierledger.actors.coordinator.attendance import Attend, Followed
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
 from tierledger.actors.coordinator.ownership import Handover, Owned, OwnerWord, PluginMode
 from tierledger.actors.host_settings import ServiceSettings, with_absolute_store
@@ -147,21 +146,16 @@ class NamedHost(RayHost):
 class RayCoordinator:
     """A handle on the coordinator; finds or makes its successor when it is lost."""
 
-    def __init__(self, settings: ServiceSettings, home: str) -> None:
-        """`home`: the Ray node whose machine has the store's file, if it is one."""
-        self._settings = settings
-        self._home = home
+    def __init__(self, create: Callable[[], Any]) -> None:
+        """`create`: gives the actor, made if there is none; travels to other processes."""
+        self._create = create
         self._actor: Any = None
 
     async def _call(self, method: str, *arguments: Any) -> Any:
-        from tierledger.actors.ray.coordinator import create_coordinator  # noqa: PLC0415
-
         for attempt in (1, 2):
             try:
                 if self._actor is None:
-                    actor = await beside(
-                        partial(create_coordinator, self._settings, self._home)
-                    )
+                    actor = await beside(self._create)
                     await call(actor, "start", timeout_s=START_TIMEOUT_S)
                     self._actor = actor
                 return await call(
@@ -187,9 +181,6 @@ class RayCoordinator:
     async def attend(self, said: Attend) -> OwnerWord:
         word: OwnerWord = await self._call("attend", said)
         return word
-
-    async def shadow_report(self, report: ShadowReport) -> None:
-        await self._call("shadow_report", report)
 
     async def follow_kafka(self, said: dict[str, Any]) -> Followed:
         """Who owns the metadata; for `serve` alone, which no client may pass for."""
@@ -225,8 +216,10 @@ class RayCoordinator:
 class WritingHost:
     """Finds the host that writes for all, and finds it again when it has moved."""
 
-    def __init__(self, settings: ServiceSettings, home: str, name: str) -> None:
-        self._coordinator = RayCoordinator(settings, home)
+    def __init__(
+        self, coordinator: RayCoordinator, settings: ServiceSettings, name: str
+    ) -> None:
+        self._coordinator = coordinator
         self._namespace = namespace_of(settings)
         self._name = name
         self._host: RayHost | None = None

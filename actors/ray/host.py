@@ -25,8 +25,11 @@ from tierledger.actors.wall_clock import WallClock
 class HostShell:
     """One process; a restart is another one, at another address."""
 
-    def __init__(self, address: str, settings: ServiceSettings, home: str) -> None:
+    def __init__(
+        self, address: str, settings: ServiceSettings, home: str, coordinator: RayCoordinator
+    ) -> None:
         self._address = address
+        self._coordinator = coordinator
         self._settings = settings
         self._home = home
         self._host: Host | None = None
@@ -52,8 +55,7 @@ class HostShell:
         settings = self._settings
         # A wildcard says nothing to clients; each node has an address of its own.
         door = DoorSettings(settings.listen, settings.advertise, own_ip, settings.security)
-        coordinator = RayCoordinator(settings, self._home)
-        return await open_door(host, self._address, door, coordinator)
+        return await open_door(host, self._address, door, self._coordinator)
 
     async def _made(self) -> Host:
         settings = self._settings
@@ -64,7 +66,7 @@ class HostShell:
             backend = await connector.backend(read_only=False)
         else:
             reader = await connector.backend(read_only=True) if node == self._home else None
-            writer = WritingHost(settings, self._home, WRITER)
+            writer = WritingHost(self._coordinator, settings, WRITER)
             backend = HostedBackend(writer.current, reader, writer.forget)
         return Host(
             name,
@@ -122,7 +124,13 @@ _HostActor: Any = ray.remote(  # type: ignore[call-overload]  # They lack an opt
 )(HostShell)
 
 
-def create_host(address: str, settings: ServiceSettings, home: str, strategy: Any) -> Any:
+def create_host(
+    address: str,
+    settings: ServiceSettings,
+    home: str,
+    coordinator: RayCoordinator,
+    strategy: Any,
+) -> Any:
     """The handle of the detached actor at `address`, made if there is none.
 
     `strategy` says on which node.
@@ -133,4 +141,4 @@ def create_host(address: str, settings: ServiceSettings, home: str, strategy: An
         lifetime="detached",
         get_if_exists=True,
         scheduling_strategy=strategy,
-    ).remote(address, settings, home)
+    ).remote(address, settings, home, coordinator)

@@ -14,7 +14,13 @@ from tierledger.actors.coordinator.placement import WRITER, emptiest_node
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.processes import node_of, process_of
 from tierledger.actors.ray.cluster import find_actor, live_nodes, on_node, own_node, ray
-from tierledger.actors.ray.handles import START_TIMEOUT_S, RayHost, call, namespace_of
+from tierledger.actors.ray.handles import (
+    START_TIMEOUT_S,
+    RayCoordinator,
+    RayHost,
+    call,
+    namespace_of,
+)
 from tierledger.actors.ray.host import create_host
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError, StorageUnavailable
 
@@ -27,8 +33,14 @@ END_PAUSE_S = 0.02
 class RayLauncher:
     """Starts and ends hosts of the cluster that this process is in."""
 
-    def __init__(self, settings: ServiceSettings, home: str) -> None:
-        """`home`: the Ray node whose machine has the store's file, if it is one."""
+    def __init__(
+        self, settings: ServiceSettings, home: str, coordinator: RayCoordinator
+    ) -> None:
+        """`home`: the Ray node whose machine has the store's file, if it is one.
+
+        `coordinator`: which hosts find, or make its successor.
+        """
+        self._coordinator = coordinator
         self._settings = settings
         self._home = home
         self._namespace = namespace_of(settings)
@@ -45,7 +57,12 @@ class RayLauncher:
         Python and Ray take a second for that, and half a minute on a busy machine.
         """
         self._nodes[address.rpartition("/")[0]] = self._home
-        create_host(address, self._settings, self._home, on_node(self._home))
+        self._create(address, self._home)
+
+    def _create(self, address: str, node: str) -> Any:
+        return create_host(
+            address, self._settings, self._home, self._coordinator, on_node(node)
+        )
 
     async def launch(self, address: str) -> RayHost:
         """The process at `address`, or a new one, whose store is open.
@@ -60,7 +77,7 @@ class RayLauncher:
         is_writer = self._has_one_writer and name == WRITER
         node = self._home if is_writer else self._emptiest(name)
         self._nodes[name] = node
-        actor = create_host(address, self._settings, self._home, on_node(node))
+        actor = self._create(address, node)
         host = _LocatedHost(actor, name, self._nodes)
         try:
             await call(host.actor, "open", timeout_s=START_TIMEOUT_S)

@@ -21,7 +21,7 @@ from tierledger.actors.foreign_errors import documenting
 from tierledger.actors.host_settings import ServiceSettings, with_absolute_store
 from tierledger.actors.processes import this_process
 from tierledger.actors.ray import cluster as ray_cluster
-from tierledger.actors.ray.coordinator import COORDINATOR
+from tierledger.actors.ray.coordinator import COORDINATOR, coordinator_of
 from tierledger.actors.ray.handles import (
     NamedHost,
     RayCoordinator,
@@ -63,7 +63,7 @@ class RayConnection:
 
     def __init__(self, settings: ServiceSettings, home: str | None = None) -> None:
         """`home`: the Ray node whose machine has the store's file; else this process's."""
-        self.coordinator = RayCoordinator(settings, home or ray_cluster.own_node())
+        self.coordinator = coordinator_of(settings, home or ray_cluster.own_node())
         self._namespace = namespace_of(settings)
 
     def host(self, name: str) -> NamedHost:
@@ -207,7 +207,7 @@ class RayService:
 
     async def _look_after(self) -> None:
         """Make the coordinator anew when it is gone, and end it when it is silent."""
-        coordinator = RayCoordinator(self.settings, ray_cluster.own_node())
+        coordinator = coordinator_of(self.settings, ray_cluster.own_node())
         loop = asyncio.get_running_loop()
         process: str | None = None
         silences = 0

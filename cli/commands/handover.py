@@ -16,10 +16,10 @@ from tierledger.events.errors import InvalidArgument, RejectedError, RemoteResou
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 if TYPE_CHECKING:
+    from tierledger.actors.connection import CoordinatorHandle
     from tierledger.actors.coordinator.events import Owner
     from tierledger.actors.coordinator.ownership import Owned
     from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.actors.ports import CoordinatorHandle
 
 DIRECTIONS = ("kafka", "tierledger")
 

@@ -44,10 +44,10 @@ WALK_STEPS = 200
 OFFSET_MAX = (1 << 63) - 1
 """The highest offset there is; no walk goes on behind it."""
 
-BREATH_ROWS = 250
+ROWS_PER_YIELD = 250
 """Rows of a list after which its reader may let others run: below 2 ms."""
 
-BREATH_PAGES = 1
+PAGES_PER_YIELD = 1
 """Pages that a list sorts before its reader may let others run: 512 segments, 1 ms."""
 
 
@@ -207,7 +207,7 @@ def list_epoch(snapshot: Snapshot, epoch: int) -> Iterator[bytes | None]:
     Kafka gives its referenced segments by their offset in the epoch; if it has unreferenced
     ones, all are sorted by start offset, referenced before unreferenced. A lost one follows
     Kafka's own at its start offset. Ids without metadata are skipped. `None` comes where the
-    reader may let others run, at least once in `BREATH_ROWS` segments looked at.
+    reader may let others run, at least once in `ROWS_PER_YIELD` segments looked at.
     """
     tables = snapshot.epochs.get(epoch)
     if tables is None:
@@ -232,7 +232,7 @@ def list_epoch(snapshot: Snapshot, epoch: int) -> Iterator[bytes | None]:
             yield behind[_PLACE.size :]
             behind = next(late, None)
         yield entry[_PLACE.size :]
-        if count % BREATH_ROWS == 0:
+        if count % ROWS_PER_YIELD == 0:
             yield None
     while behind is not None:
         yield behind[_PLACE.size :]
@@ -285,7 +285,7 @@ def _runs(pages: Iterable[_PageOfIds]) -> Generator[None, None, list[Iterator[by
                 runs.append(chain.from_iterable(stretch))  # Also of what is added to it.
             stretch.append(page)
             end = found[-1]
-        if count % BREATH_PAGES == 0:
+        if count % PAGES_PER_YIELD == 0:
             yield
     return runs
 

@@ -21,6 +21,7 @@ from tierledger.simulation.checkers.verdict import Verdict
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.machines import scenario as machines_plan
 from tierledger.simulation.machines import verdict as machines
+from tierledger.simulation.machines.run import run
 from tierledger.simulation.machines.scenario import Scenario
 from tierledger.simulation.machines.world import World
 from tierledger.simulation.mutants.catalogue import MUTANTS, Mutant, planted
@@ -85,7 +86,7 @@ def watched(scenario: Scenario, mutant: str | None = None) -> World:
     world = World(scenario, keeps=True)
     with with_mistake(mutant):
         try:
-            world.run()
+            run(world)
         except Exception as error:  # noqa: BLE001 - `judged` tells of it.
             world.recording.moment("", "violation", unforeseen(error).message)
     return world

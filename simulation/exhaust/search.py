@@ -14,6 +14,7 @@ from tierledger.simulation.campaign.campaign import unforeseen
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.exhaust.orders import Choice, Orders
 from tierledger.simulation.exhaust.script import BEGINS, Bounds, Variant, scenario_of
+from tierledger.simulation.machines.run import run
 from tierledger.simulation.machines.verdict import verdict_of
 from tierledger.simulation.machines.world import World
 from tierledger.simulation.mutants.catalogue import Mutant, planted
@@ -115,7 +116,7 @@ def violations_of(
     orders.world = world = World(scenario_of(bounds, variant), clock=orders)
     with nullcontext() if mutant is None else planted(mutant):
         try:
-            world.run()
+            run(world)
             return verdict_of(world).violations
         except (Cut, InvalidArgument):
             raise

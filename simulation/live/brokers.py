@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
 from random import Random
-from typing import TYPE_CHECKING
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
@@ -14,11 +13,9 @@ from tierledger.actors.messages import Query
 from tierledger.events.errors import Fenced, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.history.recorded_client import KnownIds, RecordedClient
+from tierledger.simulation.live.plan import LiveWorld
 from tierledger.simulation.service.brokers import REFUSALS_MAX, Copier, CountedIds
 from tierledger.simulation.service.plan import stream
-
-if TYPE_CHECKING:
-    from tierledger.simulation.live.run import LiveRun
 
 READY_PAUSE_S = 0.05
 
@@ -40,7 +37,7 @@ OFFSETS = 600
 class LiveBroker:
     """One life of one broker: a manager, and a task per partition that it believes to lead."""
 
-    def __init__(self, run: LiveRun, broker_id: int, life: int, random: Random) -> None:
+    def __init__(self, run: LiveWorld, broker_id: int, life: int, random: Random) -> None:
         self.broker_id = broker_id
         self.is_fenced = False
         self.led: dict[TopicIdPartition, int] = {}
@@ -167,7 +164,7 @@ class LiveBroker:
             tip = self._random.choice(self._run.tips)
             role = FOLLOWER if self._random.random() < 0.8 else LEADER
             kind = self._random.choice(("lookup", "lookup", "highest_offset", "size"))
-            epoch = self._random.randrange(self._run.controller.epoch[tip] + 1)
+            epoch = self._random.randrange(self._run.epoch[tip] + 1)
             await clients[tip].read(
                 tip, role, Query(kind, epoch, self._random.randrange(OFFSETS))
             )
@@ -176,21 +173,20 @@ class LiveBroker:
 class LiveController:
     """Kafka's controller: the truth about leaders, and the mouth that tells it, often late."""
 
-    def __init__(self, run: LiveRun) -> None:
+    def __init__(self, run: LiveWorld, brokers: dict[int, LiveBroker]) -> None:
         self.leader: dict[TopicIdPartition, int] = {}
-        self.epoch: dict[TopicIdPartition, int] = {}
         self.changes = 0
         self.is_calm = False
         """Nobody is elected any more, and every word arrives soon."""
-        self._run = run
+        self._run, self._brokers = run, brokers
         self._random = stream(run.plan.seed, "controller")
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Make first leaders, and keep changing them."""
         for number, tip in enumerate(self._run.tips):
-            ids = sorted(self._run.brokers)
-            self.leader[tip], self.epoch[tip] = ids[number % len(ids)], 0
+            ids = sorted(self._brokers)
+            self.leader[tip], self._run.epoch[tip] = ids[number % len(ids)], 0
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._change()), loop.create_task(self._repeat())]
 
@@ -208,9 +204,9 @@ class LiveController:
     def elect(self, tip: TopicIdPartition) -> None:
         """Another broker leads, in the next leader epoch."""
         former = self.leader[tip]
-        others = [one for one in sorted(self._run.brokers) if one != former] or [former]
+        others = [one for one in sorted(self._brokers) if one != former] or [former]
         self.leader[tip] = self._random.choice(others)
-        self.epoch[tip] += 1
+        self._run.epoch[tip] += 1
         self.changes += 1
         self._run.note("leader elected", f"broker-{self.leader[tip]}", key=PartitionKey.of(tip))
         for broker_id in (former, self.leader[tip]):
@@ -218,7 +214,7 @@ class LiveController:
 
     async def _repeat(self) -> None:
         while True:
-            for broker_id in sorted(self._run.brokers):
+            for broker_id in sorted(self._brokers):
                 self.tell_all(broker_id)
             await asyncio.sleep(REPEAT_S * self._random.uniform(0.5, 1.5))
 
@@ -228,17 +224,17 @@ class LiveController:
 
     def _tell(self, broker_id: int, tips: list[TopicIdPartition]) -> None:
         """Say what holds now; it may arrive behind what is said later."""
-        leads = {tip: self.epoch[tip] for tip in tips if self.leader[tip] == broker_id}
+        leads = {tip: self._run.epoch[tip] for tip in tips if self.leader[tip] == broker_id}
         follows = [tip for tip in tips if tip not in leads]
         plan = self._run.plan
         delay = self._random.uniform(0.001, 0.02)
         if not self.is_calm and self._random.random() < plan.late_chance:
             delay = self._random.uniform(*LATE_S)
         says_epochs = self._random.random() >= plan.without_epoch
-        broker = self._run.brokers[broker_id]
+        broker = self._brokers[broker_id]
 
         def arrive() -> None:
-            if self._run.brokers.get(broker_id) is broker:
+            if self._brokers.get(broker_id) is broker:
                 broker.told(leads, follows, says_epochs=says_epochs)
 
         asyncio.get_running_loop().call_later(delay, arrive)

@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
 
-from tierledger.actors.calls import PartitionKey
+from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.actors.ports import ServiceConnection
-from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.simulation.history.calls import Recorder
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.live.brokers import LiveBroker, LiveController
+from tierledger.simulation.live.plan import LivePlan, LiveWorld
 from tierledger.simulation.service.plan import stream
 
 LOOK_S = 0.05
@@ -26,41 +24,7 @@ HEALING_S = 90.0
 """Within which a healed service has to be well again: processes start in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class LivePlan:
-    """What brokers do. Times in seconds.
-
-    Attributes:
-        seed: Of everything that is drawn; what real processes make of it differs each time.
-        brokers: How many, each with a manager of its own.
-        partitions: How many, all of one topic, which every broker replicates.
-        calls_per_s: About how many calls are made while nothing fails.
-        change_every_s: Mean time between two elections.
-        late_chance: Share of announcements that arrive up to 3 s late.
-        without_epoch: Share of announcements that name no leader epoch, as Kafka's never do.
-        deadline_s: After which a call is given up.
-    """
-
-    seed: int
-    brokers: int = 3
-    partitions: int = 6
-    calls_per_s: float = 120.0
-    change_every_s: float = 5.0
-    late_chance: float = 0.1
-    without_epoch: float = 0.05
-    deadline_s: float = 10.0
-
-    @property
-    def think_s(self) -> float:
-        """Mean pause of a client between two things it does."""
-        return (self.partitions + self.brokers) * CALLS_PER_STEP / self.calls_per_s
-
-
-CALLS_PER_STEP = 1.6
-"""Of a broker's clients on average: a read is one, a copy two or more."""
-
-
-class LiveRun:
+class LiveRun(LiveWorld):
     """One run of brokers against a service. Made and used on one loop."""
 
     def __init__(
@@ -69,39 +33,15 @@ class LiveRun:
         settings: ServiceSettings,
         connect: Callable[[ServiceSettings], Awaitable[ServiceConnection]],
     ) -> None:
-        self.plan = plan
-        self.settings = settings
-        self.connect = connect
-        self.recorder = Recorder(self.now_ns)
-        topic_id = Uuid(b"live topic\x00\x00" + plan.seed.to_bytes(4, "big"))
-        self.tips = [
-            TopicIdPartition(topic_id, number, f"live-{plan.seed}")
-            for number in range(plan.partitions)
-        ]
+        super().__init__(plan, settings, connect)
         self.brokers: dict[int, LiveBroker] = {}
-        self.controller = LiveController(self)
-        self.failures: list[BaseException] = []
-        """What nobody foresaw: no caller may see anything but the errors of the interface."""
+        self.controller = LiveController(self, self.brokers)
         self.began_ns = self.now_ns()
         self.ended_ns: int | None = None
         """When the brokers had stopped."""
         self.well_after_s: float | None = None
         """How long the service took to be well after everything had healed; none: it is not."""
-        self._numbers = 0
         self._lives = 0
-
-    # What brokers ask.
-
-    def now_ns(self) -> int:
-        return time.monotonic_ns()
-
-    def next_number(self) -> int:
-        self._numbers += 1
-        return self._numbers
-
-    def note(self, what: str, node: str, *, key: PartitionKey | None = None) -> None:
-        """A fault, or a change of leaders, for the history."""
-        self.recorder.note(self.now_ns(), node, what, key)
 
     # The run.
 

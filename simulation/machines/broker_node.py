@@ -5,9 +5,10 @@ What `AsyncRemoteLogMetadataManager`, `Roles` and `Router` are in the service.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.client.router import MAY_YET_HAPPEN
@@ -29,10 +30,9 @@ from tierledger.events.kafka.codec import KafkaValue
 from tierledger.events.log_events import Origin
 from tierledger.simulation.history.calls import INFO, READ, WRITE, digest_of, outcome_of
 from tierledger.simulation.machines.clockwork import MS, Life, S
+from tierledger.simulation.machines.coordinator_node import CoordinatorNode
+from tierledger.simulation.machines.host_node import Hosts
 from tierledger.simulation.machines.pending import Asked, Lane, Op
-
-if TYPE_CHECKING:
-    from tierledger.simulation.machines.world import World
 
 ATTEMPT = 400 * MS
 """After which a client gives up on an answer and asks again."""
@@ -52,11 +52,28 @@ RECORDED_MS = 1_500_000_000_000
 PAUSES = (10 * MS, 20 * MS, 50 * MS, 100 * MS, 200 * MS)
 
 
+class BrokerWorld(Hosts):
+    """What a broker sees of the rest."""
+
+    @abstractmethod
+    def coordinator_node(self) -> CoordinatorNode:
+        """The coordinator that everybody finds; a new one if there is none."""
+
+    @abstractmethod
+    def broker_fenced(self, broker: BrokerNode, pair: tuple[int, int]) -> None:
+        """An earlier life had registered after this one: an operator restarts it."""
+
+
 class BrokerNode:
     """One life of one broker."""
 
     def __init__(
-        self, world: World, life: Life, broker_id: int, *, import_cluster: str | None = None
+        self,
+        world: BrokerWorld,
+        life: Life,
+        broker_id: int,
+        *,
+        import_cluster: str | None = None,
     ) -> None:
         self.world = world
         self.life = life

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tierledger.actors.leader.machine import Leader
 from tierledger.events.commands import LeaderVerdict
 from tierledger.simulation.machines.clockwork import MS, S
-from tierledger.simulation.machines.strikes import copy_once
-
-if TYPE_CHECKING:
-    from tierledger.simulation.machines.world import World
+from tierledger.simulation.machines.copier import Copiers
+from tierledger.simulation.machines.processes import Processes
 
 REPEAT = 2 * S
 """How often brokers are told again what they know: every change of an ISR does that."""
@@ -28,23 +24,20 @@ LATE_WORDS = 1600 * MS
 class Controller:
     """Who leads which partition, and who replicates it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Processes, copiers: Copiers) -> None:
         self.world = world
         self.leader: dict[int, int] = {}
         self.epoch: dict[int, int] = {}
         self.replicas: dict[int, list[int]] = {}
         self.changes = 0
-        self.deletions: dict[int, int] = {}
-        """How many steps of a partition's deletion have succeeded."""
         self._released: set[int] = set()
         """Partitions that no broker is to host for the moment."""
-        self._verdicts: dict[int, list[LeaderVerdict]] = {}
-        """All leaders of each partition."""
         self._healed_at = 0
         self._length, self._unchanged_since = 0, 0
         """Of all logs together, and since when (us) it is that."""
         self._arrived: dict[int, int] = {}
         """When the last word to each broker arrives."""
+        self._copiers = copiers
 
     def start(self) -> None:
         """Make first leaders, and repeat what holds from time to time."""
@@ -55,16 +48,11 @@ class Controller:
             self.replicas[number] = ids[turn:] + ids[:turn]
             self.leader[number] = self.replicas[number][0]
             self.epoch[number] = 0
-            self._verdicts[number] = [LeaderVerdict(self.leader[number], 0)]
+            self.world.verdicts[number] = [LeaderVerdict(self.leader[number], 0)]
         for broker_id in ids:
             self.tell(broker_id, MS)
         if scenario.repeats:
             self._repeat()
-
-    def verdict(self, number: int, behind: int = 0) -> LeaderVerdict:
-        """Who leads, or led so many elections ago."""
-        verdicts = self._verdicts[number]
-        return verdicts[max(0, len(verdicts) - 1 - behind)]
 
     def elect(self, number: int, pick: int, delays: tuple[int, int], *, clean: bool) -> None:
         """Another replica leads, in the next leader epoch; both hear of it after a while."""
@@ -72,9 +60,9 @@ class Controller:
         others = [one for one in self.replicas[number] if one != former] or [former]
         self.leader[number] = others[pick % len(others)]
         self.epoch[number] += 1
-        self._verdicts[number].append(LeaderVerdict(self.leader[number], self.epoch[number]))
         self.changes += 1
         world = self.world
+        world.verdicts[number].append(LeaderVerdict(self.leader[number], self.epoch[number]))
         world.recording.event("elected", number, self.leader[number])
         world.recording.moment(
             f"broker-{self.leader[number]}", "elect", "", self.epoch[number], number
@@ -195,7 +183,8 @@ class Controller:
             return
         for number in waiting:
             broker = world.brokers[self.leader[number]]
-            world.clock.step(broker.life, copy_once, world, broker, number, 9, "go on", 0)
+            copy_once = self._copiers.copy_once
+            world.clock.step(broker.life, copy_once, broker, number, 9, "go on", 0)
         world.clock.after(LOOK, None, self._look)
 
     def _is_certain(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.coordinator import events as ev
@@ -22,11 +22,8 @@ from tierledger.simulation.history.observations import Ready
 from tierledger.simulation.machines.clockwork import MS, S
 from tierledger.simulation.machines.medium import COORDINATOR
 from tierledger.simulation.machines.run_laws import Written
-
-if TYPE_CHECKING:
-    from tierledger.simulation.machines.shell import Shell
-    from tierledger.simulation.machines.world import World
-
+from tierledger.simulation.machines.shell import Shell
+from tierledger.simulation.machines.world import World
 
 SETTLED = 1600 * MS
 """Time within which what was just placed has found its place."""
@@ -554,7 +551,7 @@ def _whole(world: World) -> list[int]:
     return [
         number
         for number in range(world.scenario.partitions)
-        if number not in world.damaged and not world.controller.deletions.get(number)
+        if number not in world.damaged and not world.deletions.get(number)
     ]
 
 

@@ -7,11 +7,11 @@ when a process is missed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from typing_extensions import override
 
-from tierledger.actors.calls import HostPing, PartitionKey, Refusal
+from tierledger.actors.calls import LEADER, HostPing, PartitionKey, Placement, Refusal
 from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator import messages as msg
 from tierledger.actors.coordinator.attendance import Attend, Attendance
@@ -19,7 +19,7 @@ from tierledger.actors.coordinator.events import Announcement, CoordinatorBody
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.log import BATCHES_PER_READ
 from tierledger.actors.coordinator.machine import Coordinator, Phase
-from tierledger.actors.coordinator.ownership import Handover
+from tierledger.actors.coordinator.ownership import Handover, OwnerWord, PluginMode
 from tierledger.actors.coordinator.rules import HostWork
 from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.actors.messages import (
@@ -36,23 +36,36 @@ from tierledger.actors.messages import (
 )
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
 from tierledger.events.log_events import Event
-from tierledger.simulation.machines.broker_node import BrokerNode
 from tierledger.simulation.machines.clockwork import MS, Life, S
+from tierledger.simulation.machines.host_node import HostNode, Hosts
 from tierledger.simulation.machines.medium import COORDINATOR
+from tierledger.simulation.machines.surroundings import Surroundings
 from tierledger.storage.backend import CreateOutcome
 from tierledger.storage.partition.event_log import StoredBatch
-
-if TYPE_CHECKING:
-    from tierledger.simulation.machines.host_node import HostNode
-    from tierledger.simulation.machines.moving.cluster import KafkaFollower
-    from tierledger.simulation.machines.moving.plugin import PluginNode
-    from tierledger.simulation.machines.world import World
 
 RETRY = 50 * MS
 """Pause before a coordinator that could not start is started again."""
 
 TELL_AGAIN = 300 * MS
 """After which a host that did not say that it heard counts as one that did not."""
+
+
+class Caller(Protocol):
+    """Who asks a coordinator."""
+
+    life: Life
+
+    @property
+    def mode(self) -> PluginMode | None: ...
+    def coordinated(self, token: int, result: object, /) -> None: ...
+
+
+class Attendant(Protocol):
+    """Who says how it stands, and goes by the owner's word."""
+
+    @property
+    def life(self) -> Life: ...
+    def hear(self, word: OwnerWord, /) -> None: ...
 
 
 class Moved(NamedTuple):
@@ -81,7 +94,7 @@ class Moved(NamedTuple):
 class WatchedCoordinator(Coordinator):
     """Marks what is rare about what is decided."""
 
-    world: World
+    world: Surroundings
 
     @override
     def apply(self, event: Event) -> list[HostWork]:
@@ -99,12 +112,12 @@ class WatchedCoordinator(Coordinator):
 class CoordinatorNode:
     """One life of the coordinator. Any number of them may live at a time."""
 
-    def __init__(self, world: World, life: Life) -> None:
+    def __init__(self, world: Hosts, life: Life) -> None:
         self.world = world
         self.life = life
         self._clock, self._medium, self._wires = world.clock, world.medium, world.wires
         self._mark = world.recording.mark
-        self._callers: dict[int, tuple[BrokerNode, int]] = {}
+        self._callers: dict[int, tuple[Caller, int]] = {}
         self._calls = 0
         self._told: dict[int, msg.Tell] = {}
         """What hosts have not said that they heard, by number."""
@@ -138,12 +151,12 @@ class CoordinatorNode:
     # Requests.
 
     def take_register(
-        self, caller: BrokerNode, token: int, broker_id: int, request: bytes, after: int
+        self, caller: Caller, token: int, broker_id: int, request: bytes, after: int
     ) -> None:
         """A new incarnation for a broker."""
         self._ask(caller, token, msg.Register(broker_id, request, after, caller.mode))
 
-    def take_announce(self, caller: BrokerNode, token: int, given: Announcement) -> None:
+    def take_announce(self, caller: Caller, token: int, given: Announcement) -> None:
         """A broker's word on what it leads and follows."""
         self._hear()
         world = self.world
@@ -162,42 +175,42 @@ class CoordinatorNode:
         delay = 0 if world.is_healing else world.scenario.oracle_delay
         self._clock.after(delay, self.life, self._ask, caller, token, request)
 
-    def _ask(self, caller: BrokerNode, token: int, request: msg.Request) -> None:
+    def _ask(self, caller: Caller, token: int, request: msg.Request) -> None:
         self._calls += 1
         self._callers[self._calls] = (caller, token)
         self._feed(msg.Requested(self._calls, request))
 
-    def take_hand_over(self, caller: BrokerNode, token: int, wish: Handover) -> None:
+    def take_hand_over(self, caller: Caller, token: int, wish: Handover) -> None:
         """An operator's wish about who owns the cluster's metadata."""
         self._ask(caller, token, msg.HandOver(wish))
 
-    def take_attend(self, caller: PluginNode, said: Attend) -> None:
+    def take_attend(self, caller: Attendant, said: Attend) -> None:
         """How a broker's plugin stands."""
         if self.machine.is_started:
             self._attendance.attended(said, self.world.now_ms())
             self._wires.send(self.life, caller.life, caller.hear, self.state.word)
 
-    def take_following(self, caller: KafkaFollower, said: dict[str, Any]) -> None:
+    def take_following(self, caller: Attendant, said: dict[str, Any]) -> None:
         """How it stands who imports Kafka's metadata topic, or mirrors into it."""
         if self.machine.is_started:
             self._attendance.followed(said, self.world.now_ms())
             self._wires.send(self.life, caller.life, caller.hear, self.state.word)
 
-    def take_stand(self, caller: BrokerNode, token: int) -> None:
+    def take_stand(self, caller: Caller, token: int) -> None:
         """The owner's word, who attends, and who follows."""
         if self.machine.is_started:
             state, now_ms = self.state, self.world.now_ms()
             told = self._attendance.report(state.word, state.incarnations, now_ms)
             self._answer(caller, token, (state.word, told["attending"], told["kafka"]))
 
-    def take_route(self, caller: BrokerNode, token: int, numbers: Sequence[int]) -> None:
+    def take_route(self, caller: Caller, token: int, numbers: Sequence[int]) -> None:
         """Where partitions are served."""
         if not self.machine.is_started:
             return  # Who asked asks again.
         keys = [self.world.keys_of[number] for number in numbers]
         self._answer(caller, token, [self.state.route(key) for key in keys])
 
-    def _answer(self, caller: BrokerNode, token: int, value: object) -> None:
+    def _answer(self, caller: Caller, token: int, value: object) -> None:
         self._wires.send(self.life, caller.life, caller.coordinated, token, value)
 
     def move_leader(self, number: int, host: str) -> None:
@@ -369,9 +382,21 @@ class CoordinatorNode:
         number = self._calls
         self._told[number] = tell
         if host is not None:
-            work = self.world.distorted(tell.work)
+            work = self._distorted(tell.work)
             self._wires.send(self.life, host.life, host.take_work, self, number, work)
         self._clock.after(TELL_AGAIN, self.life, self._not_told, number)
+
+    def _distorted(self, work: HostWork) -> HostWork:
+        """What it says, or what it is made to say instead."""
+        world = self.world
+        world.placed.append(work)
+        if not world.lies:
+            return work
+        self._mark("coordinator lied")
+        which = world.lies.pop(0)
+        told = world.placed[which % len(world.placed)].placements
+        former = [one for one in told if may_be_wrong(one)]
+        return work._replace(placements=(*former, *work.placements))
 
     def work_taken(self, _name: str, number: int) -> None:
         """A host has heard what it was told."""
@@ -385,3 +410,11 @@ class CoordinatorNode:
             self._mark("host told again")
             unknown = OutcomeUnknown(f"{tell.work.host} did not say that it heard")
             self._feed(msg.NotTold(tell.work.host, tell.watch, unknown))
+
+
+def may_be_wrong(placement: Placement) -> bool:
+    """Whether a word of a coordinator may come to another than it was meant for.
+
+    Nobody would notice a follower that was let go by mistake, and nobody promises to.
+    """
+    return placement.assignment is not None or placement.role == LEADER

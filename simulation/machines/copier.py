@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tierledger.events import commands as cmd
 from tierledger.events.errors import (
@@ -22,9 +22,7 @@ from tierledger.events.metadata import (
 )
 from tierledger.simulation.machines.broker_node import BrokerNode
 from tierledger.simulation.machines.pending import Lane
-
-if TYPE_CHECKING:
-    from tierledger.simulation.machines.world import World
+from tierledger.simulation.machines.surroundings import Surroundings
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -35,34 +33,13 @@ CUSTOM = CustomMetadata(bytes(8))
 CUSTOM_AT_LIMIT = CustomMetadata(bytes(128))
 CUSTOM_OVER_LIMIT = CustomMetadata(bytes(129))
 
-OPERATIONS: dict[str, int] = {
-    "go on": 50,
-    "start": 8,
-    "retire": 16,
-    "add again": 1,
-    "add other content": 1,
-    "add what was deleted": 1,
-    "add what is being deleted": 2,
-    "overlap": 3,
-    "finish the newest": 4,
-    "finish again": 1,
-    "finish over limit": 1,
-    "finish at limit": 1,
-    "finish unknown": 1,
-    "finish too early": 1,
-    "finish what is deleted": 1,
-    "delete unknown": 1,
-    "delete again": 1,
-    "give a copy up": 1,
-    "bury too early": 1,
-}
-"""What a broker may do to a segment, each with its weight; one that finds none goes on."""
-
 
 class Copier:
     """What one life of a broker has copied in one leader epoch of a partition."""
 
-    def __init__(self, world: World, broker: BrokerNode, partition: int, epoch: int) -> None:
+    def __init__(
+        self, world: Surroundings, broker: BrokerNode, partition: int, epoch: int
+    ) -> None:
         self.world = world
         self.broker = broker
         self.partition = partition
@@ -240,7 +217,7 @@ class Copier:
 
     def delete_partition(self, lane: Lane) -> None:
         """The next step of the partition's deletion: marked, started, finished."""
-        steps = self.world.controller.deletions
+        steps = self.world.deletions
         state = RemotePartitionDeleteState(steps.get(self.partition, 0))
         metadata = RemotePartitionDeleteMetadata(
             topic_id_partition=self._tip,
@@ -269,6 +246,30 @@ class Copier:
                 self.world.written[self.broker.broker_id, self.partition] = begun
 
         self.broker.write(self.partition, lane, make, what, wanted, heard)
+
+
+class Copiers:
+    """Of one world."""
+
+    def __init__(self, world: Surroundings) -> None:
+        self._world = world
+        self._copiers: dict[tuple[str, int, int], Copier] = {}
+
+    def copy_once(
+        self, broker: BrokerNode, partition: int, lane: int, operation: str, draw: int
+    ) -> None:
+        """One write by `broker`, if it believes to lead the partition; a step of its life."""
+        world, epoch = self._world, broker.led.get(partition)
+        if epoch is None or (world.scenario.moves and not world.is_healing):
+            return  # Brokers whose cluster moves write by themselves.
+        lane_ = broker.lane(partition, lane, "copy")
+        if lane_.is_busy:
+            return
+        key = (broker.life.name, partition, lane)
+        copier = self._copiers.get(key)
+        if copier is None or copier.epoch != epoch:
+            copier = self._copiers[key] = Copier(world, broker, partition, epoch)
+        copier.step(lane_, operation, draw)
 
 
 def _without(segments: list[RemoteLogSegmentId], segment: RemoteLogSegmentId) -> None:

@@ -7,7 +7,7 @@ the world wrote down. Nothing of them is decided by the service's own word alone
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.events import log_events
@@ -15,9 +15,7 @@ from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.paged_map import PagedMap
 from tierledger.simulation.history.final_log import FinalLog
-
-if TYPE_CHECKING:
-    from tierledger.simulation.machines.world import World
+from tierledger.simulation.machines.world import World
 
 TOMBSTONES = "tombstones dropped"
 IMPORTS = "records imported"

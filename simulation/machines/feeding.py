@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.feed.frames import Change, Fenced, Frame, SnapshotBegun
@@ -20,11 +20,9 @@ from tierledger.simulation.checkers.feed import DELETED, ReplicaSeen
 from tierledger.simulation.history.observations import Ready
 from tierledger.simulation.machines.broker_node import BrokerNode
 from tierledger.simulation.machines.clockwork import MS
-
-if TYPE_CHECKING:
-    from tierledger.simulation.machines.host_node import HostNode
-    from tierledger.simulation.machines.shell import Shell
-    from tierledger.simulation.machines.world import World
+from tierledger.simulation.machines.host_node import HostNode
+from tierledger.simulation.machines.processes import Processes
+from tierledger.simulation.machines.shell import Shell
 
 TICK = (10 * MS, 120 * MS)
 """How often replicas ask for more, about."""
@@ -67,7 +65,7 @@ class ReplicaNode:
 class Feeding:
     """The replicas of one world, and what was seen of them."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Processes) -> None:
         seed = world.scenario.seed
         self._random = random = Random(f"feed/{seed}")
         self.knobs = (

@@ -5,10 +5,13 @@ What `Host` is in the service: what runs here and when it loads is its machine's
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, assert_never
+from abc import abstractmethod
+from typing import Any, Protocol, assert_never
+
+from typing_extensions import override
 
 from tierledger.actors import messages as msg
-from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, Placement
+from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, Placement, Refusal
 from tierledger.actors.coordinator.rules import HostWork
 from tierledger.actors.follower import Follower
 from tierledger.actors.follower import Phase as FollowerPhase
@@ -17,15 +20,12 @@ from tierledger.actors.host.machine import HostMachine
 from tierledger.actors.leader.machine import Leader, Phase
 from tierledger.events import commands as cmd
 from tierledger.events.errors import NotLeader, OutcomeUnknown, RemoteStorageError
-from tierledger.simulation.machines.broker_node import BrokerNode
-from tierledger.simulation.machines.clockwork import MS, Life
+from tierledger.simulation.machines.clockwork import MS, Clockwork, Life
 from tierledger.simulation.machines.pending import Op
+from tierledger.simulation.machines.scenario import Scenario
 from tierledger.simulation.machines.shell import Shell
+from tierledger.simulation.machines.surroundings import Surroundings
 from tierledger.storage.serde import MetadataSerDe
-
-if TYPE_CHECKING:
-    from tierledger.simulation.machines.coordinator_node import CoordinatorNode
-    from tierledger.simulation.machines.world import World
 
 POLL = 1000 * MS
 """How often followers look for what nobody hinted at; leaders' hints make them prompt."""
@@ -40,11 +40,37 @@ CLOSE_LOOK, CLOSE_MAX = 20 * MS, 2000 * MS
 """How often a host that closes looks if all has ended, and how long it waits."""
 
 
+class Caller(Protocol):
+    """Who calls a host."""
+
+    life: Life
+
+    def is_forgotten(self, op: Op, /) -> bool: ...
+    def answered(self, op: Op, attempt: int, value: Any, /) -> None: ...  # noqa: ANN401
+    def said_ready(self, number: int, claim: cmd.Claim, /) -> None: ...
+    def host_gone(self, op: Op, attempt: int, /) -> None: ...
+
+
+class Coordinator(Protocol):
+    """Who says what runs where."""
+
+    life: Life
+
+    def work_taken(self, name: str, number: int, /) -> None: ...
+    def take_report(
+        self,
+        host: HostNode,
+        lost: tuple[tuple[PartitionKey, int], ...],
+        refused: tuple[tuple[PartitionKey, Refusal], ...],
+        /,
+    ) -> None: ...
+
+
 class HostNode:
     """One life of one host."""
 
     def __init__(
-        self, world: World, life: Life, name: str, address: str, serde: MetadataSerDe
+        self, world: Hosts, life: Life, name: str, address: str, serde: MetadataSerDe
     ) -> None:
         self.world = world
         self.life = life
@@ -57,7 +83,7 @@ class HostNode:
         self._lives: dict[int, Shell] = {}
         """The same by their numbers in the machine."""
         self._is_closed = False
-        self.waiting: dict[int, tuple[BrokerNode, Op, int]] = {}
+        self.waiting: dict[int, tuple[Caller, Op, int]] = {}
         """Callers that wait for an answer."""
         self.waits_since: dict[int, int] = {}
         self._clock, self._medium, self._wires = world.clock, world.medium, world.wires
@@ -78,7 +104,7 @@ class HostNode:
     # Calls.
 
     def take_command(
-        self, caller: BrokerNode, op: Op, attempt: int, number: int, command: cmd.Command
+        self, caller: Caller, op: Op, attempt: int, number: int, command: cmd.Command
     ) -> None:
         """A write arrives, each attempt once at most: calls do not double on their way.
 
@@ -98,7 +124,7 @@ class HostNode:
 
     def take_query(
         self,
-        caller: BrokerNode,
+        caller: Caller,
         op: Op,
         attempt: int,
         number: int,
@@ -117,7 +143,7 @@ class HostNode:
             self._mark("read waited for a position")
             self._clock.after(QUERY_TIMEOUT, self.life, self._expire, shell, reply_to)
 
-    def take_ready(self, caller: BrokerNode, number: int, role: str, claim: cmd.Claim) -> None:
+    def take_ready(self, caller: Caller, number: int, role: str, claim: cmd.Claim) -> None:
         """Say so if the replica here is ready for `claim`; see `Host._is_ready`."""
         shell = self.shells.get((number, role))
         if shell is None:
@@ -136,7 +162,7 @@ class HostNode:
             self._mark("read expired")
             shell.feed(msg.QueryExpired(reply_to))
 
-    def _expect(self, caller: BrokerNode, op: Op, attempt: int) -> int:
+    def _expect(self, caller: Caller, op: Op, attempt: int) -> int:
         self._replies += 1
         self.waiting[self._replies] = (caller, op, attempt)
         self.waits_since[self._replies] = self._clock.now
@@ -154,7 +180,7 @@ class HostNode:
 
     # Placements.
 
-    def take_work(self, coordinator: CoordinatorNode, number: int, work: HostWork) -> None:
+    def take_work(self, coordinator: Coordinator, number: int, work: HostWork) -> None:
         """Do what the coordinator says, and say that it was heard."""
         for close in work.closes:
             self.hear(lives.BrokerLeft(close, self.now_ms()))
@@ -342,3 +368,57 @@ class HostNode:
             return False
         machine = shell.machine
         return machine.phase is Phase.LEADING and machine._has_claimed
+
+
+class Hosts(Surroundings):
+    """The hosts of a world."""
+
+    def __init__(self, scenario: Scenario, *, keeps: bool, clock: Clockwork | None) -> None:
+        super().__init__(scenario, keeps=keeps, clock=clock)
+        self.hosts: dict[str, HostNode] = {}
+        """By address; also those that are gone."""
+        self.upgraded: set[str] = set(scenario.upgraded)
+
+    @property
+    @abstractmethod
+    def coordinator(self) -> Coordinator | None:
+        """The one that was found last."""
+
+    def launch(self, name: str, address: str) -> HostNode | None:
+        """A new process at `address`, or the one that somebody else has started there."""
+        known = self.hosts.get(address)
+        if known is not None:
+            return known if known.life.is_reachable else None
+        life = self.new_life(name)
+        serde = self.newer_serde if name in self.upgraded or self.is_healing else self.serde
+        if serde is self.serde and name in self.scenario.outdated:
+            serde = self.older_serde
+        host = self.hosts[address] = HostNode(self, life, name, address, serde)
+        host.skew_ms = self.scenario.skews_ms[life.number % len(self.scenario.skews_ms)]
+        host.start()
+        return host
+
+    def host_at(self, address: str) -> HostNode | None:
+        """The process at `address`, if it can be reached."""
+        host = self.hosts.get(address)
+        return host if host is not None and host.life.is_reachable else None
+
+    def node_of(self, life: Life) -> HostNode | None:
+        for host in self.hosts.values():
+            if host.life is life:
+                return host
+        return None
+
+    def leading(self, number: int) -> HostNode | None:
+        """The newest host that can be reached and believes to lead the partition."""
+        for host in reversed(list(self.hosts.values())):
+            if host.life.is_reachable and host.believes_to_lead(number):
+                return host
+        return None
+
+    @override
+    def leading_elsewhere(self, number: int, life: Life) -> int:
+        return sum(
+            other.life is not life and not other.life.is_dead and other.believes_to_lead(number)
+            for other in self.hosts.values()
+        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from random import Random
-from typing import TYPE_CHECKING
 
 from tierledger.events.commands import ImportedRecord
 from tierledger.events.errors import RemoteStorageError
@@ -14,9 +13,7 @@ from tierledger.events.lifecycle import RemoteLogSegmentState as State
 from tierledger.events.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
 from tierledger.simulation.machines.broker_node import RECORDED_MS, BrokerNode
 from tierledger.simulation.machines.clockwork import MS
-
-if TYPE_CHECKING:
-    from tierledger.simulation.machines.world import World
+from tierledger.simulation.machines.processes import Processes
 
 IMPORTER = 90
 """The first importer's broker id; brokers have lower ones."""
@@ -101,7 +98,7 @@ class Importer:
     """Takes one partition's history over, as far as it gets to lead; then it stops."""
 
     def __init__(
-        self, world: World, number: int, partition: int, history: int, count: int
+        self, world: Processes, number: int, partition: int, history: int, count: int
     ) -> None:
         self.world = world
         self.partition = partition

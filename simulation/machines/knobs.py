@@ -32,7 +32,7 @@ KNOBS: dict[str, tuple[int, ...]] = {
     "PAGES_PER_READ": (1, 100),
     "TOMBSTONES_PER_DROP": (1, 500),
     "WALK_STEPS": (1, 200),
-    "BREATH_ROWS": (1, 1000),
+    "ROWS_PER_YIELD": (1, 1000),
     "WAITING_MAX": (1, 1024),
     "LOADS_AT_ONCE": (1, 2, 8),
 }
@@ -54,7 +54,7 @@ _MODULES: dict[str, tuple[Any, ...]] = {
     "PAGES_PER_READ": (checkpoint,),
     "TOMBSTONES_PER_DROP": (decide,),
     "WALK_STEPS": (answers,),
-    "BREATH_ROWS": (answers,),
+    "ROWS_PER_YIELD": (answers,),
     "WAITING_MAX": (follower,),
     "LOADS_AT_ONCE": (host,),
     "SHARD_ROWS": (segment_rows,),  # These two by questions alone.

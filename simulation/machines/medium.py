@@ -21,7 +21,7 @@ from tierledger.events.errors import (
 )
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.machines.clockwork import MS, Clockwork, Life
-from tierledger.simulation.machines.recording import Recording
+from tierledger.simulation.machines.recording import Recording, Slot
 from tierledger.simulation.machines.wires import Wires
 from tierledger.simulation.service.lying_store import completed
 from tierledger.storage.backend import CreateOutcome, Operation, Remove
@@ -30,9 +30,6 @@ from tierledger.storage.keys import MetadataKeyFactory
 
 COORDINATOR = -1
 """Stands for a partition's number in the slots of the coordinator's log."""
-
-Slot = tuple[int, int]
-"""A partition's number and the batch's; what a real store has a key for."""
 
 REFUSE, LOSE, LOSE_ANSWER, LATE, TWICE, FALSE_EXISTS, SLOW, STALE, SLOW_ANSWER = range(9)
 """What can become of one request. `STALE` is of a listing, `REFUSE` and what is slow of any,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from tierledger.actors import messages as msg
-from tierledger.actors.calls import FOLLOWER
+from tierledger.actors.calls import FOLLOWER, PartitionKey
+from tierledger.actors.follower import Follower
 from tierledger.actors.leader.machine import Leader, Phase
 from tierledger.actors.messages import REFUSED, STOPPED, AppendAnswered, AppendOutcome, SlotRead
 from tierledger.events.commands import Claim
@@ -13,19 +15,33 @@ from tierledger.events.partition.state import Session
 from tierledger.simulation.checkers.state_digest import state_digest
 from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.history.observations import Applied, Led, Ready, StateSeen
-
-if TYPE_CHECKING:
-    from tierledger.simulation.machines.shell import Shell
-    from tierledger.simulation.machines.world import World
+from tierledger.simulation.machines.clockwork import Clockwork, Life
+from tierledger.simulation.machines.recording import Recording
 
 SAMPLED = 32
 """One state in so many is remembered, to be held against the log's."""
 
 
+class Seen(Protocol):
+    """Of whom something is seen: a leader or follower on a host."""
+
+    life: Life
+    name: str
+    role: str
+    number: int
+    machine: Leader | Follower
+
+
 class Observer:
     """Changes nothing."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(
+        self,
+        clock: Clockwork,
+        recording: Recording,
+        keys_of: Sequence[PartitionKey],
+        leading_elsewhere: Callable[[int, Life], int],
+    ) -> None:
         self.applied: list[Applied] = []
         self.led: list[Led] = []
         self.ready: list[Ready] = []
@@ -33,12 +49,12 @@ class Observer:
         self._sessions: dict[str, int | None] = {}
         """Shell to the session that it leads in."""
         self.failures: list[Violation] = []
-        self._world = world
-        self._clock, self._recording = world.clock, world.recording
+        self._clock, self._recording, self._keys_of = clock, recording, keys_of
+        self._leading_elsewhere = leading_elsewhere
 
     def leader_heard(
         self,
-        shell: Shell,
+        shell: Seen,
         stimulus: msg.Stimulus,
         before: int,
         *,
@@ -57,7 +73,7 @@ class Observer:
             if session is not None and not state.is_finished:
                 self.led.append(
                     Led(
-                        self._clock.now * 1000, shell.name, self._world.keys_of[shell.number],
+                        self._clock.now * 1000, shell.name, self._keys_of[shell.number],
                         session.number, leader.position,
                     )
                 )  # fmt: skip
@@ -77,7 +93,7 @@ class Observer:
                 self._claimed(shell)
             self._note_session(shell, state.session)
 
-    def _note_session(self, shell: Shell, session: Session | None) -> None:
+    def _note_session(self, shell: Seen, session: Session | None) -> None:
         """A leader may serve one session after the other: each has its place in the picture."""
         number = None if session is None or not session.is_open else session.number
         if self._sessions.get(shell.name) != number:
@@ -85,63 +101,58 @@ class Observer:
             if self._recording.keeps:
                 what = "session closed" if number is None else "claim"
                 claim = "" if session is None else f"{session.claim}"
-                self._recording.moment(shell.host.life.name, what, claim, number, shell.number)
+                self._recording.moment(shell.life.name, what, claim, number, shell.number)
 
-    def _claimed(self, shell: Shell) -> None:
-        others = sum(
-            other is not shell.host
-            and not other.life.is_dead
-            and other.believes_to_lead(shell.number)
-            for other in self._world.hosts.values()
-        )
+    def _claimed(self, shell: Seen) -> None:
+        others = self._leading_elsewhere(shell.number, shell.life)
         if others:
             self._recording.mark("two believed they lead")
         if others > 1:
             self._recording.mark("three believed they lead")
 
-    def entered(self, shell: Shell, position: int, chain_hash: bytes) -> None:
+    def entered(self, shell: Seen, position: int, chain_hash: bytes) -> None:
         """A machine has loaded a state, and reads on from there."""
         said = f"{shell.role} at position {position}"
-        self._recording.moment(shell.host.life.name, "loaded", said, None, shell.number)
+        self._recording.moment(shell.life.name, "loaded", said, None, shell.number)
         self.applied.append(
             Applied(
-                self._clock.now * 1000, shell.name, self._world.keys_of[shell.number],
+                self._clock.now * 1000, shell.name, self._keys_of[shell.number],
                 position + 1, position, chain_hash,
             )
         )  # fmt: skip
 
-    def read_on(self, shell: Shell, before: int) -> None:
+    def read_on(self, shell: Seen, before: int) -> None:
         """A machine has applied what it read, from behind `before` on."""
         self._note_applied(shell, before)
 
-    def _note_applied(self, shell: Shell, before: int) -> None:
+    def _note_applied(self, shell: Seen, before: int) -> None:
         machine, state = shell.machine, shell.machine.state
         assert state is not None, "it has applied something"
         self.applied.append(
             Applied(
-                self._clock.now * 1000, shell.name, self._world.keys_of[shell.number],
+                self._clock.now * 1000, shell.name, self._keys_of[shell.number],
                 before + 1, machine.position, state.chain_hash,
             )
         )  # fmt: skip
         if machine.position % SAMPLED == 0:
             self.saw(shell)
 
-    def saw(self, shell: Shell) -> None:
+    def saw(self, shell: Seen) -> None:
         """Remember a machine's state as it is."""
         state = shell.machine.state
         if state is not None:
-            key = self._world.keys_of[shell.number]
+            key = self._keys_of[shell.number]
             position, now = state.next_position - 1, self._clock.now * 1000
             self.states.append(
                 StateSeen(now, shell.name, shell.role, key, position, state_digest(state))
             )
 
-    def was_ready(self, shell: Shell, claim: Claim) -> None:
+    def was_ready(self, shell: Seen, claim: Claim) -> None:
         """A replica says that it is ready for an announcement."""
-        key = self._world.keys_of[shell.number]
+        key = self._keys_of[shell.number]
         now, position = self._clock.now * 1000, shell.machine.position
         ready = Ready(now, shell.name, shell.role, key, claim, position)
-        self.said_ready(ready, shell.host.life.name)
+        self.said_ready(ready, shell.life.name)
 
     def said_ready(self, ready: Ready, life: str) -> None:
         """A replica says so in the lane of `life`."""
@@ -150,27 +161,25 @@ class Observer:
             said = f"{ready.role} at position {ready.position} for {ready.claim}"
             self._recording.moment(life, "ready", said, None, ready.key.partition)
 
-    def failed(self, shell: Shell, cause: str) -> None:
+    def failed(self, shell: Seen, cause: str) -> None:
         """A step raised what nobody foresaw; the service would quarantine and go on."""
-        key, now = self._world.keys_of[shell.number], ms_text(self._clock.now * 1000)
+        key, now = self._keys_of[shell.number], ms_text(self._clock.now * 1000)
         message = f"a step of {shell.name} at {now}: {cause}"
         self.failures.append(Violation("unforeseen", key, message))
 
-    def alarmed(self, shell: Shell, effect: msg.Alarm) -> None:
+    def alarmed(self, shell: Seen, effect: msg.Alarm) -> None:
         if effect.kind == "quarantined":
             self._recording.mark("partition quarantined")
-            self._recording.event("quarantined", shell.host.life.name, shell.number)
+            self._recording.event("quarantined", shell.life.name, shell.number)
         elif effect.kind == "CustomMetadataSizeLimitExceeded":
             self._recording.mark("custom metadata refused")
         elif effect.kind == "Fenced":
             self._recording.mark("fenced")
         elif effect.kind == "InvalidStateTransition":
             self._recording.mark("illegal transition refused")
-        self._recording.moment(
-            shell.host.life.name, effect.kind, effect.message, None, shell.number
-        )
+        self._recording.moment(shell.life.name, effect.kind, effect.message, None, shell.number)
 
-    def left(self, shell: Shell, reason: str) -> None:
+    def left(self, shell: Seen, reason: str) -> None:
         if shell.role == FOLLOWER:
             return
         if reason == "fenced":
@@ -179,4 +188,4 @@ class Observer:
             self._recording.mark("leader stopped")
         elif reason == REFUSED:
             self._recording.mark("leader gave way")
-        self._recording.moment(shell.host.life.name, "gone", reason, None, shell.number)
+        self._recording.moment(shell.life.name, "gone", reason, None, shell.number)

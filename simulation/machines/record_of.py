@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.checkers.verdict import MINIMUMS
@@ -11,8 +10,9 @@ from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.history.final_log import LoggedBatch
 from tierledger.simulation.machines.knobs import KEPT_DEFAULT
 from tierledger.simulation.machines.run_laws import checkpoints_written
+from tierledger.simulation.machines.surroundings import CLUSTER_ID, CUSTOM_BYTES_MAX
 from tierledger.simulation.machines.verdict import healed
-from tierledger.simulation.machines.world import CLUSTER_ID, CUSTOM_BYTES_MAX
+from tierledger.simulation.machines.world import World
 from tierledger.simulation.record.record import (
     Observations,
     Record,
@@ -20,9 +20,6 @@ from tierledger.simulation.record.record import (
     RecordedLog,
     RecordSettings,
 )
-
-if TYPE_CHECKING:
-    from tierledger.simulation.machines.world import World
 
 
 def record_of(world: World, origin: str) -> Record:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgpack
 
@@ -12,9 +12,8 @@ from tierledger.simulation.checkers.content import content, partition_of
 from tierledger.simulation.machines.clockwork import Clockwork, Life
 from tierledger.simulation.machines.marks import MARKS
 
-if TYPE_CHECKING:
-    from tierledger.simulation.machines.medium import Slot
-
+Slot = tuple[int, int]
+"""A partition's number and the batch's; what a real store has a key for."""
 
 _FIRST_NUMBER_IS_PARTITION = {"take_ready", "said_ready"}
 """Messages whose first number is the partition's."""

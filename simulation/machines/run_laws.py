@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.events.commands import LeaderVerdict
@@ -21,10 +21,8 @@ from tierledger.events.log_events import (
 )
 from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.history.final_log import FinalLog
+from tierledger.simulation.machines.world import World
 from tierledger.storage.partition.checkpoint import CheckpointStore
-
-if TYPE_CHECKING:
-    from tierledger.simulation.machines.world import World
 
 _DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 

@@ -14,7 +14,6 @@ from random import Random
 from typing import Any, NamedTuple, TypeVar
 
 from tierledger.simulation.machines.clockwork import MS, S
-from tierledger.simulation.machines.copier import OPERATIONS
 from tierledger.simulation.machines.knobs import KNOBS
 from tierledger.simulation.machines.medium import (
     FALSE_EXISTS,
@@ -33,6 +32,29 @@ T = TypeVar("T")
 
 OUTAGES = ("verdict", "verdict", "read", "append", "loaded")
 """Where a store that goes away meets what is not repeated."""
+
+OPERATIONS: dict[str, int] = {
+    "go on": 50,
+    "start": 8,
+    "retire": 16,
+    "add again": 1,
+    "add other content": 1,
+    "add what was deleted": 1,
+    "add what is being deleted": 2,
+    "overlap": 3,
+    "finish the newest": 4,
+    "finish again": 1,
+    "finish over limit": 1,
+    "finish at limit": 1,
+    "finish unknown": 1,
+    "finish too early": 1,
+    "finish what is deleted": 1,
+    "delete unknown": 1,
+    "delete again": 1,
+    "give a copy up": 1,
+    "bury too early": 1,
+}
+"""What a broker may do to a segment, each with its weight; one that finds none goes on."""
 
 POINTS = ("durable", "append", "loaded", "checkpointed", "coordinated")
 """Where crashes are rare by chance and interesting."""

@@ -6,7 +6,7 @@ What `PartitionShell` is in the service. No rule of the protocol stands here.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tierledger.actors import messages as msg
 from tierledger.actors.calls import FOLLOWER, LEADER, Answered
@@ -14,7 +14,7 @@ from tierledger.actors.follower import Follower
 from tierledger.actors.host import partition_shell
 from tierledger.actors.host.answering import answer_now, snapshot_for
 from tierledger.actors.host.machine_guard import MachineGuard
-from tierledger.actors.host.messages import Ended, Loaded, Refused
+from tierledger.actors.host.messages import Ended, Loaded, Refused, Stimulus
 from tierledger.actors.leader.machine import Leader
 from tierledger.events.commands import LeaderVerdict
 from tierledger.events.errors import (
@@ -26,8 +26,9 @@ from tierledger.events.errors import (
 from tierledger.events.partition.answers import Snapshot
 from tierledger.events.partition.state import PartitionState
 from tierledger.simulation.checkers.fold import answer_of
-from tierledger.simulation.machines.clockwork import MS
+from tierledger.simulation.machines.clockwork import MS, Life
 from tierledger.simulation.machines.medium import KeyedMedium
+from tierledger.simulation.machines.surroundings import Surroundings
 from tierledger.simulation.service.lying_store import completed
 from tierledger.storage.backend import AtomicConflict
 from tierledger.storage.partition.checkpoint import (
@@ -39,9 +40,7 @@ from tierledger.storage.partition.checkpoint import (
 from tierledger.storage.partition.event_log import StoredBatch
 from tierledger.storage.partition.loading import LoadedPartition, Loading
 from tierledger.storage.partition.reader import PartitionReader
-
-if TYPE_CHECKING:
-    from tierledger.simulation.machines.host_node import HostNode
+from tierledger.storage.serde import MetadataSerDe
 
 LIST_TAKES = 15 * MS
 """From a list's beginning to its end: its host lets others run in between."""
@@ -50,16 +49,32 @@ RETRY = 100 * MS
 """Pause before a store that was away is asked again."""
 
 
+class Host(Protocol):
+    """The process that a shell runs in."""
+
+    life: Life
+    serde: MetadataSerDe
+    shells: dict[tuple[int, str], Shell]
+
+    @property
+    def world(self) -> Surroundings: ...
+    def now_ms(self) -> int: ...
+    def hear(self, stimulus: Stimulus, /) -> None: ...
+    def reply(self, reply_to: msg.ReplyTo, value: object, /) -> None: ...
+    def append(self, shell: Shell, number: int, value: bytes, /) -> None: ...
+    def look(self, shell: Shell, number: int, /) -> None: ...
+
+
 class Shell:
     """A machine with its connections to the store and to its callers."""
 
     __slots__ = (
-        "_checkpoints", "_clock", "_guard", "_life", "_medium", "_reader", "_writer",
-        "began", "host", "machine", "mark", "name", "number", "role", "stay",
+        "_checkpoints", "_clock", "_guard", "_medium", "_reader", "_writer",
+        "began", "host", "life", "machine", "mark", "name", "number", "role", "stay",
     )  # fmt: skip
 
     def __init__(
-        self, host: HostNode, role: str, number: int, machine: Leader | Follower, stay: int
+        self, host: Host, role: str, number: int, machine: Leader | Follower, stay: int
     ) -> None:
         """`stay`: its life's number in the host's machine."""
         world = host.world
@@ -72,7 +87,7 @@ class Shell:
         self.began = world.clock.now
         self.name = f"{host.life.name}/{number}/{role}/{world.next_number()}"
         self.mark = world.recording.mark
-        self._clock, self._medium, self._life = world.clock, world.medium, host.life
+        self._clock, self._medium, self.life = world.clock, world.medium, host.life
         tip = world.tips[number]
         self._reader = PartitionReader(
             KeyedMedium(world.medium, world.keys, tip, number),
@@ -112,13 +127,13 @@ class Shell:
 
     def _look(self, loading: Loading) -> None:
         self._medium.ask_state(
-            self._life, partial(completed_look, loading), self._looked, loading
+            self.life, partial(completed_look, loading), self._looked, loading
         )
 
     def _looked(self, result: Any, loading: Loading) -> None:  # noqa: ANN401
         if result is None:  # There is something to load.
             work = partial(completed_attempt, loading)
-            self._medium.ask_state(self._life, work, self._loaded, loading)
+            self._medium.ask_state(self.life, work, self._loaded, loading)
         else:
             self._loaded(result, loading)
 
@@ -129,7 +144,7 @@ class Shell:
             self.host.hear(Loaded(self.stay))
         elif isinstance(result, RemoteStorageError):
             self.mark("load tried again")
-            self._clock.after(RETRY, self._life, self._look, loading)
+            self._clock.after(RETRY, self.life, self._look, loading)
         elif result is None:
             self.mark("checkpoint did not verify")
             self._look(loading)
@@ -143,8 +158,8 @@ class Shell:
             self._start_machine(*result)
 
     def _start_machine(self, state: PartitionState, next_batch: int) -> None:
-        self.host.world.passes("loaded", self._life)
-        if not self._life.is_dead:
+        self.host.world.passes("loaded", self.life)
+        if not self.life.is_dead:
             self.host.world.observer.entered(self, state.next_position - 1, state.chain_hash)
             self.feed(msg.StateLoaded(state, next_batch))
             self.host.hear(Loaded(self.stay))
@@ -152,17 +167,17 @@ class Shell:
     def _read_log(self, number: int) -> None:
         limit = partition_shell.READ_BATCHES
         slot = (self.number, number)
-        self._medium.read_log(self._life, slot, limit, self._log_read, number, limit)
+        self._medium.read_log(self.life, slot, limit, self._log_read, number, limit)
 
     def _log_read(self, result: Any, number: int, limit: int) -> None:  # noqa: ANN401
         if isinstance(result, RemoteStorageError):
-            self._clock.after(RETRY, self._life, self._read_log, number)
+            self._clock.after(RETRY, self.life, self._read_log, number)
             return
         batches = tuple(StoredBatch(at, value) for at, value in enumerate(result, number))
         machine = self.machine
         before = machine.position
         if self.role == LEADER:
-            self.host.world.passes("read", self._life)
+            self.host.world.passes("read", self.life)
         self.feed(msg.LogRead(number, batches, len(result) < limit))
         if machine.position > before:
             self.host.world.observer.read_on(self, before)
@@ -185,7 +200,7 @@ class Shell:
             answered = error
         if answered is None:  # Lists and long walks: the state moves on meanwhile.
             snapshot = snapshot_for(state, effect.query)
-            self._clock.after(LIST_TAKES, self._life, self._answer_later, effect, snapshot)
+            self._clock.after(LIST_TAKES, self.life, self._answer_later, effect, snapshot)
             return
         self.host.reply(effect.reply_to, answered)
 
@@ -200,7 +215,7 @@ class Shell:
     def _on_read_slot(self, effect: msg.ReadSlot) -> None:
         if effect.delay_ms:
             delay = effect.delay_ms * MS
-            self._clock.after(delay, self._life, self.host.look, self, effect.number)
+            self._clock.after(delay, self.life, self.host.look, self, effect.number)
         else:
             self.host.look(self, effect.number)
 
@@ -209,21 +224,21 @@ class Shell:
 
     def _on_ask_oracle(self, effect: msg.AskOracle) -> None:
         self.mark("oracle asked")
-        self._clock.after(effect.delay_ms * MS, self._life, self._ask_oracle, effect)
+        self._clock.after(effect.delay_ms * MS, self.life, self._ask_oracle, effect)
 
     def _ask_oracle(self, ask: msg.AskOracle) -> None:
         world = self.host.world
         verdict = world.oracle(self.number)
         self.mark("oracle silent" if verdict is None else "oracle answered")
         delay = 0 if world.is_healing else world.scenario.oracle_delay
-        self._clock.after(delay, self._life, self._oracle_said, ask, verdict)
+        self._clock.after(delay, self.life, self._oracle_said, ask, verdict)
 
     def _oracle_said(self, ask: msg.AskOracle, verdict: LeaderVerdict | None) -> None:
         world = self.host.world
-        world.passes("verdict", self._life)
-        if self._life.is_dead:
+        world.passes("verdict", self.life)
+        if self.life.is_dead:
             return
-        if verdict is not None and verdict != world.controller.verdict(self.number):
+        if verdict is not None and verdict != world.verdicts[self.number][-1]:
             self.mark("oracle outdated")
         self.feed(msg.OracleAnswered(ask.claim, verdict, self.host.now_ms(), ask.number))
 
@@ -235,7 +250,7 @@ class Shell:
         follower = self.host.shells.get((self.number, FOLLOWER))
         if follower is not None:
             hint = msg.HintArrived(effect.position)
-            self._clock.after(0, self._life, follower.feed, hint)
+            self._clock.after(0, self.life, follower.feed, hint)
 
     def _on_alarm(self, effect: msg.Alarm) -> None:
         self.host.world.observer.alarmed(self, effect)
@@ -253,15 +268,15 @@ class Shell:
         self._write_checkpoint(completed(self._writer.plan(draft)))
 
     def _write_checkpoint(self, plan: CheckpointPlan) -> None:
-        self._medium.write_state(self._life, plan.operations, self._checkpoint_written, plan)
+        self._medium.write_state(self.life, plan.operations, self._checkpoint_written, plan)
 
     def _checkpoint_written(self, result: Any, plan: CheckpointPlan) -> None:  # noqa: ANN401
         if isinstance(result, AtomicConflict):
             work = partial(completed_read, self._checkpoints)
-            self._medium.ask_state(self._life, work, self._conflict_read, plan)
+            self._medium.ask_state(self.life, work, self._conflict_read, plan)
         elif isinstance(result, OutcomeUnknown | RetryableError):
             self.mark("checkpoint tried again")
-            self._clock.after(RETRY, self._life, self._write_checkpoint, plan)
+            self._clock.after(RETRY, self.life, self._write_checkpoint, plan)
         elif isinstance(result, RemoteStorageError):
             self._checkpoint_refused(again=False)
         else:
@@ -270,7 +285,7 @@ class Shell:
 
     def _conflict_read(self, result: Any, plan: CheckpointPlan) -> None:  # noqa: ANN401
         if isinstance(result, RemoteStorageError):
-            self._clock.after(RETRY, self._life, self._write_checkpoint, plan)
+            self._clock.after(RETRY, self.life, self._write_checkpoint, plan)
         elif (standing := self._writer.found(plan, result)) is Standing.OURS:
             self.mark("own checkpoint recognised")
             self._checkpoint_stands(plan)
@@ -284,20 +299,20 @@ class Shell:
             else "checkpoint of a former leader refused"
         )
         self.mark(found)
-        self.host.world.recording.moment(self._life.name, found, "", None, self.number)
+        self.host.world.recording.moment(self.life.name, found, "", None, self.number)
         self.feed(msg.CheckpointDone(stored=False, again=again))
 
     def _checkpoint_stands(self, plan: CheckpointPlan) -> None:
         self.mark("checkpoint written")
         said = f"up to position {plan.next_position - 1}"
-        self.host.world.recording.moment(self._life.name, "checkpoint", said, None, self.number)
-        self.host.world.passes("checkpointed", self._life)
-        if self._life.is_dead:
+        self.host.world.recording.moment(self.life.name, "checkpoint", said, None, self.number)
+        self.host.world.passes("checkpointed", self.life)
+        if self.life.is_dead:
             return
         if plan.is_finished:
             self.mark("checkpoint of a deleted partition swept")
             self._medium.ask_state(
-                self._life, partial(completed_sweep, self._checkpoints), self._swept
+                self.life, partial(completed_sweep, self._checkpoints), self._swept
             )
         else:
             self.feed(msg.CheckpointDone(stored=True))

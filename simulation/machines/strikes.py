@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from tierledger.actors.calls import FOLLOWER, LEADER, Placement
+from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.messages import Query
 from tierledger.simulation.machines.broker_node import BrokerNode
 from tierledger.simulation.machines.clockwork import MS
+from tierledger.simulation.machines.coordinator_node import may_be_wrong
 from tierledger.simulation.machines.copier import Copier
+from tierledger.simulation.machines.host_node import HostNode
 from tierledger.simulation.machines.medium import LOSE, REFUSE, SLOW, SLOW_ANSWER
-
-if TYPE_CHECKING:
-    from tierledger.simulation.machines.host_node import HostNode
-    from tierledger.simulation.machines.world import World
+from tierledger.simulation.machines.world import World
 
 KINDS = ("lookup", "lookup", "highest_offset", "size", "list_epoch", "next_txn", "list")
 
@@ -45,31 +44,13 @@ def _strike(name: str) -> Callable[[_Strike], _Strike]:
 # Work.
 
 
-def copy_once(
-    world: World, broker: BrokerNode, partition: int, lane: int, operation: str, draw: int
-) -> None:
-    """One write by `broker`, if it believes to lead the partition; a step of its life."""
-    epoch = broker.led.get(partition)
-    if epoch is None or (world.moving is not None and not world.is_healing):
-        return  # Brokers whose cluster moves write by themselves.
-    lane_ = broker.lane(partition, lane, "copy")
-    if lane_.is_busy:
-        return
-    key = (broker.life.name, partition, lane)
-    copier = world.copiers.get(key)
-    if copier is None or copier.epoch != epoch:
-        copier = world.copiers[key] = Copier(world, broker, partition, epoch)
-    copier.step(lane_, operation, draw)
-
-
 @_strike("copy")
 def _copy(world: World, partition: int, lane: int, operation: str, draw: int) -> None:
     """Brokers that believe to lead copy; there may be two, or none."""
     for broker in world.brokers.values():
         if partition in broker.led:
-            world.clock.step(
-                broker.life, copy_once, world, broker, partition, lane, operation, draw
-            )
+            copy_once = world.copiers.copy_once
+            world.clock.step(broker.life, copy_once, broker, partition, lane, operation, draw)
 
 
 @_strike("copy run")
@@ -110,7 +91,8 @@ def _zombie_copy(world: World, pick: int, partition: int, operation: str, draw: 
         broker = believers[pick % len(believers)]
         if world.brokers.get(broker.broker_id) is not broker:
             world.recording.mark("zombie broker wrote")
-        world.clock.step(broker.life, copy_once, world, broker, partition, 7, operation, draw)
+        copy_once = world.copiers.copy_once
+        world.clock.step(broker.life, copy_once, broker, partition, 7, operation, draw)
 
 
 @_strike("read")
@@ -155,7 +137,7 @@ def _delete_once(world: World, broker: BrokerNode, partition: int) -> None:
     """The step that is due; the next one follows, as soon as this broker may."""
     epoch = broker.led.get(partition)
     lane = broker.lane(partition, 8, "delete")
-    if world.controller.deletions.get(partition, 0) > DELETED:
+    if world.deletions.get(partition, 0) > DELETED:
         return
     if epoch is not None and not lane.is_busy:
         Copier(world, broker, partition, epoch).delete_partition(lane)
@@ -458,14 +440,6 @@ def _assign(world: World, host: int, which: int) -> None:
         world.recording.mark("assigned by nobody")
         placement = told[which % len(told)]
         world.clock.step(node.life, node.place, placement)
-
-
-def may_be_wrong(placement: Placement) -> bool:
-    """Whether a word of a coordinator may come to another than it was meant for.
-
-    Nobody would notice a follower that was let go by mistake, and nobody promises to.
-    """
-    return placement.assignment is not None or placement.role == LEADER
 
 
 @_strike("move leader")

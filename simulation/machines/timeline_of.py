@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgpack
 
@@ -18,8 +18,10 @@ from tierledger.simulation.checkers.violation import ASKED, Violation
 from tierledger.simulation.history.calls import INFO, OK, Operation
 from tierledger.simulation.machines.medium import COORDINATOR as COORDINATOR_LOG
 from tierledger.simulation.machines.medium import FATES
+from tierledger.simulation.machines.scenario import Decision
 from tierledger.simulation.machines.strikes import KINDS as QUESTIONS
 from tierledger.simulation.machines.strikes import argument_names
+from tierledger.simulation.machines.world import World
 from tierledger.simulation.timeline import (
     BROKER,
     CALL,
@@ -37,10 +39,6 @@ from tierledger.simulation.timeline import (
     Span,
     Timeline,
 )
-
-if TYPE_CHECKING:
-    from tierledger.simulation.machines.scenario import Decision
-    from tierledger.simulation.machines.world import World
 
 _KINDS: Final = {"broker": BROKER, "coordinator": COORDINATOR, "host": HOST, "store": STORE}
 

@@ -47,6 +47,14 @@ from tierledger.simulation.machines.coordination_laws import (
 from tierledger.simulation.machines.counts import counted
 from tierledger.simulation.machines.host_node import POLL
 from tierledger.simulation.machines.knobs import turned_to
+from tierledger.simulation.machines.run import (
+    CATCHING_UP,
+    COORDINATION,
+    DECISIONS,
+    TABLES,
+    TURNS,
+    run,
+)
 from tierledger.simulation.machines.run_laws import (
     Written,
     checkpoint_regressed,
@@ -57,15 +65,8 @@ from tierledger.simulation.machines.run_laws import (
 )
 from tierledger.simulation.machines.scenario import Scenario
 from tierledger.simulation.machines.shell import RETRY
-from tierledger.simulation.machines.world import (
-    CATCHING_UP,
-    CLUSTER_ID,
-    COORDINATION,
-    DECISIONS,
-    TABLES,
-    TURNS,
-    World,
-)
+from tierledger.simulation.machines.surroundings import CLUSTER_ID
+from tierledger.simulation.machines.world import World
 from tierledger.simulation.questions.coordination import miscoordinated
 from tierledger.simulation.questions.decisions import asking
 from tierledger.simulation.questions.feeds import misfed
@@ -116,7 +117,7 @@ def ran(scenario: Scenario, *, keeps: bool = False) -> World:
     """The world of `scenario`, at its end."""
     world = World(scenario, keeps=keeps)
     with uncollected():
-        world.run()
+        run(world)
     return world
 
 
@@ -298,7 +299,7 @@ def healed(world: World) -> dict[PartitionKey, Healed]:
     return {
         world.keys_of[number]: Healed(since, until, controller.leader[number])
         for number in range(world.scenario.partitions)
-        if number not in world.damaged and not controller.deletions.get(number)
+        if number not in world.damaged and not world.deletions.get(number)
     }
 
 

@@ -36,7 +36,7 @@ _RULES: tuple[tuple[str, str, str, Callable[..., Any], str, str], ...] = (
         "a broker is idle before its Kafka's manager has read what was mirrored",
         "lost_record",
         PluginNode._catch_up,
-        "ids == self._moving.ids_until(self.consumed)",
+        "ids == self._segments.ids_until(self.consumed)",
         "True",
     ),
     (
@@ -44,7 +44,7 @@ _RULES: tuple[tuple[str, str, str, Callable[..., Any], str, str], ...] = (
         "a broker decides by Kafka's own manager before that has read the topic",
         "lost_record",
         PluginNode.begin,
-        "len(self._moving.topic)",
+        "len(self._segments.topic)",
         "0",
     ),
     (

@@ -15,7 +15,8 @@ from random import Random
 from typing import Any
 
 from tierledger.actors.calls import LEADER, CloseCall, HostPing, PartitionKey, Placement
-from tierledger.actors.coordinator.attendance import Attend, ShadowReport
+from tierledger.actors.connection import ServiceConnection
+from tierledger.actors.coordinator.attendance import Attend
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
 from tierledger.actors.coordinator.ownership import (
     Handover,
@@ -35,7 +36,7 @@ from tierledger.actors.door.server.hinting import Hinting
 from tierledger.actors.host.host import Host
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.hosted_backend import HostedBackend
-from tierledger.actors.ports import LeaderOracle, ServiceConnection
+from tierledger.actors.ports import LeaderOracle
 from tierledger.events.commands import Claim
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
 from tierledger.simulation.service.lying_store import LyingStore
@@ -157,9 +158,6 @@ class CoordinatorWay:
     async def attend(self, said: Attend) -> OwnerWord:
         word: OwnerWord = await self._call(lambda one: one.attend(said), "attend")
         return word
-
-    async def shadow_report(self, report: ShadowReport) -> None:
-        await self._call(lambda one: one.shadow_report(report), "shadow report")
 
     async def register(
         self, broker_id: int, request: bytes, after: int, mode: PluginMode | None = None

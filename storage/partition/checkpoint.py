@@ -58,16 +58,16 @@ from tierledger.storage.keys import MetadataKeyFactory
 from tierledger.storage.serde import MetadataSerDe
 
 ROWS_PER_READ = 500
-"""Rows a load takes between two breaths: below 2 ms of work."""
+"""Rows a load takes between two yields: below 2 ms of work."""
 
 PAGES_PER_READ = 100
-"""Pages a load takes between two breaths: 1.2 MB."""
+"""Pages a load takes between two yields: 1.2 MB."""
 
 ROWS_AT_ONCE = 4000
 """Changed rows that are looked up at once rather than in a snapshot: 1 ms."""
 
 OPERATIONS_PER_STEP = 100
-"""Rows, or KiB of pages, that are planned or let go between two breaths: below 1 ms."""
+"""Rows, or KiB of pages, that are planned or let go between two yields: below 1 ms."""
 
 LOAD_ATTEMPTS = 5
 """Tries to read a checkpoint that is being renewed, before the log is read instead."""

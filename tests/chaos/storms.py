@@ -7,9 +7,10 @@ from typing import NamedTuple
 from tierledger.actors.discovery.connecting import connect
 from tierledger.simulation.checkers.all import Minimums
 from tierledger.simulation.live.chaos.faults import Chaos
+from tierledger.simulation.live.plan import LivePlan
 from tierledger.simulation.live.postgres_server import PostgresServer
 from tierledger.simulation.live.ray_faults import LiveService
-from tierledger.simulation.live.run import LivePlan, LiveRun
+from tierledger.simulation.live.run import LiveRun
 from tierledger.simulation.live.verdict import LiveVerdict, recorded, verdict_of
 from tierledger.simulation.record.file import record_as_lines
 

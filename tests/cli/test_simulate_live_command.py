@@ -5,7 +5,7 @@ import pytest
 from tests.models.command_line import refused
 from tests.models.simulate_command import simulate
 from tierledger.simulation.live.chaos.chaos import Storm
-from tierledger.simulation.live.run import LivePlan
+from tierledger.simulation.live.plan import LivePlan
 
 
 @pytest.mark.parametrize(

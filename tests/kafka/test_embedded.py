@@ -8,9 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.kafka.test_one_broker import TOPIC, WAIT_S, settings_of, until
+from tests.kafka.test_one_broker import TOPIC, settings_of, until
 from tests.models.command_line import lines, run
-from tests.models.kafka_clients import consumed, create_topic, delete_topic, produced
+from tests.models.kafka_clients import (
+    WAIT_S,
+    consumed,
+    create_topic,
+    delete_topic,
+    produced,
+)
 from tests.models.local_world import free_ports
 from tests.models.tiered_broker import STOCK, TieredBroker
 from tests.ray.test_serve import served

@@ -13,6 +13,7 @@ from aiokafka import (  # type: ignore[import-untyped] # It has no types.
     TopicPartition,
 )
 
+from tests.models.kafka_clients import WAIT_S
 from tests.models.local_world import CLUSTER
 from tests.models.plugins import TOPIC, TOPIC_ID, Plugins, started
 from tests.models.ray_brokers import Brokers, settings_for
@@ -32,7 +33,6 @@ from tierledger.storage.kafka_brokers import KafkaBrokers
 METADATA = "__remote_log_metadata"
 METADATA_PARTITIONS = 2
 CLIENTS = "remote.log.metadata.common.client.bootstrap.servers"
-WAIT_S = 60.0
 
 pytestmark = pytest.mark.ray
 

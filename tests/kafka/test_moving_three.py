@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tests.kafka.test_one_broker import TOPIC
+from tests.models.kafka_clients import WAIT_S
 from tests.models.local_world import free_ports
 from tests.models.tiered_broker import STOCK
-from tests.models.tiered_cluster import BROKERS, WAIT_S, TieredCluster
+from tests.models.tiered_cluster import BROKERS, TieredCluster
 from tests.moving.test_stock_cluster import Ledger, eventually
 from tests.ray.test_serve import served
 from tierledger.actors.coordinator.events import Owner

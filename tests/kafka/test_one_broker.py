@@ -10,14 +10,19 @@ import pytest
 
 from tests.models import kafka_page
 from tests.models.command_line import lines, run
-from tests.models.kafka_clients import consumed, create_topic, delete_topic, produced
+from tests.models.kafka_clients import (
+    WAIT_S,
+    consumed,
+    create_topic,
+    delete_topic,
+    produced,
+)
 from tests.models.local_world import free_ports
 from tests.models.tiered_broker import TIERED, TieredBroker
 from tests.ray.test_serve import served
 from tierledger.simulation.live.kafka_broker import JARS, OLDEST, SUITE
 
 TOPIC = "orders"
-WAIT_S = 120.0
 
 pytestmark = pytest.mark.ray
 

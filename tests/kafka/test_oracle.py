@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.models.kafka_clients import create_topic, delete_topic
+from tests.models.kafka_clients import WAIT_S, create_topic, delete_topic
 from tierledger.actors.oracle.kafka import KafkaOracle
 from tierledger.events.commands import LeaderVerdict
 from tierledger.events.identifiers import TopicIdPartition, Uuid
@@ -15,8 +15,6 @@ from tierledger.simulation.live.kafka_broker import KafkaBroker
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 UNKNOWN = TopicIdPartition(Uuid.parse("AAECAwQFBgcICQoLDA0ODw"), 0, "payments")
-
-WAIT_S = 30.0
 
 
 @pytest.fixture(scope="module")

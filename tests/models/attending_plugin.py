@@ -13,7 +13,7 @@ from tierledger.actors.coordinator.events import Owner, Registered
 from tierledger.actors.coordinator.ownership import OwnerWord, PluginMode
 
 if TYPE_CHECKING:
-    from tierledger.actors.ports import CoordinatorHandle
+    from tierledger.actors.connection import CoordinatorHandle
 
 ATTEND_S = 0.1
 

@@ -15,13 +15,14 @@ from tierledger.actors.calls import LEADER, PartitionKey, ReadyCall
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.client.router import Router
 from tierledger.actors.client.service_link import ServiceLink
+from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator.events import Route
 from tierledger.actors.door.client.connection import connect_at
 from tierledger.actors.door.server.host_door import DoorSettings
 from tierledger.actors.host.host import Host
 from tierledger.actors.host_settings import ServiceSettings, limits_of
 from tierledger.actors.local_service import LocalService
-from tierledger.actors.ports import Clock, LeaderOracle, ServiceConnection
+from tierledger.actors.ports import Clock, LeaderOracle
 from tierledger.events.commands import Claim
 from tierledger.events.event_codec import genesis
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid

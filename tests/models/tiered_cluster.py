@@ -17,16 +17,20 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType  #
 from aiokafka.conn import create_conn  # type: ignore[import-untyped] # It has no types.
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped] # It has no types.
 
-from tests.models.kafka_clients import administered, consumed, create_topic, produced, producing
+from tests.models.kafka_clients import (
+    WAIT_S,
+    administered,
+    consumed,
+    create_topic,
+    produced,
+    producing,
+)
 from tests.models.reassignment_request import ReassignmentRequest
 from tests.models.tiered_broker import TIERED, TieredBroker
 from tierledger.simulation.live.kafka_broker import KafkaBroker
 
 BROKERS = (1, 2, 3)
 CONTROLLER = 100
-
-WAIT_S = 90.0
-"""Time for what Kafka does at intervals of its own, on a busy machine."""
 
 REQUEST_MS = 5000
 """After which another broker is asked than the one that is frozen."""

@@ -9,10 +9,11 @@ from typing import Self
 import grpc
 import grpc.aio
 
+from tests.models.kafka_clients import WAIT_S
+from tierledger.actors.coordinator.ownership import OwnerWord
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.limits import METHOD, SERVICE, DoorLimits
-
-WAIT_S = 60.0
+from tierledger.actors.door.wire.coordination import attend_of, word_message
 
 
 class WordDoor:
@@ -23,7 +24,7 @@ class WordDoor:
         self._server = grpc.aio.server()
         self._said = asyncio.Condition()
         self.address = ""
-        self.word = pb.OwnerWord(owner="nobody")
+        self.word = OwnerWord()
         self.heard: list[pb.Attend] = []
         self.registered: list[pb.Register] = []
 
@@ -43,7 +44,7 @@ class WordDoor:
     async def say(self, owner: str, source: str = "", heading: str = "") -> int:
         """That is the next word; its number, once a broker goes by it."""
         number = self.word.number + 1
-        self.word = pb.OwnerWord(number=number, owner=owner, source=source, heading=heading)
+        self.word = OwnerWord(number, owner, source, heading)
         await self.attended(number)
         return number
 
@@ -78,7 +79,8 @@ class WordDoor:
             async with self._said:
                 self.heard.append(call.attend)
                 self._said.notify_all()
-            return pb.Answer(id=call.id, owner_word=self.word)
+            word = word_message(self.word, attend_of(call.attend).mode)
+            return pb.Answer(id=call.id, owner_word=word)
         if call.HasField("register"):
             self.registered.append(call.register)
         failure = pb.Failure(kind=pb.NOT_READY, message="no service is here", fate=pb.RETRYABLE)

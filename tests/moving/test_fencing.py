@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.kafka_clients import create_topic
+from tests.models.kafka_clients import WAIT_S, create_topic
 from tests.models.local_world import CLUSTER, LocalWorld, moved, partition, segment, sqlite_in
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import StorageUnavailable
@@ -77,7 +77,7 @@ async def test_a_mirror_ends_while_the_broker_is_away_with_what_it_had_to_write(
     with KafkaBroker() as broker:
         brokers = KafkaBrokers(broker.address)
         await create_topic(brokers.addresses, METADATA_TOPIC, 2)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_S):
             async with producer_of(brokers) as producer:
                 await producer.send_and_wait(METADATA_TOPIC, b"one", partition=0)
                 broker.stop(signal.SIGKILL)

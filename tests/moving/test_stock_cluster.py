@@ -24,15 +24,15 @@ from aiokafka.errors import (  # type: ignore[import-untyped] # As above.
 
 from tests.kafka.test_one_broker import TOPIC, until
 from tests.models.attending_plugin import AttendingPlugin, attending
-from tests.models.kafka_clients import create_topic, produced
+from tests.models.kafka_clients import WAIT_S, create_topic, produced
 from tests.models.local_world import free_ports, lead
 from tests.models.tiered_broker import STOCK, TIERED, TieredBroker
 from tests.ray.test_serve import COMMAND, run, served
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator.ownership import PluginMode
 from tierledger.actors.discovery.connecting import connect
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.actors.ports import ServiceConnection
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.events.commands import ImportedRecord
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
@@ -42,7 +42,6 @@ from tierledger.events.metadata import RemoteLogSegmentMetadata, RemoteLogSegmen
 from tierledger.simulation.live.kafka_broker import CLUSTER_ID
 
 PARTITION = TopicPartition(TOPIC, 0)
-WAIT_S = 60.0
 
 pytestmark = pytest.mark.ray
 
@@ -87,20 +86,14 @@ class Ledger:
         return ["handover", *options, "--kafka", self._kafka, "--store", self.store]
 
     async def moved(self, to: str) -> None:
-        """Hand over, once `serve --kafka` has found back to brokers that were restarted.
-
-        A leader that is being placed anew is a reason to repeat the command, as it says.
-        """
+        """Hand over, once `serve --kafka` has found back to brokers that were restarted."""
 
         async def is_followed() -> bool:
             said = (await self.status())["coordinator"]["kafka"]
             return said is not None and said["trouble"] is None
 
         await eventually(is_followed)
-        async with asyncio.timeout(WAIT_S):
-            done = await self.hand_over("--to", to)
-            while "has no leader at the moment; it is as before" in done.stderr:
-                done = await self.hand_over("--to", to)
+        done = await self.hand_over("--to", to)
         assert done.returncode == ExitStatus.WELL, done.stderr
 
     async def attended(self, modes: Mapping[int, str], number: int) -> None:

@@ -17,8 +17,8 @@ from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.coordinator.placement import WRITER
 from tierledger.actors.processes import process_of
 from tierledger.actors.ray import cluster as ray_cluster
-from tierledger.actors.ray.coordinator import COORDINATOR
-from tierledger.actors.ray.handles import NamedHost, RayCoordinator, namespace_of
+from tierledger.actors.ray.coordinator import COORDINATOR, coordinator_of
+from tierledger.actors.ray.handles import NamedHost, namespace_of
 from tierledger.actors.ray.service import RayService, kill_actor, kill_host
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition
@@ -62,7 +62,7 @@ async def manager(service: RayService) -> AsyncIterator[AsyncRemoteLogMetadataMa
 
 async def said(service: RayService) -> dict[str, dict[str, Any]]:
     """What each host that lives says of itself."""
-    coordinator = RayCoordinator(service.settings, ray_cluster.own_node())
+    coordinator = coordinator_of(service.settings, ray_cluster.own_node())
     found = {}
     for name, address in (await coordinator.hosts()).items():
         with contextlib.suppress(RemoteStorageError, TimeoutError):
@@ -138,7 +138,7 @@ async def test_followers_move_away_from_leaders_once_there_is_a_choice(
     await write_on(manager, tips)
     await all_serve(service)
 
-    coordinator = RayCoordinator(service.settings, ray_cluster.own_node())
+    coordinator = coordinator_of(service.settings, ray_cluster.own_node())
     keys = [(bytes(tip.topic_id), tip.partition) for tip in tips]
     while True:
         routes = await coordinator.route(keys)  # type: ignore[arg-type] # As it travels.
@@ -167,7 +167,7 @@ async def test_a_coordinator_that_nobody_asks_for_comes_back(
 async def test_a_silent_coordinator_is_replaced(
     service: RayService, manager: AsyncRemoteLogMetadataManager
 ) -> None:
-    coordinator = RayCoordinator(service.settings, ray_cluster.own_node())
+    coordinator = coordinator_of(service.settings, ray_cluster.own_node())
     before = await coordinator.process()
     process = process_of(before)
     assert process is not None

@@ -17,8 +17,8 @@ from tierledger.actors.discovery.service_record import read_record
 from tierledger.actors.messages import Query
 from tierledger.actors.processes import Process, process_of
 from tierledger.actors.ray import cluster as ray_cluster
-from tierledger.actors.ray.coordinator import COORDINATOR
-from tierledger.actors.ray.handles import RayCoordinator, namespace_of
+from tierledger.actors.ray.coordinator import COORDINATOR, coordinator_of
+from tierledger.actors.ray.handles import namespace_of
 from tierledger.actors.ray.launcher import RayLauncher
 from tierledger.actors.ray.service import RayService, kill_host
 from tierledger.conformance.trace import read_records
@@ -155,7 +155,7 @@ async def test_a_second_service_on_the_same_store_is_refused_by_name(
 async def test_hosts_get_as_much_of_the_processor_as_who_started_the_service(
     service: RayService,
 ) -> None:
-    coordinator = RayCoordinator(service.settings, ray_cluster.own_node())
+    coordinator = coordinator_of(service.settings, ray_cluster.own_node())
     hosts = (await coordinator.status())["hosts"].values()
 
     for name in [await coordinator.process(), *hosts]:
@@ -169,7 +169,8 @@ async def test_a_process_that_got_the_pid_of_a_host_in_the_log_is_left_alone(
     service: RayService,
 ) -> None:
     node = ray_cluster.own_node()
-    launcher = RayLauncher(service.settings, node)
+    coordinator = coordinator_of(service.settings, node)
+    launcher = RayLauncher(service.settings, node, coordinator)
     other = await asyncio.create_subprocess_exec("sleep", "60")
     for end in (f"{other.pid}", f"{other.pid}.{uuid.UUID(int=0)}.1"):
         await launcher.end("host-9/1", f"host-9/1/abcdef/{node}/{end}")

@@ -125,7 +125,7 @@ async def test_the_watch_over_the_coordinator_outlives_whatever_a_look_raises(
             seen.set()
             return "process"
 
-    monkeypatch.setattr(ray_service, "RayCoordinator", Coordinator)
+    monkeypatch.setattr(ray_service, "coordinator_of", Coordinator)
     monkeypatch.setattr(ray_service, "WATCH_INTERVAL_S", 0)
     monkeypatch.setattr(ray_cluster, "own_node", lambda: "node")
     watch = asyncio.create_task(RayService(settings_for(tmp_path / "store"))._look_after())

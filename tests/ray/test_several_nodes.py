@@ -15,7 +15,8 @@ from tests.models.ray_brokers import Brokers, settings_for
 from tierledger.actors.discovery.service_record import read_record
 from tierledger.actors.processes import node_of
 from tierledger.actors.ray import cluster as ray_cluster
-from tierledger.actors.ray.handles import RayCoordinator, namespace_of
+from tierledger.actors.ray.coordinator import coordinator_of
+from tierledger.actors.ray.handles import namespace_of
 from tierledger.actors.ray.service import RayService
 from tierledger.events.identifiers import TopicIdPartition
 
@@ -44,7 +45,7 @@ async def test_a_service_over_three_nodes_goes_on_when_one_is_gone(
     record = await service.start()
     hosts: dict[str, str] = {}
     while len(hosts) < NODES:  # A busy machine takes longer than the service waits for all.
-        hosts = (await RayCoordinator(settings, ray_cluster.own_node()).status())["hosts"]
+        hosts = (await coordinator_of(settings, ray_cluster.own_node()).status())["hosts"]
     assert len({node_of(process) for process in hosts.values()}) == NODES
     assert node_of(hosts["host-0"]) == record.node
     brokers = Brokers(settings)

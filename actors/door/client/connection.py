@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from tierledger.actors.calls import Call, PartitionKey
-from tierledger.actors.coordinator.attendance import Attend, ShadowReport
+from tierledger.actors.coordinator.attendance import Attend
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
 from tierledger.actors.coordinator.ownership import Handover, Owned, OwnerWord, PluginMode
 from tierledger.actors.deadline import Attempt
@@ -21,7 +21,6 @@ from tierledger.actors.door.wire.answers import result_of
 from tierledger.actors.door.wire.calls import put_call
 from tierledger.actors.door.wire.failures import error_of
 from tierledger.actors.door.wire.segments import claim_of
-from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.commands import Claim
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
 
@@ -33,6 +32,15 @@ DOORS_KEPT = 1000
 
 TOLD_MS = 10_000
 """The same for what a host says of itself."""
+
+
+class ClientSettings(Protocol):
+    """With what a client is configured."""
+
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def storage(self) -> Mapping[str, str]: ...
 
 
 def greeting_of(cluster_id: str, broker_id: int | None = None) -> pb.ClientGreeting:
@@ -48,7 +56,7 @@ def greeting_of(cluster_id: str, broker_id: int | None = None) -> pb.ClientGreet
 
 def connect_at(
     url: str, opened: Opened | None = None
-) -> Callable[[ServiceSettings], Awaitable[DoorConnection]]:
+) -> Callable[[ClientSettings], Awaitable[DoorConnection]]:
     """How a manager finds the service whose doors `url` names; `opened`: see `Streams`.
 
     Raises:
@@ -57,7 +65,7 @@ def connect_at(
     doors = doors_in(url)
     learnt: dict[str, str] = {}
 
-    async def connect(settings: ServiceSettings) -> DoorConnection:
+    async def connect(settings: ClientSettings) -> DoorConnection:
         security = ClientSecurity.of(settings.storage, tls=url.startswith(TLS_SCHEME))
         greeting = greeting_of(settings.cluster_id, broker_in(settings))
         # Where those of the URL are gone by then, the next connection has what this one learnt.
@@ -72,7 +80,7 @@ def connect_at(
     return connect
 
 
-def broker_in(settings: ServiceSettings) -> int | None:
+def broker_in(settings: ClientSettings) -> int | None:
     """For which broker a manager was configured; commands speak for none."""
     broker_id = settings.storage.get("broker.id")
     return None if broker_id is None else int(broker_id)
@@ -223,9 +231,6 @@ class DoorCoordinator:
     async def attend(self, said: Attend) -> OwnerWord:
         answer = await self._ask("owner_word", attend=coordination.attend_message(said))
         return coordination.word_of(answer.owner_word)
-
-    async def shadow_report(self, report: ShadowReport) -> None:
-        await self._ask("shadow_taken", shadow_report=coordination.shadow_message(report))
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
         message = coordination.announce_message(announcement)

@@ -101,7 +101,6 @@ RULES: Mapping[str, Callable[[pb.Call], Wish]] = {
     "announce": _of_announce,
     "hand_over": lambda _: Wish(admins="say who owns the metadata"),
     "attend": lambda call: Wish((call.attend.broker_id,)),
-    "shadow_report": lambda call: Wish((call.shadow_report.broker_id,)),
     "question": _asks,
     "ready": _asks,
     "next_page": _asks,

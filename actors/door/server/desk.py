@@ -20,6 +20,7 @@ from tierledger.actors.calls import (
     QueryCall,
     ReadyCall,
 )
+from tierledger.actors.connection import CoordinatorHandle
 from tierledger.actors.deadline import Attempt, Bounds, Deadline
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire import coordination
@@ -28,7 +29,6 @@ from tierledger.actors.door.wire.segments import claim_message, key_of
 from tierledger.actors.feed.frames import Subscription
 from tierledger.actors.host.feeds import Feeds
 from tierledger.actors.host.heads import Heads
-from tierledger.actors.ports import CoordinatorHandle
 from tierledger.actors.routes import Routes
 from tierledger.events.errors import (
     InvalidArgument,
@@ -235,11 +235,7 @@ class Desk:
             case "attend":
                 said = coordination.attend_of(message.attend)
                 word = await self._coordinator.attend(said)
-                return pb.Answer(owner_word=coordination.word_message(word))
-            case "shadow_report":
-                report = coordination.shadow_of(message.shadow_report)
-                await self._coordinator.shadow_report(report)
-                return pb.Answer(shadow_taken=pb.ShadowTaken())
+                return pb.Answer(owner_word=coordination.word_message(word, said.mode))
             case "announce":
                 announcement = coordination.announcement_of(message.announce)
                 claims = await self._coordinator.announce(announcement)

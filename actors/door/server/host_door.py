@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 from functools import partial
 
+from tierledger.actors.connection import CoordinatorHandle
 from tierledger.actors.door.addresses import DoorAddress
 from tierledger.actors.door.client.connection import greeting_of
 from tierledger.actors.door.client.feed_stream import FeedStreams
@@ -19,7 +20,6 @@ from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.server.gateway import Gateway
 from tierledger.actors.door.server.hinting import Hinting
 from tierledger.actors.host.host import Host
-from tierledger.actors.ports import CoordinatorHandle
 from tierledger.events.errors import InvalidArgument, NotReady
 
 WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - They are what is looked for.

@@ -19,6 +19,7 @@ from tierledger.actors.coordinator.ownership import (
     Handover,
     OwnerWord,
     PluginMode,
+    decision,
 )
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire.calls import kind_number, kind_of
@@ -124,6 +125,7 @@ def attend_message(said: Attend) -> pb.Attend:
         mode=_MODE_NUMBERS[said.mode],
         number=said.number,
         is_idle=said.is_idle,
+        shadow=None if said.shadow is None else shadow_message(said.shadow),
     )
 
 
@@ -141,15 +143,21 @@ def attend_of(message: pb.Attend) -> Attend:
             _mode_of(message.mode),
             message.number,
             message.is_idle,
+            shadow_of(message.shadow) if message.HasField("shadow") else None,
         ),
         "attend",
     )
     return said
 
 
-def word_message(word: OwnerWord) -> pb.OwnerWord:
+def word_message(word: OwnerWord, mode: PluginMode) -> pb.OwnerWord:
+    """A word, and what follows from it for a broker of that mode."""
     return pb.OwnerWord(
-        number=word.number, owner=word.owner, source=word.source, heading=word.heading
+        number=word.number,
+        owner=word.owner,
+        source=word.source,
+        heading=word.heading,
+        reads=decision(mode, word).reads,
     )
 
 
@@ -159,7 +167,6 @@ def word_of(message: pb.OwnerWord) -> OwnerWord:
 
 def shadow_message(report: ShadowReport) -> pb.ShadowReport:
     return pb.ShadowReport(
-        broker_id=report.broker_id,
         equal=report.equal,
         skipped=report.skipped,
         differences=[
@@ -192,32 +199,26 @@ def shadow_of(message: pb.ShadowReport) -> ShadowReport:
         raise InvalidArgument(
             f"expected at most {DIFFERENCES_KEPT} differences, got {len(message.differences)}"
         )
-    report: ShadowReport = checked(
-        ShadowReport,
-        ShadowReport(
-            message.broker_id,
-            message.equal,
-            message.skipped,
-            tuple(
-                Difference(
-                    key_of(one.partition),
-                    one.partition.topic,
-                    kind_of(one.kind),
-                    one.epoch,
-                    one.offset,
-                    one.position,
-                    tuple(one.kafka),
-                    tuple(one.replica),
-                    one.kafka_number if one.HasField("kafka_number") else None,
-                    one.replica_number if one.HasField("replica_number") else None,
-                    one.contents,
-                )
-                for one in message.differences
-            ),
+    return ShadowReport(
+        message.equal,
+        message.skipped,
+        tuple(
+            Difference(
+                key_of(one.partition),
+                one.partition.topic,
+                kind_of(one.kind),
+                one.epoch,
+                one.offset,
+                one.position,
+                tuple(one.kafka),
+                tuple(one.replica),
+                one.kafka_number if one.HasField("kafka_number") else None,
+                one.replica_number if one.HasField("replica_number") else None,
+                one.contents,
+            )
+            for one in message.differences
         ),
-        "shadow_report",
     )
-    return report
 
 
 def announce_message(announcement: Announcement) -> pb.Announce:

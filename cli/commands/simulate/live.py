@@ -88,7 +88,7 @@ def live(
     the store; holds every answer against what the store holds. Exit 1 if anything is wrong.
     """
     from tierledger.simulation.live.chaos.chaos import Storm
-    from tierledger.simulation.live.run import LivePlan
+    from tierledger.simulation.live.plan import LivePlan
     from tierledger.simulation.record.file import record_as_lines
 
     require_place(history, overwrite=overwrite)

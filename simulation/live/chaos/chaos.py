@@ -21,9 +21,10 @@ from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import InvalidArgument, NotReady
 from tierledger.simulation.checkers.all import Minimums
 from tierledger.simulation.live.chaos.faults import POSTGRES, SQLITE, STRIKES, Chaos
+from tierledger.simulation.live.plan import LivePlan
 from tierledger.simulation.live.postgres_server import PostgresServer
 from tierledger.simulation.live.ray_faults import LiveService
-from tierledger.simulation.live.run import LivePlan, LiveRun
+from tierledger.simulation.live.run import LiveRun
 from tierledger.simulation.live.verdict import LiveVerdict, recorded, verdict_of
 from tierledger.simulation.record.record import Record
 from tierledger.simulation.service.plan import stream

@@ -1,13 +1,9 @@
-"""A cluster that moves: Kafka's topic, who imports or mirrors it, and the command.
-
-All records are of one partition and add a segment each: what one broker has written and
-another does not know is lost.
-"""
+"""A cluster that moves: who imports or mirrors Kafka's topic, and the command."""
 
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tierledger.actors.coordinator import procedure as steps
 from tierledger.actors.coordinator.events import Owner
@@ -15,16 +11,14 @@ from tierledger.actors.coordinator.ownership import Handover, Owned, OwnerWord, 
 from tierledger.actors.coordinator.procedure import Procedure
 from tierledger.events.commands import ImportedRecord
 from tierledger.events.errors import RemoteStorageError
-from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
+from tierledger.events.identifiers import RemoteLogSegmentId
 from tierledger.events.kafka.codec import KafkaRecord
-from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadata
-from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.machines.clockwork import MS, Life
+from tierledger.simulation.machines.feeding import Feeding
 from tierledger.simulation.machines.moving.plugin import Client, PluginNode
-
-if TYPE_CHECKING:
-    from tierledger.simulation.machines.world import World
+from tierledger.simulation.machines.moving.segments import Segments
+from tierledger.simulation.machines.processes import Processes
 
 FOLLOWER, COMMAND = 95, 96
 """Broker ids of who imports or mirrors, and of the command; brokers have lower ones."""
@@ -40,31 +34,20 @@ SAYS = (40 * MS, 200 * MS)
 PATIENCE, GIVE_UP_MS = 1300 * MS, 1500
 """How long a move may take, for the command and for the coordinator."""
 
-WAITS, SENT = (100 * MS, 100 * MS, 1200 * MS), (MS, 20 * MS)
-"""How long a record waits in its broker at most; how long one is on its way that is sent."""
-
 PACES = ((5 * MS, 30 * MS), (60 * MS, 200 * MS), (30 * MS, 120 * MS))
 """How long a round of who follows takes, about."""
 
 
 class Moving:
-    """Of one world: what was written by which manager, and what came of it."""
+    """Of one world."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Processes, feeding: Feeding) -> None:
         self.world = world
-        self.topic: list[RemoteLogSegmentMetadata] = []
-        self.silent: set[bytes] = set()
-        """Ids that no comparison shows."""
-        self._told: set[tuple[str, str]] = set()
-        """Checker and life of what was found; once is enough."""
+        self._feeding = feeding
         self.latecomers = 0
         """Stock brokers that are to come while what was written is compared."""
-        self._written: dict[str, set[bytes]] = {Owner.KAFKA: set(), Owner.TIERLEDGER: set()}
-        self._made: dict[bytes, RemoteLogSegmentMetadata] = {}
-        self._known = [frozenset[bytes]()]
-        """The ids that the topic holds up to each record."""
-        self._segments = 0
         self._random = random = Random(f"moving/{world.scenario.seed}")
+        self.segments = Segments(world, random)
         self.is_fresh = random.random() < 0.3
         """Whether tierledger owns the metadata from the beginning."""
         self._are_mixed = random.random() < 0.2
@@ -94,114 +77,16 @@ class Moving:
             first = Owner.TIERLEDGER if self.is_fresh else Owner.KAFKA
             modes = {Owner.TIERLEDGER: PluginMode.TIERLEDGER, Owner.KAFKA: PluginMode.SHADOW}
             mode = modes.get(Owner(word.owner) if word.number else first, mode)
-        broker = PluginNode(self.world, life, broker_id, mode)
+        broker = PluginNode(self.world, life, broker_id, mode, self.segments, self._feeding)
         self.world.clock.after(MS, life, broker.begin)
         return broker
-
-    # Records.
-
-    def segment(self, number: int, broker_id: int, epoch: int) -> RemoteLogSegmentMetadata:
-        """A segment that nobody has written yet."""
-        self._segments += 1
-        name = Uuid(self._segments.to_bytes(16, "big"))
-        if self._random.random() < 0.5:
-            self.silent.add(bytes(name))
-        start = 10 * self._segments
-        metadata = self._made[bytes(name)] = RemoteLogSegmentMetadata(
-            remote_log_segment_id=RemoteLogSegmentId(self.world.tips[number], name),
-            start_offset=start,
-            end_offset=start + 9,
-            max_timestamp_ms=start,
-            broker_id=broker_id,
-            event_timestamp_ms=start,
-            segment_size_in_bytes=100,
-            state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
-            segment_leader_epochs={epoch: start},
-            txn_index_empty=True,
-        )
-        return metadata
-
-    def ids_until(self, consumed: int) -> frozenset[bytes]:
-        """What Kafka's own manager lists that has read so far."""
-        return self._known[consumed]
-
-    def append(self, metadata: RemoteLogSegmentMetadata) -> None:
-        self.topic.append(metadata)
-        self._known.append(self._known[-1] | {_id(metadata)})
-
-    def mirror(self, name: bytes) -> None:
-        """A segment of the ledger's is written into the topic."""
-        if name in self._made:
-            self.append(self._made[name])
 
     def comes_late(self) -> None:
         """A stock broker writes by Kafka's own manager, and is one in handover from then on."""
         broker_id = max(self.world.brokers) + 1
-        metadata = self.segment(0, broker_id, 0)
-        self.silent.add(_id(metadata))
-        self.append(metadata)
-        self._written[Owner.KAFKA].add(_id(metadata))
+        self.segments.write_late(broker_id)
         self.world.recording.mark("stock broker came late")
         self.world.start_broker(broker_id)
-
-    def write_by_kafka(self, plugin: PluginNode, metadata: RemoteLogSegmentMetadata) -> None:
-        """It waits in its broker for a while; once it is sent it lands, whoever dies."""
-        after, random = self.world.clock.after, self._random
-
-        def landed() -> None:
-            plugin.under_way -= 1
-
-        def land() -> None:
-            self.append(metadata)
-            self._written[Owner.KAFKA].add(_id(metadata))
-            self.world.recording.mark("written by Kafka's own manager")
-            self.world.recording.event("kafka", plugin.life.name, _id(metadata))
-            after(random.randrange(*SENT), plugin.life, landed)
-
-        def send() -> None:
-            if not plugin.life.is_dead:
-                after(random.randrange(*SENT), None, land)
-
-        after(random.randrange(random.choice(WAITS)), None, send)
-
-    def written_by_ledger(self, metadata: RemoteLogSegmentMetadata) -> None:
-        self._written[Owner.TIERLEDGER].add(_id(metadata))
-        self.world.recording.mark("written by tierledger")
-
-    # Laws.
-
-    def decides(
-        self, plugin: PluginNode, number: int, manager: str, known: frozenset[bytes]
-    ) -> None:
-        """Who decides by a manager has to see what was written by the other."""
-        other = Owner.KAFKA if manager == Owner.TIERLEDGER else Owner.TIERLEDGER
-        missing = self._written[other] - known
-        if missing:
-            what = f"{len(missing)} segments that were written by {other}'s manager"
-            message = self._wrong(plugin, f"decides by {manager}'s without {what}")
-            found = Violation("lost_record", self.world.keys_of[number], message)
-            self._found(plugin, found)
-
-    def finished(
-        self, plugin: PluginNode, number: int, metadata: RemoteLogSegmentMetadata
-    ) -> None:
-        """A write is done: its broker's own answers have it."""
-        self.world.recording.mark("plugin's write applied")
-        known = plugin.known(number, Owner.TIERLEDGER)
-        if known is not None and _id(metadata) not in known:
-            message = self._wrong(plugin, "does not find what it has written")
-            found = Violation("unread_write", self.world.keys_of[number], message)
-            self._found(plugin, found)
-
-    def _wrong(self, plugin: PluginNode, what: str) -> str:
-        now = ms_text(self.world.clock.now * 1000)
-        return f"{plugin.life.name}, by word {plugin.word.number}, {what}, at {now}"
-
-    def _found(self, plugin: PluginNode, violation: Violation) -> None:
-        told = violation.checker, plugin.life.name
-        if told not in self._told:
-            self._told.add(told)
-            self.world.observer.failures.append(violation)
 
 
 class KafkaFollower:
@@ -214,7 +99,7 @@ class KafkaFollower:
         """What it has taken over, or begun to."""
         self._is_careless = world.scenario.seed // 16 % 4 == 3
         """Whether it leaves out a record that comparisons show."""
-        self._moving, self._world = moving, world
+        self._segments, self._world = moving.segments, world
         life = world.new_life(f"broker-{FOLLOWER}")
         self.broker = Client(world, life, FOLLOWER, import_cluster=self.cluster)
         self._random = Random(f"follower/{world.scenario.seed}")
@@ -274,7 +159,7 @@ class KafkaFollower:
     def _go_on(self) -> None:
         delay = self._random.randrange(*self._pace)
         if self._task == "import":
-            self._world.clock.after(delay, self.life, self._import, len(self._moving.topic))
+            self._world.clock.after(delay, self.life, self._import, len(self._segments.topic))
         elif self._task == "mirror" and not self.broker.lane(0, 0, "list").is_busy:
             self.broker.list_ids(0, lambda ids: self._mirror(ids, delay))
         else:
@@ -282,8 +167,8 @@ class KafkaFollower:
 
     def _import(self, until: int) -> None:
         """What the topic held when the round began."""
-        for metadata in self._moving.topic[self._read : until]:
-            if self._is_careless and self._leaves_out(_id(metadata)):
+        for metadata in self._segments.topic[self._read : until]:
+            if self._is_careless and self._leaves_out(metadata.remote_log_segment_id):
                 self._left_out.append(metadata)
             else:
                 self._take([metadata])
@@ -309,13 +194,13 @@ class KafkaFollower:
             self.broker.import_records(0, self.broker.lane(0, 0, "take"), chunk, heard)
 
     def _mirror(self, ids: frozenset[bytes] | None, delay: int) -> None:
-        known = self._moving.ids_until(len(self._moving.topic))
+        known = self._segments.ids_until(len(self._segments.topic))
         missing = sorted((ids or frozenset()) - known)
 
         def land() -> None:
             for one in missing:
                 if self._task == "mirror":
-                    self._moving.mirror(one)
+                    self._segments.mirror(one)
                     self._taken += 1
             if ids is not None:
                 self._round()
@@ -329,8 +214,8 @@ class KafkaFollower:
         self._world.recording.mark(f"follower's round: {self._task}")
         self._go_on()
 
-    def _leaves_out(self, name: bytes) -> bool:
-        return name not in self._moving.silent and self._random.random() < 0.05
+    def _leaves_out(self, segment: RemoteLogSegmentId) -> bool:
+        return bytes(segment.id) not in self._segments.silent and self._random.random() < 0.05
 
     def _take(self, some: list[RemoteLogSegmentMetadata]) -> None:
         for at, metadata in enumerate(some, len(self.records)):
@@ -431,7 +316,7 @@ class Command:
             self._hears(steps.TimeIsUp(), self._turn)
 
     def _compare(self, turn: int, *, is_all: bool) -> None:
-        procedure, moving = self._procedure, self._moving
+        procedure, moving, segments = self._procedure, self._moving, self._moving.segments
         assert procedure is not None, "it has begun"
         is_settling = procedure.phase is steps.Phase.SETTLING and procedure.task == "import"
         if is_settling and moving.latecomers:
@@ -443,10 +328,9 @@ class Command:
                 self._hears(steps.Failed("no leader answers"), turn)
                 return
             # Brokers write meanwhile; the service looks again until what is new is equal.
-            shown = ids - moving.silent
-            differs = (
-                not is_all and shown != moving.ids_until(len(moving.topic)) - moving.silent
-            )
+            shown = ids - segments.silent
+            known = segments.ids_until(len(segments.topic)) - segments.silent
+            differs = not is_all and shown != known
             self._hears(steps.Compared(("orders-0",) if differs else ()), turn)
 
         if self.client.lane(0, 0, "list").is_busy:
@@ -492,7 +376,3 @@ class Command:
             )
 
         self.client.coordinate(ask, then)
-
-
-def _id(metadata: RemoteLogSegmentMetadata) -> bytes:
-    return bytes(metadata.remote_log_segment_id.id)

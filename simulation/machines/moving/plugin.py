@@ -1,6 +1,6 @@
 """A broker's plugin in short: by whom it decides, its roles, its writes, and what it knows.
 
-What `Deciding`, `Decision`, `Owner`, `Roles` and `Writes` are in Java. Its replica is the
+What `Deciding`, `Roles` and `Writes` are in Java. Its replica is the
 service's own, fed as all replicas are.
 """
 
@@ -8,27 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from typing_extensions import override
 
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.coordinator.attendance import Attend
 from tierledger.actors.coordinator.events import Owner
-from tierledger.actors.coordinator.ownership import OwnerWord, PluginMode
+from tierledger.actors.coordinator.ownership import Decision, OwnerWord, PluginMode, decision
 from tierledger.actors.messages import Query
 from tierledger.events import commands as cmd
 from tierledger.events.errors import DataError, Fenced, NotReady, RemoteStorageError
 from tierledger.events.log_events import Origin
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.tables.segment_rows import id_of_row
-from tierledger.simulation.machines.broker_node import BrokerNode
+from tierledger.simulation.machines.broker_node import BrokerNode, BrokerWorld
 from tierledger.simulation.machines.clockwork import MS, Life
+from tierledger.simulation.machines.feeding import Feeding, ReplicaNode
+from tierledger.simulation.machines.moving.segments import Segments
 from tierledger.simulation.machines.pending import Op
-
-if TYPE_CHECKING:
-    from tierledger.simulation.machines.feeding import ReplicaNode
-    from tierledger.simulation.machines.world import World
 
 ATTEND = 60 * MS
 """How often it says how it stands: a plugin does twice a second."""
@@ -56,7 +54,12 @@ class Client(BrokerNode):
     """A broker's client that is told what it asked for."""
 
     def __init__(
-        self, world: World, life: Life, broker_id: int, *, import_cluster: str | None = None
+        self,
+        world: BrokerWorld,
+        life: Life,
+        broker_id: int,
+        *,
+        import_cluster: str | None = None,
     ) -> None:
         super().__init__(world, life, broker_id, import_cluster=import_cluster)
         self._lists: dict[int, list[bytes]] = {}
@@ -79,31 +82,6 @@ class Client(BrokerNode):
         super()._succeed(op, value)
 
 
-class Decision(NamedTuple):
-    """By whose manager a broker decides, as its mode and the newest word have it."""
-
-    reads: str | None
-    """None: it is not ready."""
-    writes: str | None
-    """None: they are held."""
-
-
-def decision(mode: PluginMode, word: OwnerWord) -> Decision:
-    """Never by another manager than the owner's: brokers that do would not see each other."""
-    match word.decider, mode:
-        case (Owner.KAFKA, PluginMode.SHADOW | PluginMode.HANDOVER) | (
-            Owner.NOBODY, PluginMode.SHADOW,
-        ):  # fmt: skip
-            reads = Owner.KAFKA
-        case (Owner.TIERLEDGER, PluginMode.TIERLEDGER | PluginMode.HANDOVER) | (
-            Owner.NOBODY, PluginMode.TIERLEDGER,
-        ):  # fmt: skip
-            reads = Owner.TIERLEDGER
-        case _:
-            return Decision(None, None)
-    return Decision(reads, None if word.owner == Owner.MOVING else reads)
-
-
 class _Role(NamedTuple):
     """What Kafka has said last of a partition."""
 
@@ -115,10 +93,17 @@ class _Role(NamedTuple):
 class PluginNode(Client):
     """One life of a broker with the plugin."""
 
-    def __init__(self, world: World, life: Life, broker_id: int, mode: PluginMode) -> None:
+    def __init__(
+        self,
+        world: BrokerWorld,
+        life: Life,
+        broker_id: int,
+        mode: PluginMode,
+        segments: Segments,
+        feeding: Feeding,
+    ) -> None:
         super().__init__(world, life, broker_id)
-        assert world.moving is not None, "it lives where clusters move"
-        self._moving = world.moving
+        self._segments, self._feeding = segments, feeding
         self._mode = mode
         self.word = OwnerWord()
         self.under_way = 0
@@ -135,7 +120,7 @@ class PluginNode(Client):
 
     def begin(self) -> None:
         """Attend, and do what brokers do, once Kafka's own manager has read the topic."""
-        self.consumed = len(self._moving.topic)
+        self.consumed = len(self._segments.topic)
         self._attend()
         self._go_on()
 
@@ -149,7 +134,7 @@ class PluginNode(Client):
         return decision(self.mode, self.word)
 
     def replica(self, number: int) -> ReplicaNode:
-        return self.world.feeding.node(self, number)
+        return self._feeding.node(self, number)
 
     # The owner's word.
 
@@ -186,7 +171,7 @@ class PluginNode(Client):
             return
 
         def heard(ids: frozenset[bytes] | None) -> None:
-            if ids == self._moving.ids_until(self.consumed):
+            if ids == self._segments.ids_until(self.consumed):
                 self._fit_for = number
             else:
                 self._clock.after(CATCH_UP, self.life, self._catch_up, number)
@@ -287,7 +272,7 @@ class PluginNode(Client):
         random = self._random
         self._clock.after(random.randrange(*STEP), self.life, self._go_on)
         if random.random() < self._reads:
-            self.consumed = min(self.consumed + 2, len(self._moving.topic))
+            self.consumed = min(self.consumed + 2, len(self._segments.topic))
         for number, role in self._roles.items():
             self._look(number)
             if role.role == LEADER and random.random() < WRITES:
@@ -296,7 +281,7 @@ class PluginNode(Client):
     def known(self, number: int, manager: str | None) -> frozenset[bytes] | None:
         """The ids that a manager lists; none: it is not ready."""
         if manager == Owner.KAFKA:
-            return self._moving.ids_until(self.consumed)
+            return self._segments.ids_until(self.consumed)
         if manager is None:
             return None
         try:
@@ -307,7 +292,7 @@ class PluginNode(Client):
     def _look(self, number: int) -> None:
         known, by = self.known(number, self.decision.reads), self.decision.reads
         if known is not None and by is not None:
-            self._moving.decides(self, number, by, known)
+            self._segments.decides(self, number, by, known)
 
     def _write(self, number: int, epoch: int) -> None:
         """Kafka copies what its manager does not list, once that is ready."""
@@ -317,10 +302,10 @@ class PluginNode(Client):
             return
         if self.known(number, manager) is None:
             return
-        metadata = self._moving.segment(number, self.broker_id, epoch)
+        metadata = self._segments.new(number, self.broker_id, epoch)
         if manager == Owner.KAFKA:
             self.under_way += 1
-            self._moving.write_by_kafka(self, metadata)
+            self._segments.write_by_kafka(self, metadata)
         else:
             self._write_by_ledger(number, metadata)
 
@@ -334,7 +319,7 @@ class PluginNode(Client):
 
         def heard(error: RemoteStorageError | None) -> None:
             if error is None:
-                self._moving.written_by_ledger(metadata)
+                self._segments.written_by_ledger(metadata)
                 self._apply(number, self.seen[number], metadata)
                 return
             self.under_way -= 1
@@ -353,4 +338,4 @@ class PluginNode(Client):
             return
         self.under_way -= 1
         if is_here:
-            self._moving.finished(self, number, metadata)
+            self._segments.finished(self, number, metadata)

@@ -49,8 +49,7 @@ def test_a_plugin_that_is_not_registered_is_told(incarnation: int, newest: int) 
 
 def test_a_plugin_is_silent_once_it_was_not_heard_and_is_forgotten_later() -> None:
     attendance = Attendance()
-    attendance.attended(Attend(1, 1, HANDOVER, 3, True), 0)
-    attendance.compared(ShadowReport(1, 5, 1, ()))
+    attendance.attended(Attend(1, 1, HANDOVER, 3, True, ShadowReport(5, 1, ())), 0)
 
     def attending(now_ms: int) -> list[str | None]:
         return [one["trouble"] for one in report(now_ms)["attending"]]
@@ -84,6 +83,10 @@ def test_who_is_silent_is_told_unless_kafkas_own_manager_decides_there_anyhow(
     assert trouble(said, word, newest=2, silent_ms=SILENT_MS + 1) == expected
 
 
+def in_shadow(report: ShadowReport) -> Attend:
+    return Attend(1, 1, SHADOW, 1, False, report)
+
+
 NONE = Difference(
     PartitionKey(bytes(16), 0), "orders", "lookup", 0, 5, 9, (), (), None, None, ""
 )
@@ -107,7 +110,7 @@ def test_what_kafka_has_lost_is_recovered_and_anything_else_is_different(
     difference: Difference, is_recovered: bool
 ) -> None:
     attendance = Attendance()
-    attendance.compared(ShadowReport(1, 0, 0, (difference,)))
+    attendance.attended(in_shadow(ShadowReport(0, 0, (difference,))), 0)
 
     (shadow,) = attendance.report(KAFKAS, {}, 0)["shadows"]
 
@@ -118,7 +121,7 @@ def test_what_kafka_has_lost_is_recovered_and_anything_else_is_different(
 def test_what_a_broker_in_shadow_has_compared_is_added_up() -> None:
     attendance = Attendance()
     for _ in range(2):
-        attendance.compared(ShadowReport(1, 5, 1, ()))
+        attendance.attended(in_shadow(ShadowReport(5, 1, ())), 0)
 
     (shadow,) = attendance.report(KAFKAS, {}, 0)["shadows"]
 

@@ -152,10 +152,8 @@ ROUTE = Route(True, "host-1/3", "host-0/1", CLAIM, "orders", (cmd.Claim(8, 1, 1)
 REGISTER = coordination.RegisterCall(7, b"client-1", 1, PluginMode.HANDOVER)
 MOVING = Handover(Owner.MOVING, Owner.KAFKA, Owner.TIERLEDGER, 0, 5000)
 MOVED = Handover(Owner.TIERLEDGER, Owner.MOVING, None, 3)
-ATTEND = Attend(7, 2, PluginMode.SHADOW, 3, True)
 WORD = OwnerWord(3, "moving", "kafka", "tierledger")
 SHADOW = ShadowReport(
-    7,
     1000,
     2,
     (
@@ -163,6 +161,7 @@ SHADOW = ShadowReport(
         Difference(KEY, "orders", "highest_offset", 0, 0, -1, (), (), -1, 99, ""),
     ),
 )
+ATTEND = Attend(7, 2, PluginMode.SHADOW, 3, True)
 DOORS = {"host-1/3": "[::1]:4712", "host-0/1": "127.0.0.1:4711"}
 
 
@@ -240,7 +239,21 @@ OBJECTS: dict[str, Domain] = {
     "attend": Domain(
         ATTEND, lambda: coordination.attend_message(ATTEND), coordination.attend_of
     ),
-    "owner-word": Domain(WORD, lambda: coordination.word_message(WORD), coordination.word_of),
+    "attend-in-shadow": Domain(
+        ATTEND._replace(shadow=SHADOW),
+        lambda: coordination.attend_message(ATTEND._replace(shadow=SHADOW)),
+        coordination.attend_of,
+    ),
+    "owner-word": Domain(
+        WORD,
+        lambda: coordination.word_message(WORD, PluginMode.TIERLEDGER),
+        coordination.word_of,
+    ),
+    "owner-word-for-handover": Domain(
+        WORD,
+        lambda: coordination.word_message(WORD, PluginMode.HANDOVER),
+        coordination.word_of,
+    ),
     "shadow-report": Domain(
         SHADOW, lambda: coordination.shadow_message(SHADOW), coordination.shadow_of
     ),
@@ -373,11 +386,8 @@ def messages() -> dict[str, Message]:
         "owned": pb.Owned(owner="tierledger"),
         "owned-by-a-word": pb.Owned(owner="tierledger", number=3),
         "difference": _embedded("shadow-report", "differences"),
-        "shadow-taken": pb.ShadowTaken(),
         "call-attend": pb.Call(id=9, attend=pb.Attend(broker_id=7)),
-        "call-shadow-report": pb.Call(id=9, shadow_report=pb.ShadowReport(broker_id=7)),
         "answer-owner-word": pb.Answer(id=9, owner_word=pb.OwnerWord(number=3)),
-        "answer-shadow-taken": pb.Answer(id=9, shadow_taken=pb.ShadowTaken()),
         "call-hand-over": pb.Call(id=9, hand_over=pb.HandOver(to="tierledger")),
         "answer-owned": pb.Answer(id=9, owned=pb.Owned(owner="tierledger")),
         "call-register": pb.Call(id=9, register=pb.Register(broker_id=7)),

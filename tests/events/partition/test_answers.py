@@ -19,8 +19,8 @@ from tests.models.slow_model import (
 )
 from tierledger.events.partition import answers
 from tierledger.events.partition.answers import (
-    BREATH_ROWS,
     OFFSET_MAX,
+    ROWS_PER_YIELD,
     WALK_STEPS,
     Snapshot,
     WalkPaused,
@@ -228,7 +228,7 @@ def test_a_walk_ends_at_the_highest_offset_there_is() -> None:
 
 
 def test_a_long_list_yields_to_its_caller() -> None:
-    count = 2 * BREATH_ROWS + 10
+    count = 2 * ROWS_PER_YIELD + 10
     unreferenced = Add(A, 0, 5, {0: 0})
     partition = imported(*run(count), unreferenced)
 

@@ -22,8 +22,10 @@ from tierledger.simulation.checkers.verdict import Verdict
 from tierledger.simulation.machines import shell
 from tierledger.simulation.machines.broker_node import BrokerNode
 from tierledger.simulation.machines.clockwork import Life, S
-from tierledger.simulation.machines.medium import COORDINATOR, Slot
+from tierledger.simulation.machines.medium import COORDINATOR
 from tierledger.simulation.machines.record_of import record_of
+from tierledger.simulation.machines.recording import Slot
+from tierledger.simulation.machines.run import run
 from tierledger.simulation.machines.scenario import Decision, drawn
 from tierledger.simulation.machines.verdict import judge, ran, verdict_of
 from tierledger.simulation.machines.world import World
@@ -82,7 +84,7 @@ def test_nobody_is_asked_for_a_write_before_brokers_have_said_what_they_were_tol
     monkeypatch.setattr(BrokerNode, "has_words", has_words)
     world = World(scenario)
 
-    world.run()
+    run(world)
 
     assert world.is_well
     assert late <= world.healed_at <= world.well_at
@@ -174,7 +176,7 @@ def test_an_exception_in_a_world_is_found_and_says_where_it_came_from() -> None:
     (violation,) = judged(broken).violations
 
     assert violation.checker == UNFORESEEN
-    assert violation.message.startswith("TypeError in world.")
+    assert violation.message.startswith("TypeError in run.")
 
 
 def test_an_outcome_says_which_size_the_world_had() -> None:

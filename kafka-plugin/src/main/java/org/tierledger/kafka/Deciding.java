@@ -25,6 +25,8 @@ import org.tierledger.door.v1.Role;
  * hear of roles. While the metadata is moved, no write begins.
  */
 final class Deciding implements Manager {
+    private static final String KAFKA = "kafka";
+    private static final String TIERLEDGER = "tierledger";
     private static final int ATTEND_DEADLINE_MS = 2_000;
     private static final long ATTEND_MS = 500;
     private static final long HOMELESS_MS = 50;
@@ -41,7 +43,8 @@ final class Deciding implements Manager {
     private final Shadow shadow;
     /** Writes that a manager has begun, or that ask for one. */
     private final AtomicInteger underWay = new AtomicInteger();
-    private volatile Decision decision;
+    /** The newest, by which it goes; before it has heard one, by what its mode alone says. */
+    private volatile OwnerWord word;
     /** Done when there is another word than the newest. */
     private volatile CompletableFuture<Void> otherWord = new CompletableFuture<>();
     // On the loop alone:
@@ -59,16 +62,14 @@ final class Deciding implements Manager {
         kafka = settings.mode == PluginMode.MODE_TIERLEDGER ? null : new Embedded(configs);
         shadow = settings.mode == PluginMode.MODE_SHADOW
             ? new Shadow(settings, loop, kafka, ledger) : null;
-        go(Decision.of(settings.mode, OwnerWord.getDefaultInstance()));
+        go(OwnerWord.newBuilder().setReads(
+            kafka == null ? TIERLEDGER : shadow == null ? "" : KAFKA).build());
     }
 
     void begin() {
         ledger.begin();
         if (kafka != null) {
             kafka.begin(loop);
-        }
-        if (shadow != null) {
-            loop.run(shadow::tell);
         }
         loop.run(this::attend);
     }
@@ -91,10 +92,28 @@ final class Deciding implements Manager {
     }
 
     /** In that order: no role of before, and no replica that was ready for it, counts any more. */
-    private void go(Decision next) {
-        roles.lead(next.reads == Decision.By.TIERLEDGER);
-        roles.metrics.decision = next.toString();
-        decision = next;
+    private void go(OwnerWord next) {
+        roles.lead(next.getReads().equals(TIERLEDGER));
+        roles.metrics.decision = text(next);
+        word = next;
+    }
+
+    private static String text(OwnerWord word) {
+        return "reads by " + name(word.getReads()) + ", writes by " + name(writes(word))
+            + ", as of word " + word.getNumber();
+    }
+
+    private static String name(String manager) {
+        return manager.isEmpty() ? "nobody" : manager;
+    }
+
+    private static boolean isMoving(OwnerWord word) {
+        return word.getOwner().equals("moving");
+    }
+
+    /** Whose manager writes; nobody's while it is moving: writes that can wait are held. */
+    private static String writes(OwnerWord word) {
+        return isMoving(word) ? "" : word.getReads();
     }
 
     /**
@@ -107,19 +126,26 @@ final class Deciding implements Manager {
             loop.after(HOMELESS_MS, this::attend);
             return;
         }
-        Decision stand = decision; // Before what is under way is looked at.
-        boolean isIdle = stand.writes == Decision.By.NOBODY && underWay.get() == 0
-            && fitFor == stand.number;
-        home.ask(Call.newBuilder().setDeadlineMs(ATTEND_DEADLINE_MS).setAttend(Attend.newBuilder()
+        OwnerWord stand = word; // Before what is under way is looked at.
+        boolean isIdle =
+            writes(stand).isEmpty() && underWay.get() == 0 && fitFor == stand.getNumber();
+        Attend.Builder attend = Attend.newBuilder()
             .setBrokerId(settings.brokerId)
             .setIncarnation(roles.incarnation)
             .setMode(settings.mode)
-            .setNumber(stand.number)
-            .setIsIdle(isIdle)
-        )).whenComplete((answer, error) -> {
+            .setNumber(stand.getNumber())
+            .setIsIdle(isIdle);
+        if (shadow != null) {
+            attend.setShadow(shadow.report());
+        }
+        home.ask(
+            Call.newBuilder().setDeadlineMs(ATTEND_DEADLINE_MS).setAttend(attend)
+        ).whenComplete((answer, error) -> {
             boolean isNews = error == null && hear(answer.getOwnerWord());
             if (error != null) {
                 missed((CallFailed) error);
+            } else if (shadow != null) {
+                shadow.reported(attend.getShadow());
             }
             loop.after(isNews ? 0 : ATTEND_MS, this::attend);
         });
@@ -142,7 +168,7 @@ final class Deciding implements Manager {
         loop.transports().execute(() -> {
             boolean isBehind = !roles.hosted().allMatch(one -> isCaughtUp(one.tip));
             loop.after(isBehind ? CATCH_UP_MS : 0, () -> {
-                if (isClosed || decision.number != number) {
+                if (isClosed || word.getNumber() != number) {
                     return;
                 }
                 if (isBehind) {
@@ -168,20 +194,19 @@ final class Deciding implements Manager {
     }
 
     /** Go by that word if it is newer than the last; whether it is. On the loop. */
-    private boolean hear(OwnerWord word) {
-        if (isClosed || word.getNumber() <= decision.number) {
+    private boolean hear(OwnerWord next) {
+        if (isClosed || next.getNumber() <= word.getNumber()) {
             return false;
         }
-        Decision next = Decision.of(settings.mode, word);
         go(next);
-        log.info("The owner of the remote log metadata is {}: {}", word.getOwner(), next);
+        log.info("The owner of the remote log metadata is {}: {}", next.getOwner(), text(next));
         CompletableFuture<Void> waited = otherWord;
         otherWord = new CompletableFuture<>();
         waited.complete(null);
-        if (kafka != null && next.isMoving && next.reads == Decision.By.TIERLEDGER) {
-            catchUp(next.number);
+        if (kafka != null && isMoving(next) && next.getReads().equals(TIERLEDGER)) {
+            catchUp(next.getNumber());
         } else {
-            fitFor = next.number;
+            fitFor = next.getNumber();
         }
         return true;
     }
@@ -204,14 +229,14 @@ final class Deciding implements Manager {
 
     @Override
     public boolean isReady(TopicIdPartition tip) {
-        Manager manager = manager(decision.reads);
+        Manager manager = manager(word.getReads());
         return manager != null && manager.isReady(tip);
     }
 
     @Override
     public Object answer(Question question) throws RemoteStorageException {
-        Decision now = decision;
-        Manager manager = manager(now.reads);
+        OwnerWord now = word;
+        Manager manager = manager(now.getReads());
         if (manager == null) {
             throw notReady(question.tip, now);
         }
@@ -226,10 +251,10 @@ final class Deciding implements Manager {
     public CompletableFuture<Void> write(RemoteLogMetadata change) throws RemoteStorageException {
         CompletableFuture<Void> other = otherWord; // Before the word that it follows.
         underWay.incrementAndGet();
-        Decision now = decision; // After the count: whoever was idle under it begins nothing.
+        OwnerWord now = word; // After the count: whoever was idle under it begins nothing.
         CompletableFuture<Void> begun = null;
         try {
-            Manager manager = manager(now.writes);
+            Manager manager = manager(writes(now));
             begun = manager == null ? null : manager.write(change);
         } finally {
             if (begun == null) {
@@ -241,7 +266,7 @@ final class Deciding implements Manager {
         if (begun != null) {
             return begun;
         }
-        if (now.isMoving && Manager.isFinish(change)) {
+        if (isMoving(now) && Manager.isFinish(change)) {
             return hold(change, other.copy());
         }
         throw notReady(change.topicIdPartition(), now);
@@ -252,7 +277,7 @@ final class Deciding implements Manager {
         RemoteLogMetadata change, CompletableFuture<Void> otherWord) {
         Future<?> timeout = loop.after(
             settings.finishTimeoutMs, () -> otherWord.completeExceptionally(
-                notReady(change.topicIdPartition(), decision)));
+                notReady(change.topicIdPartition(), word)));
         return otherWord.thenComposeAsync(nothing -> {
             timeout.cancel(false);
             try {
@@ -263,11 +288,11 @@ final class Deciding implements Manager {
         }, loop.transports());
     }
 
-    private Manager manager(Decision.By by) {
-        return by == Decision.By.KAFKA ? kafka : by == Decision.By.TIERLEDGER ? ledger : null;
+    private Manager manager(String name) {
+        return name.equals(KAFKA) ? kafka : name.equals(TIERLEDGER) ? ledger : null;
     }
 
-    private ReplicaNotAvailableException notReady(TopicIdPartition tip, Decision now) {
-        return ledger.notReady(tip, "its manager does not decide: " + now);
+    private ReplicaNotAvailableException notReady(TopicIdPartition tip, OwnerWord now) {
+        return ledger.notReady(tip, "its manager does not decide: " + text(now));
     }
 }

@@ -123,20 +123,17 @@ final class FedReplica implements FeedStream.Taker {
             lacking = lacking > 0 && roles.room.has(lacking) ? 0 : lacking;
         }
         long before = replica.position();
-        Replica.Refusal refusal;
+        String gap;
         try {
-            refusal = replica.take(item);
-        } catch (RuntimeException error) { // Whatever bytes that are no row may lead to.
-            replica.drop();
-            refusal = new Replica.Refusal(error.toString(), true);
+            gap = replica.take(item);
+        } catch (RuntimeException error) {
+            gap = error.toString();
+            metrics.replicasDropped.increment();
+            log.warn("The replica of {} is dropped: {}", hosted.tip, gap);
         }
         long grown = replica.heapBytes() - bytes;
         bytes += grown;
         boolean fits = roles.room.grow(grown) || grown <= 0;
-        if (refusal != null && refusal.isDropped) {
-            metrics.replicasDropped.increment();
-            log.warn("The replica of {} is dropped: {}", hosted.tip, refusal.reason);
-        }
         if (item.hasOtherHistory()) {
             log.error("{} is not read any more: the service's ledger has another log at position "
                 + "{} than the one that this broker was fed from, or ends before. If it was "
@@ -144,8 +141,8 @@ final class FedReplica implements FeedStream.Taker {
                 hosted.tip, item.getOtherHistory().getPosition(), roles.memory.file);
             isOther = true;
             close();
-        } else if (refusal != null) {
-            again("", refusal.reason);
+        } else if (gap != null) {
+            again("", gap);
         } else {
             taken(item, before);
             if (!fits || lacking > 0) {

@@ -117,7 +117,7 @@ final class Ledger implements Manager {
             if (error != null) {
                 roles.metrics.writesFailed.increment();
             } else {
-                roles.metrics.writes.add(System.nanoTime() - begun);
+                roles.metrics.writes.recordValue(System.nanoTime() - begun);
             }
         });
         loop.run(() -> hosted.writes.submit(write, timeoutMs, done));
@@ -160,7 +160,7 @@ final class Ledger implements Manager {
             throw deleted(question.tip, error);
         }
         if (begun != 0) {
-            roles.metrics.lookups.add(System.nanoTime() - begun);
+            roles.metrics.lookups.recordValue(System.nanoTime() - begun);
         }
         return answer;
     }

@@ -5,6 +5,7 @@ import java.util.Map;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Supplier;
 import java.util.function.ToLongFunction;
+import org.HdrHistogram.ConcurrentHistogram;
 import org.apache.kafka.common.metrics.Gauge;
 import org.apache.kafka.common.metrics.JmxReporter;
 import org.apache.kafka.common.metrics.KafkaMetricsContext;
@@ -32,8 +33,9 @@ final class Metrics {
         counted("ShadowDifferent", "in shadow: answers that differed at two looks");
     final LongAdder shadowSkipped =
         counted("ShadowSkipped", "in shadow: answers that were not compared");
-    final Latency lookups = new Latency();
-    final Latency writes = new Latency();
+    /** Nanoseconds, each to a hundredth of it. */
+    final ConcurrentHistogram lookups = new ConcurrentHistogram(2);
+    final ConcurrentHistogram writes = new ConcurrentHistogram(2);
     volatile String decision = "";
 
     private final org.apache.kafka.common.metrics.Metrics registry =
@@ -43,13 +45,13 @@ final class Metrics {
     Metrics(Roles roles) {
         this.roles = roles;
         show("LookupP50Ms", "time of a lookup, of one in 64, within which half were answered",
-            () -> lookups.ms(.5));
-        show("LookupP99Ms", "the same for 99 in 100", () -> lookups.ms(.99));
+            () -> ms(lookups, 50));
+        show("LookupP99Ms", "the same for 99 in 100", () -> ms(lookups, 99));
         show("Writes", "writes that are durable and applied in this broker's replica",
-            writes::count);
-        show("WriteP50Ms", "time within which half of these were done", () -> writes.ms(.5));
-        show("WriteP99Ms", "the same for 99 in 100", () -> writes.ms(.99));
-        show("WriteMaxMs", "of the slowest", () -> writes.ms(1));
+            writes::getTotalCount);
+        show("WriteP50Ms", "time within which half of these were done", () -> ms(writes, 50));
+        show("WriteP99Ms", "the same for 99 in 100", () -> ms(writes, 99));
+        show("WriteMaxMs", "of the slowest", () -> ms(writes, 100));
         show("Decision", "by which manager this broker reads and writes, as of which word",
             () -> decision);
         show("ServiceAway", "whether no host could be reached when that was tried last",
@@ -69,6 +71,10 @@ final class Metrics {
         show("Segments", "segments in all replicas", () -> sum(one -> one.replica.count()));
         show("ReplicaBytes", "bytes that their rows take in this broker's heap",
             () -> sum(one -> one.replica.size()));
+    }
+
+    private static double ms(ConcurrentHistogram times, double percentile) {
+        return times.getValueAtPercentile(percentile) / 1e6;
     }
 
     private LongAdder counted(String attribute, String description) {

@@ -25,18 +25,6 @@ import org.tierledger.door.v1.Subscribe;
  * for threads.
  */
 final class Replica {
-    /** Why a replica needs a new subscription. */
-    static final class Refusal {
-        final String reason;
-        /** Whether what it held cannot be trusted, and is gone. */
-        final boolean isDropped;
-
-        Refusal(String reason, boolean isDropped) {
-            this.reason = reason;
-            this.isDropped = isDropped;
-        }
-    }
-
     /** It would not be certain. */
     static final class NotReady extends Exception {
         NotReady(String message) {
@@ -165,31 +153,40 @@ final class Replica {
 
     // The feed.
 
-    /** Apply the next item; null if the subscription goes on. What came already does no harm. */
-    synchronized Refusal take(Fed item) {
+    /**
+     * Apply the next item: null, or why another subscription is needed. What came already does no
+     * harm. After a RuntimeException nothing is held: that could not be trusted.
+     */
+    synchronized String take(Fed item) {
+        try {
+            return apply(item);
+        } catch (RuntimeException error) { // Also what bytes that are no row may lead to.
+            drop();
+            throw error;
+        }
+    }
+
+    private String apply(Fed item) {
         switch (item.getWhatCase()) {
-            case SNAPSHOT: return begin(item.getSnapshot());
-            case SLICE: return slice(item.getSlice());
+            case SNAPSHOT: begin(item.getSnapshot()); return null;
+            case SLICE: slice(item.getSlice()); return null;
             case CHANGE: return change(item.getChange());
             case READY: return ready(item.getReady());
             case FENCED:
                 isReady = isReady && !item.getFenced().getClaim().equals(claim);
                 return null;
             case OTHER_HISTORY:
-                return refused("the log is another at " + item.getOtherHistory().getPosition());
+                throw new IllegalStateException(
+                    "the log is another at " + item.getOtherHistory().getPosition());
             default:
                 throw new IllegalArgumentException("expected what a replica is given");
         }
     }
 
-    private Refusal refused(String reason) {
-        drop();
-        return new Refusal(reason, true);
-    }
-
-    private Refusal begin(SnapshotBegun begun) {
+    private void begin(SnapshotBegun begun) {
         if (begun.getPosition() < floor) {
-            return refused("a snapshot of " + begun.getPosition() + " came after " + floor);
+            throw new IllegalStateException(
+                "a snapshot of " + begun.getPosition() + " came after " + floor);
         }
         drop();
         position = begun.getPosition();
@@ -198,36 +195,38 @@ final class Replica {
         checksum = begun.getChecksum();
         snapshotPosition = position;
         remember(position, chainHash);
-        return null;
     }
 
-    private Refusal slice(Slice part) {
+    private void slice(Slice part) {
         if (snapshotPosition == NO_SNAPSHOT || part.getPosition() < snapshotPosition
             || part.getPosition() == snapshotPosition && part.getNumber() < nextSlice) {
-            return null;
+            return;
         }
         if (part.getPosition() != snapshotPosition || part.getNumber() != nextSlice) {
-            return refused("slice " + part.getNumber() + " of " + part.getPosition() + " came, "
+            throw new IllegalStateException(
+                "slice " + part.getNumber() + " of " + part.getPosition() + " came, "
                 + nextSlice + " of " + snapshotPosition + " was next");
         }
         nextSlice++;
         rows.put(part.getContents(), true);
-        return part.getIsLast() ? whole() : null;
+        if (part.getIsLast()) {
+            complete();
+        }
     }
 
-    private Refusal whole() {
+    private void complete() {
         snapshotPosition = NO_SNAPSHOT;
         rows.place();
-        return verified();
+        verify();
     }
 
-    private Refusal change(Change part) {
+    private String change(Change part) {
         if (part.getPosition() <= position) {
             return null;
         }
         if (part.getAfter() != position || part.getNumber() > parts.size()) {
-            return new Refusal("part " + part.getNumber() + " of " + part.getAfter() + " to "
-                + part.getPosition() + " came after " + position, false);
+            return "part " + part.getNumber() + " of " + part.getAfter() + " to "
+                + part.getPosition() + " came after " + position;
         }
         parts.subList((int) part.getNumber(), parts.size()).clear();
         parts.add(part);
@@ -242,30 +241,31 @@ final class Replica {
         checksum = part.getChecksum();
         if (deletion == DeletionState.DELETE_PARTITION_FINISHED) {
             rows = new ReplicaRows();
-            return whole(); // Whatever slices were to come.
+            complete(); // Whatever slices were to come.
+        } else if (isWhole()) {
+            verify();
         }
-        return isWhole() ? verified() : null;
+        return null;
     }
 
-    private Refusal verified() {
-        Blake2b sum = new Blake2b();
+    private void verify() {
+        HashSum sum = new HashSum();
         sum.add(rows.shares());
         sum.add(ByteBuffer.allocate(10 + chainHash.size()).put((byte) 'P').putLong(position)
             .put((byte) (deletion.getNumber() - 1)).put(chainHash.asReadOnlyByteBuffer()).array());
         if (!sum.sum().equals(checksum)) {
-            return refused("the checksum at " + position + " is not that of what is here");
+            throw new IllegalStateException(
+                "the checksum at " + position + " is not that of what is here");
         }
         remember(position, chainHash);
-        return null;
     }
 
-    private Refusal ready(FeedReady said) {
+    private String ready(FeedReady said) {
         if (!isWhole()) {
-            return refused("ready was said before the last slice came");
+            throw new IllegalStateException("ready was said before the last slice came");
         }
         if (position < said.getPosition()) {
-            return new Refusal(
-                "ready was said at " + said.getPosition() + ", " + position + " is here", false);
+            return "ready was said at " + said.getPosition() + ", " + position + " is here";
         }
         ready(said.getClaim());
         return null;

@@ -33,8 +33,8 @@ final class ReplicaRows {
     private static final Epoch NO_EPOCH = new Epoch();
 
     /** The sum over rows, strays and epochs' numbers, but for what is being hashed. */
-    private final Blake2b shares = new Blake2b();
-    private final List<CompletableFuture<Blake2b>> hashing = new ArrayList<>();
+    private final HashSum shares = new HashSum();
+    private final List<CompletableFuture<HashSum>> hashing = new ArrayList<>();
     private final Slab slab = new Slab();
     private final IdTable ids = new IdTable(slab);
     private final Map<Uuid, Strays> strays = new HashMap<>();
@@ -119,7 +119,7 @@ final class ReplicaRows {
             added.forEach(shares::add);
         } else {
             hashing.add(CompletableFuture.supplyAsync(() -> {
-                Blake2b sum = new Blake2b();
+                HashSum sum = new HashSum();
                 added.forEach(sum::add);
                 return sum;
             }, HASHERS));
@@ -127,7 +127,7 @@ final class ReplicaRows {
     }
 
     /** What all of it adds to the checksum. */
-    Blake2b shares() {
+    HashSum shares() {
         hashing.forEach(one -> shares.add(one.join()));
         hashing.clear();
         return shares;

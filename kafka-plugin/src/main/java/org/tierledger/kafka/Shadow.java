@@ -17,7 +17,6 @@ import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import org.tierledger.door.v1.Call;
 import org.tierledger.door.v1.Difference;
 import org.tierledger.door.v1.QuestionKind;
 import org.tierledger.door.v1.ShadowReport;
@@ -32,12 +31,10 @@ final class Shadow {
     private static final int REPORTED_MAX = 100;
     private static final int IDS_MAX = 20;
     private static final long AGAIN_MS = 5_000;
-    private static final long PAUSE_MS = 1_000;
-    private static final int DEADLINE_MS = 5_000;
+    private static final int CLOSE_MS = 5_000;
     private static final long NOWHERE = Long.MIN_VALUE;
 
     private final Logger log = LoggerFactory.getLogger(Shadow.class);
-    private final Settings settings;
     private final Loop loop;
     private final Embedded kafka;
     private final Ledger ledger;
@@ -52,7 +49,6 @@ final class Shadow {
     private long skippedTold;
 
     Shadow(Settings settings, Loop loop, Embedded kafka, Ledger ledger) {
-        this.settings = settings;
         this.loop = loop;
         this.kafka = kafka;
         this.ledger = ledger;
@@ -133,35 +129,27 @@ final class Shadow {
     void close() {
         asking.shutdownNow();
         try {
-            asking.awaitTermination(DEADLINE_MS, TimeUnit.MILLISECONDS);
+            asking.awaitTermination(CLOSE_MS, TimeUnit.MILLISECONDS);
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
         }
     }
 
-    /** Tell the service what came of it, now and from now on. On the loop. */
-    void tell() {
-        long equal = metrics.shadowEqual.sum();
-        long skipped = metrics.shadowSkipped.sum();
-        List<Difference> found =
-            differences.stream().limit(REPORTED_MAX).collect(Collectors.toList());
-        Conversation home = ledger.roles.doors.at(null);
-        if (home == null) {
-            loop.after(PAUSE_MS, this::tell);
-            return;
-        }
-        home.ask(Call.newBuilder().setDeadlineMs(DEADLINE_MS).setShadowReport(
-            ShadowReport.newBuilder().setBrokerId(settings.brokerId)
-                .setEqual(equal - equalTold).setSkipped(skipped - skippedTold)
-                .addAllDifferences(found)
-        )).whenComplete((answer, error) -> {
-            if (error == null) {
-                equalTold = equal;
-                skippedTold = skipped;
-                differences.removeAll(found);
-            }
-            loop.after(PAUSE_MS, this::tell);
-        });
+    /** What came of it since the last that was {@link #reported}. On the loop. */
+    ShadowReport report() {
+        return ShadowReport.newBuilder()
+            .setEqual(metrics.shadowEqual.sum() - equalTold)
+            .setSkipped(metrics.shadowSkipped.sum() - skippedTold)
+            .addAllDifferences(
+                differences.stream().limit(REPORTED_MAX).collect(Collectors.toList()))
+            .build();
+    }
+
+    /** The service has that report. On the loop. */
+    void reported(ShadowReport report) {
+        equalTold += report.getEqual();
+        skippedTold += report.getSkipped();
+        differences.removeAll(report.getDifferencesList());
     }
 
     /** Whether they are not the same segments, in whatever order; the first that are not. */

@@ -27,21 +27,15 @@ final class SortedRows {
     }
 
     void add(long key, int ref) {
-        int at = isSorted ? above(key) : head + count;
-        boolean isFront = at - head < count / 2;
-        if (isFront ? head == 0 : head + count == keys.length) {
-            at -= head;
-            spread();
-            at += head;
+        int behind = isSorted ? head + count - above(key) : 0;
+        if (head + count == keys.length) {
+            int end = head + count + Math.max(4, count / 4);
+            keys = Arrays.copyOfRange(keys, head, end);
+            refs = Arrays.copyOfRange(refs, head, end);
+            head = 0;
         }
-        if (isFront) {
-            move(head, head - 1, at - head);
-            head--;
-            at--;
-        } else {
-            move(at, at + 1, head + count - at);
-        }
-        count++;
+        int at = head + count++ - behind;
+        move(at, at + 1, behind);
         keys[at] = key;
         refs[at] = ref;
     }
@@ -78,18 +72,6 @@ final class SortedRows {
     private void move(int from, int to, int length) {
         System.arraycopy(keys, from, keys, to, length);
         System.arraycopy(refs, from, refs, to, length);
-    }
-
-    /** Have room at both ends. */
-    private void spread() {
-        int room = Math.max(2, count / 4);
-        long[] newKeys = new long[room + count + room];
-        int[] newRefs = new int[newKeys.length];
-        System.arraycopy(keys, head, newKeys, room, count);
-        System.arraycopy(refs, head, newRefs, room, count);
-        keys = newKeys;
-        refs = newRefs;
-        head = room;
     }
 
     private void sort() {

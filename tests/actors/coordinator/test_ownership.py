@@ -1,12 +1,11 @@
-"""The plugin's rules in short: by which manager a broker decides, as its README says."""
+"""By which manager a broker decides, as the plugin's README says."""
 
 from itertools import product
 
 import pytest
 
 from tierledger.actors.coordinator.events import Owner
-from tierledger.actors.coordinator.ownership import OwnerWord, PluginMode
-from tierledger.simulation.machines.moving.plugin import Decision, decision
+from tierledger.actors.coordinator.ownership import Decision, OwnerWord, PluginMode, decision
 
 KAFKA, LEDGER = Owner.KAFKA, Owner.TIERLEDGER
 NOT_READY = Decision(None, None)
@@ -19,6 +18,7 @@ WORDS = {
     OwnerWord(2, Owner.MOVING, KAFKA, LEDGER): (HOLDS_KAFKA, HOLDS_KAFKA, NOT_READY),
     OwnerWord(3, LEDGER): (NOT_READY, BY_LEDGER, BY_LEDGER),
     OwnerWord(4, Owner.MOVING, LEDGER, KAFKA): (NOT_READY, HOLDS_LEDGER, HOLDS_LEDGER),
+    OwnerWord(5, "another"): (NOT_READY, NOT_READY, NOT_READY),
 }
 """By the newest word: in shadow, handover and tierledger."""
 

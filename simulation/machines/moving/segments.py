@@ -1,0 +1,151 @@
+"""The segments of a cluster that moves: by which manager each was written, and who has to know.
+
+All are of one partition, and a record adds one each: what one broker has written and another
+does not know is lost.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Protocol
+
+from tierledger.actors.coordinator.events import Owner
+from tierledger.actors.coordinator.ownership import OwnerWord
+from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
+from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.simulation.checkers.violation import Violation, ms_text
+from tierledger.simulation.machines.clockwork import MS, Life
+from tierledger.simulation.machines.surroundings import Surroundings
+
+WAITS, SENT = (100 * MS, 100 * MS, 1200 * MS), (MS, 20 * MS)
+"""How long a record waits in its broker at most; how long one is on its way that is sent."""
+
+
+class Plugin(Protocol):
+    """Of a broker that writes, and decides by what it knows."""
+
+    life: Life
+    word: OwnerWord
+    under_way: int
+
+    def known(self, number: int, manager: str | None, /) -> frozenset[bytes] | None: ...
+
+
+class Segments:
+    """Of one world."""
+
+    def __init__(self, world: Surroundings, random: Random) -> None:
+        self.topic: list[RemoteLogSegmentMetadata] = []
+        self.silent: set[bytes] = set()
+        """Ids that no comparison shows."""
+        self._told: set[tuple[str, str]] = set()
+        """Checker and life of what was found; once is enough."""
+        self._written: dict[str, set[bytes]] = {Owner.KAFKA: set(), Owner.TIERLEDGER: set()}
+        self._made: dict[bytes, RemoteLogSegmentMetadata] = {}
+        self._known = [frozenset[bytes]()]
+        """The ids that the topic holds up to each record."""
+        self._segments = 0
+        self._world, self._random = world, random
+
+    def new(self, number: int, broker_id: int, epoch: int) -> RemoteLogSegmentMetadata:
+        """A segment that nobody has written yet."""
+        self._segments += 1
+        name = Uuid(self._segments.to_bytes(16, "big"))
+        if self._random.random() < 0.5:
+            self.silent.add(bytes(name))
+        start = 10 * self._segments
+        metadata = self._made[bytes(name)] = RemoteLogSegmentMetadata(
+            remote_log_segment_id=RemoteLogSegmentId(self._world.tips[number], name),
+            start_offset=start,
+            end_offset=start + 9,
+            max_timestamp_ms=start,
+            broker_id=broker_id,
+            event_timestamp_ms=start,
+            segment_size_in_bytes=100,
+            state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
+            segment_leader_epochs={epoch: start},
+            txn_index_empty=True,
+        )
+        return metadata
+
+    def ids_until(self, consumed: int) -> frozenset[bytes]:
+        """What Kafka's own manager lists that has read so far."""
+        return self._known[consumed]
+
+    def append(self, metadata: RemoteLogSegmentMetadata) -> None:
+        self.topic.append(metadata)
+        self._known.append(self._known[-1] | {_id(metadata)})
+
+    def mirror(self, name: bytes) -> None:
+        """A segment of the ledger's is written into the topic."""
+        if name in self._made:
+            self.append(self._made[name])
+
+    def write_late(self, broker_id: int) -> None:
+        """By Kafka's own manager, in a stock broker."""
+        metadata = self.new(0, broker_id, 0)
+        self.silent.add(_id(metadata))
+        self.append(metadata)
+        self._written[Owner.KAFKA].add(_id(metadata))
+
+    def write_by_kafka(self, plugin: Plugin, metadata: RemoteLogSegmentMetadata) -> None:
+        """It waits in its broker for a while; once it is sent it lands, whoever dies."""
+        after, random = self._world.clock.after, self._random
+
+        def landed() -> None:
+            plugin.under_way -= 1
+
+        def land() -> None:
+            self.append(metadata)
+            self._written[Owner.KAFKA].add(_id(metadata))
+            self._world.recording.mark("written by Kafka's own manager")
+            self._world.recording.event("kafka", plugin.life.name, _id(metadata))
+            after(random.randrange(*SENT), plugin.life, landed)
+
+        def send() -> None:
+            if not plugin.life.is_dead:
+                after(random.randrange(*SENT), None, land)
+
+        after(random.randrange(random.choice(WAITS)), None, send)
+
+    def written_by_ledger(self, metadata: RemoteLogSegmentMetadata) -> None:
+        self._written[Owner.TIERLEDGER].add(_id(metadata))
+        self._world.recording.mark("written by tierledger")
+
+    # Laws.
+
+    def decides(
+        self, plugin: Plugin, number: int, manager: str, known: frozenset[bytes]
+    ) -> None:
+        """Who decides by a manager has to see what was written by the other."""
+        other = Owner.KAFKA if manager == Owner.TIERLEDGER else Owner.TIERLEDGER
+        missing = self._written[other] - known
+        if missing:
+            what = f"{len(missing)} segments that were written by {other}'s manager"
+            message = self._wrong(plugin, f"decides by {manager}'s without {what}")
+            found = Violation("lost_record", self._world.keys_of[number], message)
+            self._found(plugin, found)
+
+    def finished(self, plugin: Plugin, number: int, metadata: RemoteLogSegmentMetadata) -> None:
+        """A write is done: its broker's own answers have it."""
+        self._world.recording.mark("plugin's write applied")
+        known = plugin.known(number, Owner.TIERLEDGER)
+        if known is not None and _id(metadata) not in known:
+            message = self._wrong(plugin, "does not find what it has written")
+            found = Violation("unread_write", self._world.keys_of[number], message)
+            self._found(plugin, found)
+
+    def _wrong(self, plugin: Plugin, what: str) -> str:
+        now = ms_text(self._world.clock.now * 1000)
+        return f"{plugin.life.name}, by word {plugin.word.number}, {what}, at {now}"
+
+    def _found(self, plugin: Plugin, violation: Violation) -> None:
+        told = violation.checker, plugin.life.name
+        if told not in self._told:
+            self._told.add(told)
+            self._world.observer.failures.append(violation)
+
+
+def _id(metadata: RemoteLogSegmentMetadata) -> bytes:
+    return bytes(metadata.remote_log_segment_id.id)

@@ -1,0 +1,110 @@
+"""A world is run: what its scenario decides befalls it, then all heals.
+
+First everything may fail and nothing may be wrong; then all heals, and every partition's true
+leader has to write again; then the power goes, and what was acknowledged has to be there.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+from tierledger.simulation.checkers.decisions import drafts_noted
+from tierledger.simulation.machines.clockwork import MS, Life, S
+from tierledger.simulation.machines.coordination_laws import unready
+from tierledger.simulation.machines.knobs import turned_to
+from tierledger.simulation.machines.scenario import Decision
+from tierledger.simulation.machines.strikes import STRIKES
+from tierledger.simulation.machines.world import World
+
+HEALING = 30 * S
+"""Time within which a healed world has to be well again."""
+
+CATCHING_UP = 1600 * MS
+"""Time within which the followers of a world that is well have read everything."""
+
+READY_LOOKS = 5
+"""How often that time passes at most before a replica that is not ready is found wanting."""
+
+TURNS = 12
+DRAFTS, DECISIONS, COORDINATION, TABLES = range(4)
+"""Of so many seeds one judges what leaders decided, one asks for further decisions of leaders,
+one for those of coordinators, and one asks tables: each finds much, and takes its time."""
+
+
+def run(world: World) -> None:
+    """Let the scenario have its way, then heal; `is_well` says if the service came back."""
+    scenario, clock = world.scenario, world.clock
+    knobs = turned_to((*scenario.knobs, *world.feeding.knobs))
+    is_noted = scenario.seed % TURNS == DRAFTS
+
+    def durable(life: Life) -> None:
+        world.passes("durable", life)
+
+    with knobs, drafts_noted(world.drafts) if is_noted else nullcontext():
+        world.medium.on_created = durable
+        world.coordinator_node()
+        for broker_id in range(1, scenario.brokers + 1):
+            world.start_broker(broker_id)
+        world.controller.start()
+        if world.moving is not None:
+            world.moving.start()
+        world.feeding.start()
+        for at, decision in enumerate(scenario.decisions):
+            clock.at(decision.at, None, _strike, world, at, decision)
+        clock.run(scenario.duration)
+        _heal(world)
+        clock.run(clock.now + HEALING)
+        world.well_at = clock.now
+        if world.is_well:
+            for broker in world.brokers.values():
+                broker.ready.clear()
+            _wait_until_ready(world)
+            world.feeding.finish()
+        for host in world.hosts.values():
+            if not host.life.is_dead:
+                for shell in host.shells.values():
+                    world.observer.saw(shell)
+
+
+def _wait_until_ready(world: World) -> None:
+    """Let brokers ask for their replicas, longer where a slow answer is still under way."""
+    for _ in range(READY_LOOKS):
+        for broker in world.brokers.values():
+            for number in broker.claims:
+                broker.ask_ready(number)
+        world.clock.run(world.clock.now + CATCHING_UP)
+        if not any(unready(world)):
+            return
+
+
+def _strike(world: World, at: int, decision: Decision) -> None:
+    before = world.recorder.count
+    STRIKES[decision.kind](world, *decision.args)
+    if world.recorder.count > before:
+        world.calls_of[at] = range(before, world.recorder.count)
+
+
+def _heal(world: World) -> None:
+    world.is_healing = True
+    world.recording.moment("", "heal", "nothing fails any more")
+    world.wires.heal()
+    world.medium.heal()
+    world.fuses.clear()
+    world.dozes.clear()
+    world.outages.clear()
+    world.lies.clear()
+    for life in list(world.lives):
+        world.resume(life)
+    for broker_id, broker in list(world.brokers.items()):
+        if broker.life.is_dead or broker.is_fenced:
+            world.restart_broker(broker_id)
+    if world.scenario.writes_newer:  # The roll-out is finished: what is old goes.
+        for host in list(world.hosts.values()):
+            if host.serde is not world.newer_serde:
+                world.kill(host.life)
+    for importer in world.importers:
+        importer.stop()
+    world.coordinator_node()
+    if world.moving is not None:
+        world.moving.heal()
+    world.controller.heal()

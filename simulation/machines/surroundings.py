@@ -1,0 +1,138 @@
+"""What all that happens in a world shares: its scenario, its time, its wires, its store."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from tierledger.actors.calls import PartitionKey
+from tierledger.actors.coordinator.rules import HostWork
+from tierledger.events.commands import Claim, LeaderVerdict
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.events.partition.decide import Limits
+from tierledger.simulation.history.calls import Recorder
+from tierledger.simulation.machines.clockwork import MS, Clockwork, Life
+from tierledger.simulation.machines.knobs import KEPT_DEFAULT
+from tierledger.simulation.machines.medium import Medium
+from tierledger.simulation.machines.newer_release import NewerSerDe, OlderSerDe
+from tierledger.simulation.machines.observer import Observer
+from tierledger.simulation.machines.recording import Recording
+from tierledger.simulation.machines.scenario import Scenario
+from tierledger.simulation.machines.wires import Wires
+from tierledger.storage.keys import DefaultMetadataKeyFactory
+from tierledger.storage.serde import MsgpackSerDe
+
+CLUSTER_ID = "machines"
+CUSTOM_BYTES_MAX = 128
+BEGAN_MS = 1_700_000_000_000
+
+_TOPIC_ID = Uuid(bytes(15) + b"\x09")
+_TIPS = [TopicIdPartition(_TOPIC_ID, number, "orders") for number in range(16)]
+_KEYS = [PartitionKey.of(tip) for tip in _TIPS]
+_ITEMS = [(bytes(tip.topic_id), tip.partition, tip.topic) for tip in _TIPS]
+
+
+class Surroundings(ABC):
+    """A world as it is without its processes."""
+
+    def __init__(self, scenario: Scenario, *, keeps: bool, clock: Clockwork | None) -> None:
+        self.scenario = scenario
+        self.cluster_id = CLUSTER_ID
+        self.tips, self.keys_of, self.items = _TIPS[: scenario.partitions], _KEYS, _ITEMS
+        self.keys = DefaultMetadataKeyFactory(CLUSTER_ID)
+        self.serde = MsgpackSerDe()
+        self.older_serde = OlderSerDe()
+        self.newer_serde = NewerSerDe(writes_newer=scenario.writes_newer)
+        self.limits = Limits(CUSTOM_BYTES_MAX, scenario.retention_ms)
+        self.requests_kept = dict(scenario.knobs).get("REQUESTS_KEPT", KEPT_DEFAULT)
+        self.clock = clock or Clockwork()
+        self.recording = Recording(self.clock, keeps=keeps)
+        self.recorder = Recorder(self._now_ns)
+        self.wires = Wires(self.clock, scenario.delays, self.recording)
+        self.medium = Medium(self.clock, self.wires, self.recording)
+        self.observer = Observer(
+            self.clock, self.recording, self.keys_of, self.leading_elsewhere
+        )
+        self.lives: list[Life] = []
+        self.lies: list[int] = []
+        """What a coordinator is to say instead of the next placements."""
+        self.placed: list[HostWork] = []
+        self.moved: set[int] = set()
+        """Numbers of the placements that a coordinator was made to decide on for no reason."""
+        self.is_healing = self.is_well = False
+        self.healed_at = self.well_at = 0
+        self.written: dict[tuple[int, int], int] = {}
+        """Broker and partition: when the last write that succeeded was begun (us)."""
+        self.damaged: set[int] = set()
+        self.deletions: dict[int, int] = {}
+        """How many steps of a partition's deletion have succeeded."""
+        self.verdicts: dict[int, list[LeaderVerdict]] = {}
+        """All leaders of each partition; the last is the true one."""
+        self.oracle_named: dict[int, list[tuple[int, LeaderVerdict]]] = {}
+        """Partition to all that the leader oracle ever said, and when it was asked (ns)."""
+        self.informed: dict[tuple[Claim, PartitionKey], list[LeaderVerdict | None]] = {}
+        """What it said of the leaders of an announcement, each time that this arrived."""
+        self.refusals: set[tuple[str, int, int]] = set()
+        """Host, partition, assignment: refused claims of which a coordinator was told."""
+        self._numbers = self._ends = self._oracle_asked = 0
+
+    # Time.
+
+    def _now_ns(self) -> int:
+        return self.clock.now * 1000
+
+    def now_ms(self) -> int:
+        return BEGAN_MS + self.clock.now // 1000
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    # Processes.
+
+    def new_life(self, site: str) -> Life:
+        life = Life(site, len(self.lives))
+        self.lives.append(life)
+        self.recording.moment(life.name, "start")
+        return life
+
+    def start_delay(self, name: str) -> int:
+        self._ends += 1
+        return (50 + (37 * self._ends + len(name)) % 200) * MS
+
+    @abstractmethod
+    def kill(self, life: Life) -> None:
+        """End a process between two steps; who waits for it hears so, and pings miss it."""
+
+    def end(self, life: Life) -> None:
+        """A coordinator ends a process; one that cannot be reached goes on, as a zombie."""
+        if not life.is_reachable:
+            return
+        self._ends += 1
+        way = 1 if life.is_paused else (self._ends + self.scenario.seed) % 3
+        if not way:
+            self.kill(life)
+            return
+        self.recording.mark("host replaced while it lives")
+        self.recording.moment(life.name, "replaced")
+        life.is_cut_off = way == 1  # Else clients that know it go on calling it.
+
+    @abstractmethod
+    def passes(self, point: str, life: Life) -> None:
+        """A process is at a point where crashes are rare and interesting."""
+
+    @abstractmethod
+    def leading_elsewhere(self, number: int, life: Life) -> int:
+        """How many other processes believe to lead the partition."""
+
+    # Kafka.
+
+    def oracle(self, number: int) -> LeaderVerdict | None:
+        """Kafka's word on who leads: the truth, or as often as the scenario has it, nothing."""
+        self._oracle_asked += 1
+        if (self._oracle_asked * 61 + self.scenario.seed) % 100 >= self.scenario.oracle_knows:
+            return None
+        behind = 0 if self.is_healing else self.scenario.oracle_behind
+        verdicts = self.verdicts[number]
+        said = verdicts[max(0, len(verdicts) - 1 - self._oracle_asked % (behind + 1))]
+        self.oracle_named.setdefault(number, []).append((self._now_ns(), said))
+        return said
