@@ -69,6 +69,14 @@ FromOption = Annotated[
 OverwriteOption = Annotated[
     bool, typer.Option("--overwrite", help="Replace what is there already.")
 ]
+TierOption = Annotated[
+    str,
+    typer.Option(
+        metavar="URL",
+        help="Where the segments are: dir:DIR, s3://BUCKET/PREFIX, manifest:URL, or "
+        "local-tiered:DIR.",
+    ),
+]
 TopicArgument = Annotated[str, typer.Argument(help="A topic's name or id.")]
 PARTITION_MAX = 2**31 - 1
 EPOCH_MAX = 2**31 - 1

@@ -6,12 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tierledger.cli.output import print_json, print_pairs, print_table, time_text
 from tierledger.conformance.answers import recorded_segment
-from tierledger.events.tables.segment_rows import (
-    EPOCHS,
-    FINISHED_AT,
-    NOT_FINISHED,
-    unpack_row,
-)
+from tierledger.events.tables.segment_rows import EPOCHS, FINISHED_AT, NOT_FINISHED, unpack_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -48,10 +48,7 @@ from tierledger.events.metadata import (
 from tierledger.events.partition.answers import PartitionSummary
 
 if TYPE_CHECKING:
-    from tierledger.actors.client.blocking_replicas import (
-        BlockingFedReplica,
-        BlockingReplicas,
-    )
+    from tierledger.actors.client.blocking_replicas import BlockingFedReplica, BlockingReplicas
     from tierledger.actors.door.client.replicas import FedReplica, Replicas
 
 __all__ = [

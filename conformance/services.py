@@ -45,8 +45,6 @@ class _RayService:
         self.description = description
 
     def manager(self, deadline_s: float) -> AsyncRemoteLogMetadataManager:
-        from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-
         return AsyncRemoteLogMetadataManager(deadline_s=deadline_s)
 
     async def kill_host(self, which: int) -> None:
@@ -101,8 +99,6 @@ class _LocalService:
         self.local = LocalService(settings, WallClock())
 
     def manager(self, deadline_s: float) -> AsyncRemoteLogMetadataManager:
-        from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-
         return AsyncRemoteLogMetadataManager(self.local.connect, deadline_s=deadline_s)
 
     async def kill_host(self, which: int) -> None:
@@ -123,8 +119,6 @@ class _ReachedService:
         self.description = f"reached at {settings.storage['metadata.storage.url']}"
 
     def manager(self, deadline_s: float) -> AsyncRemoteLogMetadataManager:
-        from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
-
         return AsyncRemoteLogMetadataManager(deadline_s=deadline_s)
 
     async def kill_host(self, which: int) -> None:

@@ -40,6 +40,18 @@ class CustomMetadata:
         check_fields(self)
 
 
+def _check_segment(self: RemoteLogSegmentMetadata | RemoteLogSegmentMetadataSnapshot) -> None:
+    """Check as Kafka does, then take a copy of the epochs."""
+    check_fields(self)
+    if self.end_offset < self.start_offset:
+        raise InvalidArgument(
+            f"expected an end_offset of {self.start_offset} or more, got {self.end_offset}"
+        )
+    epochs = self.segment_leader_epochs
+    ascending = dict(epochs) if len(epochs) == 1 else dict(sorted(epochs.items()))
+    object.__setattr__(self, "segment_leader_epochs", ascending)
+
+
 @dataclass(frozen=True, slots=True)
 class RemoteLogSegmentMetadata(QuickPickle):
     """All that is known about one segment.
@@ -66,15 +78,7 @@ class RemoteLogSegmentMetadata(QuickPickle):
     txn_index_empty: bool = False
 
     def __post_init__(self) -> None:
-        """Check as Kafka does, then take a copy of the epochs."""
-        check_fields(self)
-        if self.end_offset < self.start_offset:
-            raise InvalidArgument(
-                f"expected an end_offset of {self.start_offset} or more, got {self.end_offset}"
-            )
-        epochs = self.segment_leader_epochs
-        ascending = dict(epochs) if len(epochs) == 1 else dict(sorted(epochs.items()))
-        object.__setattr__(self, "segment_leader_epochs", ascending)
+        _check_segment(self)
 
     @property
     def topic_id_partition(self) -> TopicIdPartition:
@@ -153,15 +157,7 @@ class RemoteLogSegmentMetadataSnapshot:
     txn_index_empty: bool = False
 
     def __post_init__(self) -> None:
-        """Check as Kafka does, then take a copy of the epochs."""
-        check_fields(self)
-        if self.end_offset < self.start_offset:
-            raise InvalidArgument(
-                f"expected an end_offset of {self.start_offset} or more, got {self.end_offset}"
-            )
-        epochs = self.segment_leader_epochs
-        ascending = dict(epochs) if len(epochs) == 1 else dict(sorted(epochs.items()))
-        object.__setattr__(self, "segment_leader_epochs", ascending)
+        _check_segment(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,7 @@ import asyncio
 import concurrent.futures
 import socket
 import threading
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Coroutine,
-    Iterable,
-    Iterator,
-    Mapping,
-)
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 from wsgiref.simple_server import WSGIServer, make_server

@@ -6,15 +6,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from aiokafka import (  # type: ignore[import-untyped] # It has no types.
-    AIOKafkaConsumer,
-    AIOKafkaProducer,
-    TopicPartition,
-)
-from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
-    AIOKafkaAdminClient,
-    NewTopic,
-)
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition  # type: ignore[import-untyped] # It has no types.
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # type: ignore[import-untyped] # It has no types.
 
 TOPIC = "orders"
 SETTINGS = {

@@ -72,10 +72,7 @@ class KafkaBrokers:
             ConnectionError: None answered within `within_s`: why.
             InvalidArgument: The file is none.
         """
-        from aiokafka.conn import (  # type: ignore[import-untyped] # noqa: PLC0415 - An extra.
-            collect_hosts,
-            create_conn,
-        )
+        from aiokafka.conn import collect_hosts, create_conn  # type: ignore[import-untyped] # noqa: PLC0415 - An extra.
 
         options, timeout_ms = self.client_options(), int(within_s * 1000)
 

@@ -14,6 +14,7 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 import tierledger.actors.door  # noqa: F401 - Before any test imports gRPC.
+from tests.models.s3_server import S3Server
 from tierledger.actors import partition_invariants as of_partitions
 from tierledger.actors.coordinator import invariants as of_coordinators
 from tierledger.actors.coordinator import machine as coordinator
@@ -191,6 +192,13 @@ def refuse_ray(*_args: object, **_options: object) -> None:
 def postgres_server() -> Iterator[PostgresServer]:
     """A PostgreSQL that all tests share. Who freezes or kills one starts one of their own."""
     with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """An S3 server that all tests share. Who freezes or kills one starts one of their own."""
+    with S3Server() as server:
         yield server
 
 

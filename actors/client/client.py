@@ -39,11 +39,7 @@ from tierledger.actors.messages import Query
 from tierledger.actors.ports import IdSource
 from tierledger.actors.wall_clock import RandomIds
 from tierledger.events import commands as cmd
-from tierledger.events.errors import (
-    InvalidArgument,
-    NotLeader,
-    NotReady,
-)
+from tierledger.events.errors import InvalidArgument, NotLeader, NotReady
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.log_events import Origin

@@ -16,12 +16,7 @@ from tierledger.actors.calls import Call, PartitionKey
 from tierledger.actors.connection import CoordinatorHandle, ServiceConnection
 from tierledger.actors.coordinator.attendance import Attend
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
-from tierledger.actors.coordinator.ownership import (
-    Handover,
-    Owned,
-    OwnerWord,
-    PluginMode,
-)
+from tierledger.actors.coordinator.ownership import Handover, Owned, OwnerWord, PluginMode
 from tierledger.actors.deadline import Attempt
 from tierledger.actors.foreign_errors import documented, documenting, is_cancelled
 from tierledger.events.commands import Claim

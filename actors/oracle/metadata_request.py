@@ -10,11 +10,7 @@ from io import BytesIO
 from typing import Any
 
 from aiokafka.protocol.abstract import AbstractType  # type: ignore[import-untyped]
-from aiokafka.protocol.api import (  # type: ignore[import-untyped]
-    Request,
-    RequestStruct,
-    Response,
-)
+from aiokafka.protocol.api import Request, RequestStruct, Response  # type: ignore[import-untyped]
 from aiokafka.protocol.types import (  # type: ignore[import-untyped]
     Boolean,
     CompactArray,

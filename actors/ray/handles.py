@@ -15,12 +15,7 @@ from typing_extensions import override
 from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
 from tierledger.actors.coordinator.attendance import Attend, Followed
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
-from tierledger.actors.coordinator.ownership import (
-    Handover,
-    Owned,
-    OwnerWord,
-    PluginMode,
-)
+from tierledger.actors.coordinator.ownership import Handover, Owned, OwnerWord, PluginMode
 from tierledger.actors.host_settings import ServiceSettings, with_absolute_store
 from tierledger.actors.ports import HostFailed, HostGone
 from tierledger.actors.ray.cluster import actor_names, beside, find_actor, ray

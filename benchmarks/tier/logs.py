@@ -5,9 +5,7 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-from aiokafka.record.default_records import (  # type: ignore[import-untyped]
-    DefaultRecordBatchBuilder,
-)
+from aiokafka.record.default_records import DefaultRecordBatchBuilder  # type: ignore[import-untyped]
 
 from tierledger.benchmarks.workload import START_MS
 from tierledger.tiering.formats.leader_epoch_checkpoint import format_leader_epochs

@@ -18,6 +18,7 @@ from tierledger.cli.options import (
     ClusterOption,
     PartitionArgument,
     StoreOption,
+    TierOption,
     TopicArgument,
     number_or_time,
 )
@@ -43,14 +44,6 @@ WRITE_BYTES = 256 << 10
 """Gathered before it is written: a write of each record would take longer than the reading."""
 
 
-TierOption = Annotated[
-    str,
-    typer.Option(
-        metavar="URL",
-        help="Where the segments are: dir:DIR, s3://BUCKET/PREFIX, manifest:URL, or "
-        "local-tiered:DIR.",
-    ),
-]
 FromOffsetOption = Annotated[
     int | None,
     typer.Option(

@@ -18,12 +18,7 @@ from tierledger.cli.options import (
     OverwriteOption,
     StoreOption,
 )
-from tierledger.cli.output import (
-    escaped,
-    print_json,
-    print_note,
-    progress,
-)
+from tierledger.cli.output import escaped, print_json, print_note, progress
 from tierledger.events.kafka.metadata_partition import METADATA_PARTITIONS
 
 if TYPE_CHECKING:

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tierledger.cli.opened_store import StoreOptions
-from tierledger.cli.options import (
-    ClusterOption,
-    JsonOption,
-    KafkaConfigOption,
-    ServiceOption,
-)
+from tierledger.cli.options import ClusterOption, JsonOption, KafkaConfigOption, ServiceOption
 from tierledger.cli.output import print_json, print_note
 from tierledger.events.errors import InvalidArgument, RejectedError, RemoteResourceNotFound
 from tierledger.storage.kafka_brokers import KafkaBrokers

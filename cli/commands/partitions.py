@@ -26,13 +26,7 @@ from tierledger.cli.options import (
     TopicArgument,
     parse_as_of,
 )
-from tierledger.cli.output import (
-    print_json,
-    print_note,
-    print_pairs,
-    print_table,
-    time_text,
-)
+from tierledger.cli.output import print_json, print_note, print_pairs, print_table, time_text
 from tierledger.events.errors import DataError, InvalidArgument, RemoteResourceNotFound
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tierledger.cli.commands.cat import TierOption
 from tierledger.cli.complete_file import complete_file, require_place
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.log_setup import log_to_stderr
@@ -22,6 +21,7 @@ from tierledger.cli.options import (
     OverwriteOption,
     PartitionIfAnyArgument,
     StoreOption,
+    TierOption,
 )
 from tierledger.cli.output import escaped, print_json, print_note, print_pairs, progress
 from tierledger.cli.settings import store_config

@@ -8,12 +8,7 @@ from typing import Any
 from tierledger.events import log_events as log
 from tierledger.events.errors import CorruptLog
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
-from tierledger.events.partition.placement import (
-    list_started,
-    reference,
-    unlist,
-    unreference,
-)
+from tierledger.events.partition.placement import list_started, reference, unlist, unreference
 from tierledger.events.partition.state import (
     PENDING_MAX,
     REQUESTS_KEPT,

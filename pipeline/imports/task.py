@@ -27,13 +27,7 @@ from tierledger.events.kafka.codec import peek_partition
 from tierledger.events.partition.state import PartitionState
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.imports.commit import Committer
-from tierledger.pipeline.imports.log import (
-    NAMED_MAX,
-    ImportingLog,
-    RawRecord,
-    Tally,
-    place_of,
-)
+from tierledger.pipeline.imports.log import NAMED_MAX, ImportingLog, RawRecord, Tally, place_of
 from tierledger.pipeline.imports.scan import HOLDS
 from tierledger.pipeline.worker import page_loop, without_cycles
 from tierledger.storage.catalog import Catalog

@@ -13,11 +13,7 @@ from typing import Any, TypeAlias
 
 from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]
 from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]
-from aiokafka.errors import (  # type: ignore[import-untyped]
-    KafkaError,
-    OffsetOutOfRangeError,
-    UnknownTopicOrPartitionError,
-)
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError, UnknownTopicOrPartitionError  # type: ignore[import-untyped]
 
 from tierledger.events.errors import InvalidArgument, RemoteResourceNotFound, StorageUnavailable
 from tierledger.pipeline.imports.units import TopicRange

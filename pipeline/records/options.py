@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.pipeline.folding.store import JobStore
+from tierledger.pipeline.source.options import number_of
 from tierledger.storage.connector import CONNECTOR_SETTING, SERIALIZER_SETTING, URL_SETTING
 from tierledger.storage.keys import INT32_MAX, INT64_MAX
 from tierledger.tiering.layouts.tier_url import MEMORY, open_tier, parse
@@ -86,10 +87,10 @@ class RecordsOptions:
             if name not in known and not name.startswith(_TIER_OPTION):
                 raise InvalidArgument(f"expected options {', '.join(OPTIONS)}; got {name!r}")
         bounds = Bounds(
-            _number(given, "startingOffset", 0, INT64_MAX),
-            _number(given, "endingOffset", 0, INT64_MAX),
-            _number(given, "startingTimestamp", 0, INT64_MAX),
-            _number(given, "endingTimestamp", 0, INT64_MAX),
+            number_of(given, "startingOffset", 0, INT64_MAX),
+            number_of(given, "endingOffset", 0, INT64_MAX),
+            number_of(given, "startingTimestamp", 0, INT64_MAX),
+            number_of(given, "endingTimestamp", 0, INT64_MAX),
         )
         levels = [level.value for level in IsolationLevel]
         return cls(
@@ -101,7 +102,7 @@ class RecordsOptions:
                 if name.startswith(_TIER_OPTION)
             },
             _needed(given, "topic", "orders"),
-            _number(given, "partition", 0, INT32_MAX),
+            number_of(given, "partition", 0, INT32_MAX),
             bounds,
             IsolationLevel(_one_of(given, "isolation", levels)),
             _one_of(given, "damaged", [FAIL, SKIP]) == SKIP,
@@ -139,12 +140,3 @@ def _one_of(given: Mapping[str, str], name: str, values: list[str]) -> str:
     if value not in values:
         raise InvalidArgument(f"expected {' or '.join(values)} for {name}, got {value!r}")
     return value
-
-
-def _number(given: Mapping[str, str], name: str, lowest: int, highest: int) -> int | None:
-    text = given.get(name.lower())
-    if text is None:
-        return None
-    if not text.isascii() or not text.isdigit() or not lowest <= int(text) <= highest:
-        raise InvalidArgument(f"expected a number from {lowest} up for {name}, got {text!r}")
-    return int(text)

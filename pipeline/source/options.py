@@ -7,11 +7,7 @@ from dataclasses import dataclass, field
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.pipeline.plan import ROWS_PER_TASK
-from tierledger.storage.connector import (
-    CONNECTOR_SETTING,
-    SERIALIZER_SETTING,
-    URL_SETTING,
-)
+from tierledger.storage.connector import CONNECTOR_SETTING, SERIALIZER_SETTING, URL_SETTING
 from tierledger.storage.keys import INT32_MAX, INT64_MAX
 from tierledger.storage.locate import parse_store_url
 
@@ -63,14 +59,14 @@ class SourceOptions:
         for name in (CONNECTOR_SETTING, SERIALIZER_SETTING):
             if name in options:
                 config[name] = options[name]
-        rows = _number(options, "max_rows_per_trigger", 1, INT64_MAX)
+        rows = number_of(options, "max_rows_per_trigger", 1, INT64_MAX)
         return cls(
             config,
             cluster=options.get("cluster"),
             topic=options.get("topic"),
-            partition=_number(options, "partition", 0, INT32_MAX),
+            partition=number_of(options, "partition", 0, INT32_MAX),
             columns=_columns(options.get("columns")),
-            rows_per_task=_number(options, "rows_per_task", 1, INT64_MAX) or ROWS_PER_TASK,
+            rows_per_task=number_of(options, "rows_per_task", 1, INT64_MAX) or ROWS_PER_TASK,
             max_rows_per_trigger=rows,
         )
 
@@ -84,8 +80,9 @@ def _columns(text: str | None) -> tuple[str, ...]:
     return names
 
 
-def _number(options: Mapping[str, str], name: str, lowest: int, highest: int) -> int | None:
-    text = options.get(name)
+def number_of(options: Mapping[str, str], name: str, lowest: int, highest: int) -> int | None:
+    """What an option says whose name is in `options` in small letters; none if it is absent."""
+    text = options.get(name.lower())
     if text is None:
         return None
     if not text.isascii() or not text.isdigit() or not lowest <= int(text) <= highest:

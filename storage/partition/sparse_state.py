@@ -16,11 +16,7 @@ from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.epoch_tables import EpochTables
 from tierledger.events.tables.paged_map import K, Page, PagedMap, StoredPage, V
 from tierledger.events.tables.segment_rows import SegmentRows, id_of_row
-from tierledger.storage.partition.checkpoint import (
-    CheckpointStore,
-    Directory,
-    PartitionValue,
-)
+from tierledger.storage.partition.checkpoint import CheckpointStore, Directory, PartitionValue
 
 PAGES_PER_FETCH = 100
 """Pages of the interval index fetched at once: a search through it goes from page to page."""

@@ -13,6 +13,7 @@ from tests.models.actor_harness import (
     leading,
 )
 from tests.models.driven_partition import CLAIM, GENESIS, TIP
+from tests.models.flipped_bits import flipped
 from tierledger.actors import messages as msg
 from tierledger.actors.follower import RETRY_DELAY_MS, WAITING_MAX, Follower, Phase
 from tierledger.events import commands as cmd
@@ -40,6 +41,12 @@ def store() -> SlotStore:
     return store
 
 
+@pytest.fixture
+def harness(store: SlotStore) -> Harness:
+    """Of a follower that has read all there is."""
+    return following(store)
+
+
 def grow(store: SlotStore, number: int) -> None:
     """One more event, by the present leader."""
     leading(store, number, CLAIM._replace(announcement=number))
@@ -48,9 +55,7 @@ def grow(store: SlotStore, number: int) -> None:
 # Reading.
 
 
-def test_a_follower_reads_the_log_to_its_end(store: SlotStore) -> None:
-    harness = following(store)
-
+def test_a_follower_reads_the_log_to_its_end(harness: Harness) -> None:
     assert harness.follower.phase is Phase.FOLLOWING
     assert harness.follower.position == 4
     assert harness.answered_at[harness.ask()] == 4
@@ -76,9 +81,8 @@ def test_a_log_that_grows_all_the_time_is_followed_all_the_same(store: SlotStore
     assert harness.follower.phase is Phase.FOLLOWING
 
 
-def test_a_hint_makes_a_follower_read_on_and_an_old_one_does_not(store: SlotStore) -> None:
-    harness = following(store)
-    grow(store, 2)
+def test_a_hint_makes_a_follower_read_on_and_an_old_one_does_not(harness: Harness) -> None:
+    grow(harness.store, 2)
     harness.feed(msg.HintArrived(4))
     assert not harness.asked
 
@@ -87,8 +91,7 @@ def test_a_hint_makes_a_follower_read_on_and_an_old_one_does_not(store: SlotStor
     assert harness.follower.position == 5
 
 
-def test_hints_during_a_read_do_not_start_another(store: SlotStore) -> None:
-    harness = following(store)
+def test_hints_during_a_read_do_not_start_another(harness: Harness, store: SlotStore) -> None:
     grow(store, 2)
     harness.feed(msg.HintArrived(5))
     harness.feed(msg.HintArrived(6))
@@ -97,12 +100,11 @@ def test_hints_during_a_read_do_not_start_another(store: SlotStore) -> None:
 
 
 def test_what_is_told_of_during_a_read_that_misses_it_is_read_behind_that(
-    store: SlotStore,
+    harness: Harness,
 ) -> None:
-    harness = following(store)
     harness.feed(msg.HintArrived(5))
     number = harness.follower.next_batch
-    grow(store, 2)
+    grow(harness.store, 2)
     harness.feed(msg.HintArrived(5))
     harness.asked.clear()
     harness.feed(msg.LogRead(number, (), is_end=True))
@@ -111,8 +113,7 @@ def test_what_is_told_of_during_a_read_that_misses_it_is_read_behind_that(
     assert harness.follower.position == 5
 
 
-def test_what_is_told_and_is_not_so_costs_two_reads(store: SlotStore) -> None:
-    harness = following(store)
+def test_what_is_told_and_is_not_so_costs_two_reads(harness: Harness) -> None:
     harness.feed(msg.HintArrived(1 << 40))
     harness.settle()
 
@@ -121,8 +122,7 @@ def test_what_is_told_and_is_not_so_costs_two_reads(store: SlotStore) -> None:
     assert harness.follower.phase is Phase.FOLLOWING
 
 
-def test_a_late_read_changes_nothing(store: SlotStore) -> None:
-    harness = following(store)
+def test_a_late_read_changes_nothing(harness: Harness, store: SlotStore) -> None:
     harness.feed(msg.LogRead(0, store.read_from(0)))
 
     assert harness.follower.position == 4
@@ -131,21 +131,19 @@ def test_a_late_read_changes_nothing(store: SlotStore) -> None:
 # Answers.
 
 
-def test_a_read_is_never_answered_behind_what_its_caller_has_seen(store: SlotStore) -> None:
-    harness = following(store)
+def test_a_read_is_never_answered_behind_what_its_caller_has_seen(harness: Harness) -> None:
     ahead = harness.ask(position_min=5)
 
     assert harness.heard(ahead) is None
     harness.settle()
     assert harness.heard(ahead) is None
-    grow(store, 2)
+    grow(harness.store, 2)
     harness.feed(msg.HintArrived(5))
     harness.settle()
     assert harness.answered_at[ahead] == 5
 
 
-def test_a_read_that_waits_too_long_hears_how_far_the_log_is(store: SlotStore) -> None:
-    harness = following(store)
+def test_a_read_that_waits_too_long_hears_how_far_the_log_is(harness: Harness) -> None:
     ahead, other = harness.ask(position_min=9), harness.ask(position_min=9)
     harness.feed(msg.QueryExpired(ahead))
 
@@ -153,8 +151,7 @@ def test_a_read_that_waits_too_long_hears_how_far_the_log_is(store: SlotStore) -
     assert harness.heard(other) is None
 
 
-def test_reads_that_wait_are_bounded(store: SlotStore) -> None:
-    harness = following(store)
+def test_reads_that_wait_are_bounded(harness: Harness) -> None:
     for _ in range(WAITING_MAX):
         harness.ask(position_min=9)
 
@@ -162,9 +159,7 @@ def test_reads_that_wait_are_bounded(store: SlotStore) -> None:
     assert harness.answered_at[harness.ask()] == 4
 
 
-def test_a_follower_takes_no_writes(store: SlotStore) -> None:
-    harness = following(store)
-
+def test_a_follower_takes_no_writes(harness: Harness) -> None:
     assert isinstance(harness.error_for(harness.write(added(9))), NotLeader)
 
 
@@ -187,12 +182,11 @@ def test_what_concerns_leaders_is_ignored(store: SlotStore, foreign: msg.Stimulu
 
 
 def test_a_follower_is_ready_after_a_read_that_began_after_the_announcement(
-    store: SlotStore,
+    harness: Harness,
 ) -> None:
-    harness = following(store)
     harness.feed(msg.HintArrived(9))  # A read is under way, and has begun too early.
     harness.feed(assigned(0, FOLLOWS))
-    grow(store, 2)
+    grow(harness.store, 2)
 
     harness.step()
     assert not harness.follower.is_ready_for(FOLLOWS)
@@ -238,8 +232,7 @@ def test_who_is_announced_during_a_look_waits_for_the_next() -> None:
     assert machine.is_ready_for(other)
 
 
-def test_a_repeated_announcement_is_ready_once_the_first_is(store: SlotStore) -> None:
-    harness = following(store)
+def test_a_repeated_announcement_is_ready_once_the_first_is(harness: Harness) -> None:
     harness.feed(assigned(0, FOLLOWS))
     harness.settle()
     harness.feed(assigned(0, FOLLOWS))
@@ -248,8 +241,7 @@ def test_a_repeated_announcement_is_ready_once_the_first_is(store: SlotStore) ->
     assert harness.follower.is_ready_for(FOLLOWS)
 
 
-def test_a_newer_announcement_is_ready_on_its_own_account(store: SlotStore) -> None:
-    harness = following(store)
+def test_a_newer_announcement_is_ready_on_its_own_account(harness: Harness) -> None:
     newer = FOLLOWS._replace(announcement=2)
     harness.feed(assigned(0, FOLLOWS))
     harness.settle()
@@ -261,8 +253,7 @@ def test_a_newer_announcement_is_ready_on_its_own_account(store: SlotStore) -> N
     assert not harness.follower.is_ready_for(FOLLOWS)
 
 
-def test_an_announcement_that_was_overtaken_changes_nothing(store: SlotStore) -> None:
-    harness = following(store)
+def test_an_announcement_that_was_overtaken_changes_nothing(harness: Harness) -> None:
     newer = FOLLOWS._replace(announcement=2)
     harness.feed(assigned(0, newer))
     harness.settle()
@@ -287,7 +278,7 @@ def test_an_announcement_that_comes_while_loading_waits_for_the_end(store: SlotS
 
 
 def test_an_unreadable_event_leaves_the_last_good_state_to_read(store: SlotStore) -> None:
-    store.slots[3] = bytes([store.slots[3][0] ^ 1]) + store.slots[3][1:]
+    store.slots[3] = flipped(store.slots[3], 0)
     harness = following(store)
     good, ahead = harness.ask(position_min=2), harness.ask(position_min=3)
 
@@ -299,8 +290,7 @@ def test_an_unreadable_event_leaves_the_last_good_state_to_read(store: SlotStore
     assert [alarm.kind for alarm in harness.alarms] == ["quarantined"]
 
 
-def test_a_quarantine_answers_those_who_waited(store: SlotStore) -> None:
-    harness = following(store)
+def test_a_quarantine_answers_those_who_waited(harness: Harness) -> None:
     waiting = harness.ask(position_min=9)
     harness.settle()
     harness.feed(msg.LoadFailed(CorruptLog("a batch is missing")))
@@ -309,8 +299,7 @@ def test_a_quarantine_answers_those_who_waited(store: SlotStore) -> None:
     assert not harness.follower.is_ready_for(FOLLOWS)
 
 
-def test_a_stopped_follower_answers_whoever_waited_and_is_gone(store: SlotStore) -> None:
-    harness = following(store)
+def test_a_stopped_follower_answers_whoever_waited_and_is_gone(harness: Harness) -> None:
     waiting = harness.ask(position_min=9)
     harness.feed(msg.StopArrived(77, NOW_MS))
 

@@ -13,13 +13,7 @@ import pytest
 from tierledger.actors import processes
 from tierledger.actors.discovery.service_record import record_of
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.actors.processes import (
-    Process,
-    node_of,
-    process_name,
-    process_of,
-    this_process,
-)
+from tierledger.actors.processes import Process, node_of, process_name, process_of, this_process
 
 NOBODY = 65_534
 

@@ -1,13 +1,26 @@
-"""The store beside the tier that a real broker wrote."""
+"""Stores that commands read: a small one, and the one beside a tier of a real broker."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.models import tier_trace
-from tests.models.command_line import write
+from tests.models.command_line import orders, others, write
 from tests.models.stored_partitions import import_trace
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Partitions with segments, and some without."""
+    write(tmp_path / "store.sqlite", orders, others)
+    return tmp_path / "store.sqlite"
+
+
+@pytest.fixture
+def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who starts Spark fails."""
+    monkeypatch.setenv("JAVA_HOME", "no-such-java")
 
 
 @pytest.fixture(scope="session")

@@ -5,17 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.models.base_install import run_in_base
-from tests.models.command_line import orders, others, write
 from tierledger.events.extras import EXTRAS, missing
 
 COMMAND = "from tierledger.cli.main import main; main()"
 TRACE = Path(__file__).parents[1] / "traces" / "one-broker"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> str:
-    write(tmp_path / "store.sqlite", orders, others)
-    return f"sqlite:{tmp_path / 'store.sqlite'}"
 
 
 @pytest.mark.parametrize(
@@ -33,8 +26,8 @@ def store(tmp_path: Path) -> str:
         (f"replay {TRACE} --store memory: --check", "records refused      0"),
     ],
 )
-def test_a_command_that_reads_needs_no_extra(store: str, words: str, said: str) -> None:
-    named = [] if words.startswith(("--help", "replay")) else ["--store", store]
+def test_a_command_that_reads_needs_no_extra(store: Path, words: str, said: str) -> None:
+    named = [] if words.startswith(("--help", "replay")) else ["--store", f"sqlite:{store}"]
 
     done = run_in_base(COMMAND, *words.split(), *named)
 
@@ -42,14 +35,14 @@ def test_a_command_that_reads_needs_no_extra(store: str, words: str, said: str) 
     assert said in done.stdout
 
 
-def test_status_needs_no_extra_where_no_service_runs(store: str) -> None:
-    done = run_in_base(COMMAND, "status", "--store", store)
+def test_status_needs_no_extra_where_no_service_runs(store: Path) -> None:
+    done = run_in_base(COMMAND, "status", "--store", f"sqlite:{store}")
 
     assert (done.returncode, done.stderr) == (1, "")
     assert "none runs on this store" in done.stdout
 
 
-def test_watching_the_status_needs_no_extra_where_no_service_runs(store: str) -> None:
+def test_watching_the_status_needs_no_extra_where_no_service_runs(store: Path) -> None:
     enough = (
         "import os, signal\n"
         "from tierledger.cli.commands.status import watch\n"
@@ -60,7 +53,7 @@ def test_watching_the_status_needs_no_extra_where_no_service_runs(store: str) ->
         "watch.print_look = print_look\n"
     )
 
-    done = run_in_base(enough + COMMAND, "status", "--watch", "--store", store)
+    done = run_in_base(enough + COMMAND, "status", "--watch", "--store", f"sqlite:{store}")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "none runs on this store" in done.stdout
@@ -79,8 +72,8 @@ def test_watching_the_status_needs_no_extra_where_no_service_runs(store: str) ->
         (f"spark import {TRACE}", "spark"),
     ],
 )
-def test_a_command_that_needs_an_extra_names_it(store: str, words: str, extra: str) -> None:
-    named = [] if words.startswith("simulate") else ["--store", store]
+def test_a_command_that_needs_an_extra_names_it(store: Path, words: str, extra: str) -> None:
+    named = [] if words.startswith("simulate") else ["--store", f"sqlite:{store}"]
 
     done = run_in_base(COMMAND, *words.split(), *named)
 

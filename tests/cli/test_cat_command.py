@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from tests.models import tier_trace
-from tests.models.command_line import write
+from tests.models.command_line import invoke, refused, write
+from tests.models.flipped_bits import flip
 from tests.models.stored_partitions import import_trace
-from tierledger.cli.main import app
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
@@ -31,19 +31,16 @@ TRANSACTIONS = "payments-tx"
 
 @pytest.fixture
 def arguments(tier_store: Path, tmp_path: Path) -> list[str]:
-    return [
-        "--store",
-        f"sqlite:{tier_store}",
-        "--tier",
-        TIER,
-        "--cache",
-        str(tmp_path / "cache"),
-    ]
+    return asked_of(tier_store, tmp_path)
+
+
+def asked_of(store: Path, folder: Path) -> list[str]:
+    cache = str(folder / "cache")
+    return ["--store", f"sqlite:{store}", "--tier", TIER, "--cache", cache]
 
 
 def cat(arguments: list[str], topic: str, partition: int, *more: object) -> Result:
-    given = [str(one) for one in more]
-    return CliRunner().invoke(app, ["cat", topic, str(partition), *arguments, *given])
+    return invoke("cat", topic, partition, *arguments, *more)
 
 
 def consumed(tip: TopicIdPartition, isolation: str) -> list[str]:
@@ -170,14 +167,7 @@ def test_it_says_why_it_stopped_before_the_end(tmp_path: Path) -> None:
                     await backend.create(key, value)
 
     write(path, early)
-    arguments = [
-        "--store",
-        f"sqlite:{path}",
-        "--tier",
-        TIER,
-        "--cache",
-        str(tmp_path / "cache"),
-    ]
+    arguments = asked_of(path, tmp_path)
 
     committed = cat(arguments, TRANSACTIONS, 0, "--isolation", "read_committed")
     everything = cat(arguments, TRANSACTIONS, 0)
@@ -192,9 +182,7 @@ def test_what_lies_before_damage_is_printed(arguments: list[str], tmp_path: Path
     shutil.copytree(tier_trace.TREE, tree)
     second = tier_trace.segments_of("codec-none", 0)[1].metadata
     (log,) = tree.glob(f"codec-none-0-*/*-{second.remote_log_segment_id.id}.log")
-    data = bytearray(log.read_bytes())
-    data[100] ^= 1
-    log.write_bytes(data)
+    flip(log, 100)
 
     result = cat([*arguments, "--tier", f"local-tiered:{tree}"], "codec-none", 0)
 
@@ -220,17 +208,12 @@ def test_what_lies_before_damage_is_printed(arguments: list[str], tmp_path: Path
 def test_a_wrong_question_is_one_line(
     more: list[str], message: str, arguments: list[str]
 ) -> None:
-    result = cat(arguments, "codec-none", 0, *more)
-
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert message in result.stderr
-    assert len(result.stderr.splitlines()) == 1
+    refused(cat(arguments, "codec-none", 0, *more), message)
 
 
 def test_an_unknown_partition_and_a_missing_tier_are_errors(arguments: list[str]) -> None:
     assert "no partition 9" in cat(arguments, "codec-none", 9).stderr
-    assert CliRunner().invoke(app, ["cat", "codec-none", "0"]).exit_code == 2
+    assert invoke("cat", "codec-none", 0).exit_code == 2
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut"])

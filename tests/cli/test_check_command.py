@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
+from tests.models.command_line import invoke, refused
 from tests.models.planted_anomalies import altered
 from tests.models.records import small_record
-from tierledger.cli.main import app
 from tierledger.simulation.history.calls import INFO, OK, WRITE, history_as_lines
 from tierledger.simulation.record.file import record_as_lines
 from tierledger.simulation.record.record import Record
@@ -18,10 +18,6 @@ from tierledger.simulation.record.record import Record
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "history.jsonl"
-
-
-def checked(path: Path, *options: str) -> Result:
-    return CliRunner().invoke(app, ["check", str(path), *options])
 
 
 def with_calls(
@@ -42,7 +38,7 @@ def rows(result: Result) -> dict[str, str]:
 def test_a_history_without_fault_is_clean(path: Path) -> None:
     path.write_bytes(b"".join(record_as_lines(small_record())))
 
-    result = checked(path)
+    result = invoke("check", path)
 
     assert result.exit_code == 0
     counts = rows(result)
@@ -62,7 +58,7 @@ def test_a_planted_violation_is_named(path: Path) -> None:
     claimed = {"outcome": OK, "position": last + 5, "error": ""}
     path.write_bytes(b"".join(record_as_lines(with_calls(record, number, **claimed))))
 
-    result = checked(path)
+    result = invoke("check", path)
 
     assert result.exit_code == 1
     assert int(rows(result)["lost_write"]) == 1
@@ -77,7 +73,7 @@ def test_the_same_as_one_json_document(path: Path) -> None:
     wrong = record._replace(checkpoints=[checkpoint._replace(digest=bytes(16)), *others])
     path.write_bytes(b"".join(record_as_lines(wrong)))
 
-    result = checked(path, "--json")
+    result = invoke("check", path, "--json")
 
     said = json.loads(result.stdout)
     assert result.exit_code == 1
@@ -92,7 +88,7 @@ def test_where_an_assumption_breaks_nobody_else_is_said_to_be_content(path: Path
     first = record.history.operations[0]
     path.write_bytes(b"".join(record_as_lines(with_calls(record, 1, request=first.request))))
 
-    result = checked(path)
+    result = invoke("check", path)
 
     assert result.exit_code == 1
     assert rows(result) == {"assumptions": "1"}
@@ -100,23 +96,16 @@ def test_where_an_assumption_breaks_nobody_else_is_said_to_be_content(path: Path
 
 
 def test_a_file_that_is_none_or_not_whole_is_a_wrong_question(path: Path) -> None:
-    assert said_of(path) == f"cannot read {path}: No such file or directory"
+    refused(invoke("check", path), f"cannot read {path}: No such file or directory")
 
     path.write_text("dear diary\n")
-    assert "line 1: expected a line of a record" in said_of(path)
+    refused(invoke("check", path), "line 1: expected a line of a record")
 
     path.write_bytes(b"".join(history_as_lines(small_record().history)))
-    assert "calls alone, without what the store held, cannot be judged" in said_of(path)
+    said = "calls alone, without what the store held, cannot be judged"
+    refused(invoke("check", path), said)
 
     path.write_bytes(b"".join(record_as_lines(small_record())))
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    assert "the record is cut off" in said_of(path)
-
-
-def said_of(path: Path) -> str:
-    result = checked(path)
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert len(result.stderr.splitlines()) == 1
-    return result.stderr.removeprefix("error: ").rstrip()
+    refused(invoke("check", path), "the record is cut off")

@@ -5,11 +5,11 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from tests.actors.door.clients import served
 from tests.models.base_install import run_in_base
-from tests.models.command_line import lines
+from tests.models.command_line import invoke, lines
 from tests.models.door_secrets import Secrets
 from tests.models.local_world import CLUSTER, LocalWorld, copy, partition, segment
 from tests.models.published import publish, published
@@ -17,7 +17,6 @@ from tests.models.stored_partitions import TRACES
 from tierledger.actors.discovery.service_record import ServiceRecord
 from tierledger.actors.door.security.settings import CA_KEY, TOKEN_KEY
 from tierledger.cli.exit_status import ExitStatus
-from tierledger.cli.main import app
 
 TIP = partition()
 NOBODY = "tierledger://127.0.0.1:1"
@@ -25,8 +24,7 @@ COMMAND = "from tierledger.cli.main import main; main()"
 
 
 async def run(*arguments: object, env: dict[str, str] | None = None) -> Result:
-    given = [*map(str, arguments), "--cluster", CLUSTER]
-    return await asyncio.to_thread(CliRunner().invoke, app, given, env=env)
+    return await asyncio.to_thread(invoke, *arguments, "--cluster", CLUSTER, env=env)
 
 
 async def filled(world: LocalWorld, **more: str) -> None:

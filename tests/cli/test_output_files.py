@@ -11,12 +11,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from tests.models.command_line import orders, run, write
+from tests.models.command_line import invoke, orders, refused, run, write
 from tests.models.stored_partitions import TRACES
 from tierledger.cli.complete_file import complete_file, require_place
-from tierledger.cli.main import app
 from tierledger.conformance.trace import answers_path
 from tierledger.events.errors import InvalidArgument
 
@@ -114,9 +112,7 @@ def test_what_is_there_is_replaced_only_if_asked(store: Path, tmp_path: Path) ->
     out.write_bytes(BEFORE)
     out.chmod(0o640)
 
-    refused = run(store, "export", out)
-    assert refused.exit_code == 2
-    assert f"cannot write {out}: it is there already" in refused.stderr
+    refused(run(store, "export", out), f"cannot write {out}: it is there already")
     assert out.read_bytes() == BEFORE
 
     assert run(store, "export", out, "--overwrite").exit_code == 0
@@ -150,19 +146,14 @@ def test_every_command_refuses_what_is_there(
     there = Path("page.follower.jsonl" if what == "answers" else PAGE)
     there.write_bytes(BEFORE)
 
-    result = CliRunner().invoke(app, WRITERS[what])
-
-    assert result.exit_code == 2
-    assert f"cannot write {there}: it is there already" in result.stderr
+    refused(invoke(*WRITERS[what]), f"cannot write {there}: it is there already")
     assert there.read_bytes() == BEFORE
     assert list(tmp_path.iterdir()) == [tmp_path / there]
 
 
 @pytest.mark.parametrize("what", ["trace", "history", "explain", "report"])
 def test_every_command_writes_to_standard_output(what: str, tmp_path: Path) -> None:
-    words = ["-" if one == PAGE else one for one in WRITERS[what]]
-
-    result = CliRunner().invoke(app, words)
+    result = invoke(*("-" if one == PAGE else one for one in WRITERS[what]))
 
     assert result.exit_code == 0, result.output
     assert "violations" in result.stderr or what == "report"
@@ -171,12 +162,9 @@ def test_every_command_writes_to_standard_output(what: str, tmp_path: Path) -> N
 
 
 def test_one_file_is_not_written_twice(tmp_path: Path) -> None:
-    words = ["simulate", "replay", "--seed", "1", "--trace", "-", "--history", "/dev/stdout"]
+    words = ["replay", "--seed", "1", "--trace", "-", "--history", "/dev/stdout"]
 
-    result = CliRunner().invoke(app, words)
-
-    assert result.exit_code == 2
-    assert "expected different files" in result.stderr
+    refused(invoke("simulate", *words), "expected different files")
 
 
 def test_two_that_write_one_file_do_not_mix(tmp_path: Path) -> None:

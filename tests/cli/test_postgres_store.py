@@ -4,17 +4,16 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from tests.models.command_line import EMPTY, lines, orders, others, run, write
-from tierledger.cli.main import app
+from tests.models.command_line import EMPTY, invoke, lines, orders, others, run
 from tierledger.simulation.live.server import free_port
 from tierledger.storage.backends.postgres.backend import PostgresBackend
 from tierledger.storage.locate import parse_store_url
 
 
 def run_on(url: str, *arguments: object) -> Result:
-    return CliRunner().invoke(app, [*map(str, arguments), "--store", url])
+    return invoke(*arguments, "--store", url)
 
 
 @pytest.fixture
@@ -41,13 +40,11 @@ def filled(postgres_url: str) -> str:
     ids=lambda command: str(command[0]),
 )
 def test_what_is_read_is_what_a_file_would_hold(
-    filled: str, tmp_path: Path, command: list[object]
+    filled: str, store: Path, command: list[object]
 ) -> None:
-    write(tmp_path / "store.sqlite", orders, others)
-
     result = run_on(filled, *command)
 
-    assert lines(result) == lines(run(tmp_path / "store.sqlite", *command))
+    assert lines(result) == lines(run(store, *command))
     assert result.stdout
 
 

@@ -1,21 +1,17 @@
 """What the program itself offers: its version, help by `-h`, completion in a shell."""
 
-import os
-import subprocess
-import sys
 from importlib.metadata import version
 
 import pytest
-from typer.testing import CliRunner
 
 from tests.house.test_documents import commands
-from tierledger.cli.main import app
+from tests.models.command_line import in_process, invoke
 
 GROUPS = ["", "spark", "simulate"]
 
 
 def test_it_tells_its_version() -> None:
-    result = CliRunner().invoke(app, ["--version"])
+    result = invoke("--version")
 
     assert result.exit_code == 0
     assert result.stdout == f"tierledger {version('tierledger')}\n"
@@ -23,11 +19,11 @@ def test_it_tells_its_version() -> None:
 
 @pytest.mark.parametrize("command", [*GROUPS, *commands()])
 def test_every_command_helps_by_a_letter(command: str) -> None:
-    result = CliRunner().invoke(app, [*command.split(), "-h"])
+    result = invoke(*command.split(), "-h")
 
     assert result.exit_code == 0
     assert result.stdout.startswith("Usage: ")
-    assert result.stdout == CliRunner().invoke(app, [*command.split(), "--help"]).stdout
+    assert result.stdout == invoke(*command.split(), "--help").stdout
 
 
 @pytest.mark.parametrize(
@@ -46,13 +42,13 @@ def test_a_shell_completes_commands_and_options(words: str, offered: set[str]) -
         "COMP_CWORD": str(len(words.split()) - 1),
     }
 
-    result = CliRunner(env=asked).invoke(app, [], prog_name="tierledger")
+    result = invoke(env=asked, prog_name="tierledger")
 
     assert set(result.stdout.split()) >= offered
 
 
 def test_completion_can_be_installed() -> None:
-    shown = CliRunner().invoke(app, ["--help"]).stdout
+    shown = invoke("--help").stdout
 
     assert "--install-completion" in shown
     assert "--show-completion" in shown
@@ -60,23 +56,11 @@ def test_completion_can_be_installed() -> None:
 
 @pytest.mark.parametrize("asked", [{}, {"_TIERLEDGER_COMPLETE": "complete_bash"}])
 def test_help_and_completion_load_nothing_that_opens_a_store(asked: dict[str, str]) -> None:
-    script = (
-        "import sys; from tierledger.cli.main import main\n"
-        "sys.argv[0] = 'tierledger'\n"
-        "try: main()\n"
-        "finally: print(*sorted(sys.modules), file=sys.stderr)"
-    )
     words = {"COMP_WORDS": "tierledger ve", "COMP_CWORD": "1"}
 
-    done = subprocess.run(
-        [sys.executable, "-c", script, *([] if asked else ["--help"])],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, **words, **asked},
-    )
+    done, loaded = in_process(*([] if asked else ["--help"]), **words, **asked)
 
-    loaded = set(done.stderr.split())
+    assert done.returncode == 0
     assert "verify" in done.stdout
     assert "tierledger.cli.commands.verify" in loaded
     assert not loaded & {

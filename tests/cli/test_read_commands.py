@@ -1,38 +1,28 @@
 """The commands that read a store, run as a user runs them."""
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from tests.models.command_line import (
     EMPTY,
     HOSTILE,
     OLD_ORDERS,
     ORDERS,
+    in_process,
+    invoke,
     lines,
-    orders,
-    others,
+    refused,
     run,
     write,
 )
 from tests.models.stored_partitions import CLUSTER, StoredPartition, segment_id
-from tierledger.cli.main import app
 from tierledger.cli.output import STYLED_ROWS_MAX, print_table
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 BOTH = Uuid(b"\x77" * 16)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    path = tmp_path / "store.sqlite"
-    write(path, orders, others)
-    return path
 
 
 def test_ls_shows_what_holds_segments_or_is_led(store: Path) -> None:
@@ -195,10 +185,7 @@ def test_lookup_as_of_then_finds_what_is_gone_now(store: Path, as_of: str) -> No
         (["lookup", "orders", 1, 5, 0], "has no leader epoch 5; it has 0, 1"),
         (["segments", "orders", 1, "--epoch", 5], "has no leader epoch 5; it has 0, 1"),
         (["segments", "gone", 0], "its deletion is finished"),
-        (
-            ["describe", "orders", 1, "--as-of", "yesterday"],
-            "expected a number (N or pos",
-        ),
+        (["describe", "orders", 1, "--as-of", "yesterday"], "expected a number (N or pos"),
         (["describe", "orders", 1, "--as-of", "9" * 5000], "expected a whole number from 0"),
         (["describe", "orders", 1, "--as-of", "position:"], "expected a whole number from 0"),
         (["describe", "orders", 1, "--as-of", "20261121"], "position:20261121 or 2026-11-21"),
@@ -219,14 +206,7 @@ def test_lookup_as_of_then_finds_what_is_gone_now(store: Path, as_of: str) -> No
 def test_what_cannot_be_answered_is_one_line_and_exit_2(
     store: Path, arguments: Sequence[object], message: str
 ) -> None:
-    result = run(store, *arguments)
-
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    error = [line for line in result.stderr.splitlines() if not line.startswith("note: ")]
-    assert len(error) == 1
-    assert error[0].startswith("error: ")
-    assert message in error[0]
+    refused(run(store, *arguments), message)
 
 
 def test_log_shows_every_event_and_can_start_and_stop_anywhere(store: Path) -> None:
@@ -263,15 +243,12 @@ def test_several_clusters_must_be_told_apart(store: Path) -> None:
     unnamed = run(store, "ls")
     named = lines(run(store, "ls", "--json", "--cluster", "second"))
 
-    assert unnamed.exit_code == 2
-    assert "second" in unnamed.stderr
+    refused(unnamed, "second")
     assert [one["topic"] for one in named] == ["elsewhere"]
 
 
 def test_the_store_is_named_by_the_environment_too(store: Path) -> None:
-    result = CliRunner().invoke(
-        app, ["ls", "--json"], env={"TIERLEDGER_STORE": f"sqlite:{store}"}
-    )
+    result = invoke("ls", "--json", env={"TIERLEDGER_STORE": f"sqlite:{store}"})
 
     assert len(lines(result)) == 3
 
@@ -281,35 +258,17 @@ def test_the_store_is_named_by_the_environment_too(store: Path) -> None:
     [("sqlite:nowhere.sqlite", "nowhere.sqlite"), ("ftp:x", "expected a store as sqlite:FILE")],
 )
 def test_no_store_is_one_line_and_exit_2(url: str, said: str) -> None:
-    result = CliRunner().invoke(app, ["ls", "--store", url])
-
-    assert result.exit_code == 2
-    assert result.stderr.startswith("error: ")
-    assert said in result.stderr
+    refused(invoke("ls", "--store", url), said)
 
 
-def test_a_process_of_its_own_exits_as_said_and_loads_neither_ray_nor_rich(
-    store: Path,
-) -> None:
-    script = (
-        "import sys; from tierledger.cli import main\n"
-        "try: main.main()\n"
-        "finally: print(sorted({'ray', 'rich'} & set(sys.modules)), file=sys.stderr)"
-    )
-    asked = ["lookup", "orders", "1", "0", "--store", f"sqlite:{store}"]
-
-    found, missed, wrong = (
-        subprocess.run(
-            [sys.executable, "-c", script, *asked[:4], offset, *asked[4:], *more],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        for offset, more in (("55", []), ("15", []), ("15", ["--cluster", "no"]))
+def test_a_process_of_its_own_exits_as_said_and_loads_neither_ray_nor_rich(store: Path) -> None:
+    (found, loaded), (missed, _), (wrong, _) = (
+        in_process("lookup", "orders", 1, 0, *more, "--store", f"sqlite:{store}")
+        for more in ([55], [15], [15, "--cluster", "no"])
     )
 
     assert (found.returncode, missed.returncode, wrong.returncode) == (0, 1, 2)
-    assert found.stderr.splitlines()[-1] == "[]"
+    assert not loaded & {"ray", "rich"}
     assert str(Uuid(segment_id(5))) in found.stdout
     assert wrong.stderr.startswith("error: the store has no cluster")
     assert "Traceback" not in wrong.stderr

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
+from tests.models.command_line import invoke, lines, refused
 from tests.models.recorded_answers import answer_all
 from tests.models.stored_partitions import TRACES
-from tierledger.cli.main import app
 from tierledger.conformance.answers import read_answers, read_questions
 from tierledger.conformance.trace import answers_path, read_records
 
@@ -20,13 +20,7 @@ VERDICT = re.compile(r"equal=(\d+) recovered=(\d+) wrong=(\d+) missed=(\d+) of (
 
 
 def replay(*arguments: object) -> Result:
-    given = [str(one) for one in arguments]
-    return CliRunner().invoke(app, ["replay", *given, "--store", "memory:"])
-
-
-def summaries(result: Result) -> list[dict[str, Any]]:
-    assert result.exit_code == 0, result.output
-    return [json.loads(line) for line in result.stdout.splitlines()]
+    return invoke("replay", *arguments, "--store", "memory:")
 
 
 def assert_all_right(summary: dict[str, Any], *sources: str) -> None:
@@ -59,7 +53,7 @@ def trace_of(summary: dict[str, Any]) -> Path:
 def test_a_trace_is_answered_as_kafka_did_whoever_is_asked(name: str) -> None:
     result = replay(TRACES / name, "--check", "--from", "all", "--churn", 5, "--json")
 
-    (summary,) = summaries(result)
+    (summary,) = lines(result)
     assert_all_right(summary, *SOURCES)
     assert summary["host kills"] >= 1
     assert summary["records refused"] == 0
@@ -70,7 +64,7 @@ def test_leaders_that_change_all_the_time_lose_nothing() -> None:
 
     result = replay(trace, "--check", "--from", "all", "--churn", 50, "--seed", 3, "--json")
 
-    (summary,) = summaries(result)
+    (summary,) = lines(result)
     assert_all_right(summary, *SOURCES)
     assert summary["host kills"] >= 10
     assert summary["partition stops"] >= 1
@@ -82,7 +76,7 @@ def test_leaders_that_change_all_the_time_lose_nothing() -> None:
 def test_many_histories_go_through_one_service(histories: list[Path]) -> None:
     result = replay(*histories, "--check", "--json")
 
-    found = summaries(result)
+    found = lines(result)
     assert [one["trace"] for one in found] == [path.name for path in histories]
     for summary in found:
         assert_all_right(summary, "leader")
@@ -92,7 +86,7 @@ def test_many_histories_go_through_one_service(histories: list[Path]) -> None:
 def test_many_histories_are_answered_alike_by_everybody_through_churn() -> None:
     result = replay(*HISTORIES, "--check", "--from", "all", "--churn", 5, "--json")
 
-    for summary in summaries(result):
+    for summary in lines(result):
         assert_all_right(summary, *SOURCES)
 
 
@@ -101,13 +95,13 @@ def test_a_wrong_answer_of_kafkas_is_found_out(tmp_path: Path) -> None:
     trace.mkdir()
     records = TRACES / "one-broker" / "records.jsonl.gz"
     (trace / "records.jsonl.gz").write_bytes(records.read_bytes())
-    lines = []
+    kept = []
     for one in read_answers(answers_path(TRACES / "one-broker")):
         fields = dict(one.question.fields)
         if fields["query"] == "highest_offset" and fields["answer"] is not None:
             fields["answer"] += 1
-        lines.append(json.dumps(fields) + "\n")
-    (trace / "answers.jsonl").write_text("".join(lines))
+        kept.append(json.dumps(fields) + "\n")
+    (trace / "answers.jsonl").write_text("".join(kept))
 
     result = replay(trace, "--check")
 
@@ -122,7 +116,7 @@ def test_a_wrong_answer_of_kafkas_is_found_out(tmp_path: Path) -> None:
 def test_strict_sends_what_a_broker_would_and_nothing_of_a_real_ones_is_refused() -> None:
     result = replay(TRACES / "one-broker", "--strict", "--check", "--churn", 5, "--json")
 
-    (summary,) = summaries(result)
+    (summary,) = lines(result)
     assert summary["records refused"] == 0
     assert_all_right(summary, "leader")
 
@@ -153,8 +147,8 @@ def test_every_question_comes_back_with_the_answer_of_the_slow_model(
     result = replay(trace, "--answer", questions, "--out", out, "--from", "follower")
 
     assert result.exit_code == 0, result.output
-    lines = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [{key: one[key] for key in one if key != "answer"} for one in lines] == asked
+    answered = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [{key: one[key] for key in one if key != "answer"} for one in answered] == asked
     expected = list(answer_all(read_records(trace), read_questions(questions)))
     for ours, model in zip(read_answers(out), expected, strict=True):
         assert ours.question.same_as(model.question)
@@ -194,12 +188,7 @@ def test_what_cannot_be_done_is_one_error_and_exit_2(arguments: list[str], said:
     trace = TRACES / "tier"
     given = [one.format(answers=answers_path(trace)) for one in arguments]
 
-    result = replay(trace, *given)
-
-    assert result.exit_code == 2
-    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 1
-    assert said in errors[0]
+    refused(replay(trace, *given), said)
 
 
 def test_a_report_shows_every_partition(tmp_path: Path) -> None:
@@ -214,7 +203,4 @@ def test_a_report_shows_every_partition(tmp_path: Path) -> None:
 
 
 def test_a_service_in_memory_is_refused() -> None:
-    result = CliRunner().invoke(app, ["serve", "--store", "memory:"])
-
-    assert result.exit_code == 2
-    assert "a service needs sqlite:FILE" in result.stderr
+    refused(invoke("serve", "--store", "memory:"), "a service needs sqlite:FILE")

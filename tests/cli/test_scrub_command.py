@@ -5,12 +5,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from tests.models import tier_trace
-from tests.models.command_line import HOSTILE, write
+from tests.models.command_line import HOSTILE, invoke, refused, write
+from tests.models.flipped_bits import flip
 from tests.models.stored_partitions import StoredPartition, finished
-from tierledger.cli.main import app
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
@@ -24,7 +24,7 @@ def tree(tmp_path: Path) -> Path:
 
 def scrub(store: Path, tree: Path, *more: object) -> Result:
     words = ["--store", f"sqlite:{store}", "--tier", f"local-tiered:{tree}", "--rate", "1GiB"]
-    return CliRunner().invoke(app, ["scrub", *words, *(str(one) for one in more)])
+    return invoke("scrub", *words, *more)
 
 
 def test_a_tier_without_damage_is_read_to_its_end(tier_store: Path, tree: Path) -> None:
@@ -43,9 +43,7 @@ def test_damage_is_named_with_what_it_serves(
     tier_store: Path, tree: Path, tmp_path: Path
 ) -> None:
     log = next(tree.glob("codec-none-0-*/*.log"))
-    content = bytearray(log.read_bytes())
-    content[-1] ^= 1
-    log.write_bytes(content)
+    flip(log, -1)
     index = next(tree.glob("payments-tx-0-*/*.timeindex"))
     index.unlink()
     out = tmp_path / "findings"
@@ -76,9 +74,8 @@ def test_it_goes_on_where_it_ended(tier_store: Path, tree: Path, tmp_path: Path)
     assert (first.exit_code, again.exit_code) == (0, 0)
     assert json.loads(again.stdout) == json.loads(first.stdout)
     assert "all had been read" in again.stderr
-    for refused in (other, part):
-        assert refused.exit_code == 2
-        assert "expected the progress of" in refused.stderr
+    for result in (other, part):
+        refused(result, "expected the progress of")
 
 
 def test_one_topic_or_partition_alone(tier_store: Path, tree: Path) -> None:
@@ -101,11 +98,7 @@ def test_one_topic_or_partition_alone(tier_store: Path, tree: Path) -> None:
 def test_a_wrong_question_is_one_line(
     tier_store: Path, tree: Path, words: list[str], expected: str
 ) -> None:
-    result = scrub(tier_store, tree, *words)
-
-    assert result.exit_code == 2
-    assert expected in result.stderr
-    assert len(result.stderr.splitlines()) == 1
+    refused(scrub(tier_store, tree, *words), expected)
 
 
 def test_a_topic_of_any_name_is_told_and_hides_nothing(tmp_path: Path, tree: Path) -> None:
@@ -114,8 +107,7 @@ def test_a_topic_of_any_name_is_told_and_hides_nothing(tmp_path: Path, tree: Pat
     async def hostile(backend: SqliteBackend) -> None:
         for number, topic in enumerate((HOSTILE, "..", "plain")):
             tip = TopicIdPartition(Uuid(bytes([number]) * 16), 0, topic)
-            partition = StoredPartition(backend, tip)
-            await partition.open()
+            partition = await StoredPartition.led(backend, tip)
             await partition.append(finished(0))
 
     write(store, hostile)

@@ -1,15 +1,12 @@
 """`simulate run`, run as a user runs it."""
 
 import shlex
-import subprocess
-import sys
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.models.command_line import in_process, invoke, refused
 from tests.models.simulate_command import MISTAKE, document, simulate
 from tierledger.cli.commands.simulate.options import seeds_of
-from tierledger.cli.main import app
 from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.campaign.campaign import mutant_named
 from tierledger.simulation.mutants.catalogue import planted
@@ -48,7 +45,7 @@ def test_a_failing_seed_is_shrunk_and_its_command_repeats_it() -> None:
         failed = simulate("run", "--seed", "1", "--jobs", "1")
         (again,) = [line for line in failed.stdout.splitlines() if "again: " in line]
         words = shlex.split(again.partition("again: ")[2])
-        repeated = CliRunner().invoke(app, words[1:])
+        repeated = invoke(*words[1:])
 
     assert failed.exit_code == 1
     assert "1 seeds, 1 failed" in failed.stdout
@@ -105,10 +102,7 @@ def test_the_whole_service_is_another_world() -> None:
     ids=" ".join,
 )
 def test_a_wrong_question_is_one_line_and_exit_2(words: list[str]) -> None:
-    result = simulate(*words)
-
-    assert result.exit_code == 2
-    assert result.stderr.startswith("error: ")
+    refused(simulate(*words))
 
 
 def test_seeds_are_a_count_or_a_range() -> None:
@@ -119,18 +113,8 @@ def test_seeds_are_a_count_or_a_range() -> None:
 
 
 def test_the_simulation_is_loaded_by_those_who_simulate() -> None:
-    script = (
-        "import sys; from tierledger.cli import main\n"
-        "try: main.main()\n"
-        "finally: print([one for one in sys.modules if 'simulation.' in one], file=sys.stderr)"
-    )
+    done, loaded = in_process("simulate", "--help")
 
-    done = subprocess.run(
-        [sys.executable, "-c", script, "simulate", "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
+    assert done.returncode == 0
     assert "coverage" in done.stdout
-    assert done.stderr == "[]\n"
+    assert not [one for one in loaded if "simulation." in one]

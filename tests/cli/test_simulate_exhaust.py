@@ -2,15 +2,16 @@
 
 import json
 
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from tierledger.cli.main import app
+from tests.models.command_line import invoke, refused
+from tests.models.simulate_command import simulate
 
 FEW = ("--crashes", "1", "--appends", "1", "--changes", "1", "--jobs", "1")
 
 
 def exhaust(*words: str) -> Result:
-    return CliRunner().invoke(app, ["simulate", "exhaust", *words])
+    return simulate("exhaust", *words)
 
 
 def test_it_says_how_much_it_tried_and_that_nothing_broke() -> None:
@@ -27,17 +28,14 @@ def test_a_planted_mistake_is_found_and_the_command_that_is_printed_shows_it_aga
     found = exhaust(*FEW, "--mutant", "M09", "--json")
     report = json.loads(found.stdout)
 
-    again = CliRunner().invoke(app, report["again"].split()[1:])
+    again = invoke(*report["again"].split()[1:])
 
     assert (found.exit_code, again.exit_code) == (1, 1)
     for violation in report["violations"]:
         assert f"FAILED  {violation['checker']}: " in again.stdout
     clean = [word for word in report["again"].split()[1:] if word not in ("--mutant", "M09")]
-    assert CliRunner().invoke(app, clean).exit_code == 0
+    assert invoke(*clean).exit_code == 0
 
 
 def test_a_line_that_is_no_schedule_is_refused() -> None:
-    result = exhaust("--schedule", "somehow:h1")
-
-    assert result.exit_code == 2
-    assert "expected" in result.stderr
+    refused(exhaust("--schedule", "somehow:h1"), "expected")

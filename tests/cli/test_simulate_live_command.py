@@ -1,9 +1,9 @@
 """`simulate live` told something that cannot be done: it says so before it starts anything."""
 
 import pytest
-from typer.testing import CliRunner
 
-from tierledger.cli.main import app
+from tests.models.command_line import refused
+from tests.models.simulate_command import simulate
 from tierledger.simulation.live.chaos.chaos import Storm
 from tierledger.simulation.live.plan import LivePlan
 
@@ -25,12 +25,9 @@ from tierledger.simulation.live.plan import LivePlan
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_wrong_question_is_one_line(options: list[str], said: str) -> None:
-    result = CliRunner().invoke(app, ["simulate", "live", *options])
+    result = simulate("live", *options)
 
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert len(result.stderr.splitlines()) == 1
-    assert said in result.stderr
+    refused(result, said)
     assert "secret" not in result.stderr
 
 
@@ -52,7 +49,7 @@ def test_a_short_run_has_to_show_something_too() -> None:
     ],
 )
 def test_a_number_out_of_range_is_refused(options: list[str]) -> None:
-    result = CliRunner().invoke(app, ["simulate", "live", *options])
+    result = simulate("live", *options)
 
     assert result.exit_code == 2
     assert options[0] in result.stderr

@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.models.command_line import invoke, refused
 from tests.models.simulate_command import MISTAKE, document, simulate
-from tierledger.cli.main import app
 
 
 def replayed(*words: str) -> dict[str, Any]:
@@ -51,7 +50,7 @@ def test_a_history_is_one_that_check_takes(seed: str, tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
 
     simulate("replay", "--seed", seed, "--shape", "release=same", "--history", str(path))
-    checked = CliRunner().invoke(app, ["check", str(path), "--json"])
+    checked = invoke("check", path, "--json")
 
     assert checked.exit_code == 0, checked.stdout + checked.stderr
     assert document(checked)["calls"] > 20
@@ -62,7 +61,7 @@ def test_a_history_with_a_mistake_in_it_is_found_out_again(tmp_path: Path) -> No
     path = tmp_path / "history.jsonl"
 
     simulate("replay", "--seed", "1", "--mutant", MISTAKE, "--history", str(path))
-    checked = CliRunner().invoke(app, ["check", str(path)])
+    checked = invoke("check", path)
 
     assert checked.exit_code == 1
     assert "FAILED  " in checked.stdout
@@ -104,10 +103,7 @@ def test_the_service_world_is_repeated_and_traced_too(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_question_is_one_line_and_exit_2(words: list[str], error: str) -> None:
-    result = simulate("replay", "--seed", "1", *words)
-
-    assert result.exit_code == 2
-    assert error in result.stderr
+    refused(simulate("replay", "--seed", "1", *words), error)
 
 
 def test_a_failing_seed_is_made_small_and_drawn(tmp_path: Path) -> None:

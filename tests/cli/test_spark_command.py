@@ -1,37 +1,16 @@
 """`spark` refuses what makes no sense at once: Spark would take seconds to start."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from tests.models.command_line import orders, run, write
+from tests.models.command_line import in_process, invoke, refused, run
 from tierledger.cli.commands.spark import job as spark_job
 from tierledger.cli.commands.spark import spark as spark_command
-from tierledger.cli.main import app
 from tierledger.pipeline.tables.files import FORMATS
 from tierledger.pipeline.tables.plan import TABLES
 
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    write(tmp_path / "store", orders)
-    return tmp_path / "store"
-
-
-@pytest.fixture(autouse=True)
-def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who starts Spark here fails: there is no Java."""
-    monkeypatch.setenv("JAVA_HOME", "no-such-java")
-
-
-def refused(result: Result, *said: str) -> None:
-    assert result.exit_code == 2, result.output
-    (line,) = result.stderr.splitlines()
-    assert all(one in line for one in said), line
-    assert "Java" not in line
+pytestmark = pytest.mark.usefixtures("no_java")
 
 
 def test_a_table_that_there_is_not_is_refused(store: Path) -> None:
@@ -42,7 +21,7 @@ def test_a_table_that_there_is_not_is_refused(store: Path) -> None:
 
 
 def test_the_group_says_of_each_table_what_it_holds() -> None:
-    shown = CliRunner().invoke(app, ["spark", "--help"]).stdout
+    shown = invoke("spark", "--help").stdout
 
     assert all(f"{name} " in shown for name in spark_command.TABLE_HELP)
     assert {name: table.about for name, table in TABLES.items()} == {
@@ -105,16 +84,15 @@ def test_what_is_not_in_the_store_is_refused(store: Path, tmp_path: Path) -> Non
 
 
 def test_a_store_in_memory_is_refused(tmp_path: Path) -> None:
-    asked = ["spark", "segments", "--out", str(tmp_path / "x"), "--store", "memory:"]
+    asked = ("spark", "segments", "--out", tmp_path / "x", "--store", "memory:")
 
-    refused(CliRunner().invoke(app, asked), "other processes", "memory:")
+    refused(invoke(*asked), "other processes", "memory:")
 
 
 def test_a_machine_without_java_is_told_so(store: Path, tmp_path: Path) -> None:
     result = run(store, "spark", "segments", "--out", tmp_path / "x", "--engine", "spark")
 
-    assert result.exit_code == 2
-    assert "Java" in result.stderr
+    refused(result, "Java")
     assert not (tmp_path / "x").exists()
 
 
@@ -124,9 +102,6 @@ def test_the_names_that_are_shown_are_those_that_there_are() -> None:
 
 
 def test_the_command_line_starts_without_spark() -> None:
-    code = "import sys, tierledger.cli.main; print('pyspark' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    _, loaded = in_process("--version")
 
-    assert done.stdout == "False\n"
+    assert "pyspark" not in loaded

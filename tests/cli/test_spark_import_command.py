@@ -4,31 +4,21 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
+from tests.models.command_line import invoke, refused
 from tests.models.stored_partitions import TRACES
-from tierledger.cli.main import app
 from tierledger.simulation.live.server import free_port
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 TRACE = TRACES / "one-broker"
 
 
-@pytest.fixture(autouse=True)
-def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who starts Spark here fails: there is no Java."""
-    monkeypatch.setenv("JAVA_HOME", "no-such-java")
+pytestmark = pytest.mark.usefixtures("no_java")
 
 
 def run(source: object, store: Path, *more: str) -> Result:
-    words = ["spark", "import", str(source), "--store", f"sqlite:{store}", *more]
-    return CliRunner().invoke(app, words)
-
-
-def refused(result: Result, *said: str, status: int = 2) -> None:
-    assert result.exit_code == status, result.output
-    (line,) = result.stderr.splitlines()
-    assert all(one in line for one in said), line
+    return invoke("spark", "import", source, "--store", f"sqlite:{store}", *more)
 
 
 def test_a_store_that_a_service_writes_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.command_line import orders, others, run, write
+from tests.models.command_line import refused, run
 from tests.models.service_words import host, reading, served, session, silent
 from tierledger.cli.commands.status.view import Page, ServiceIdentity, page_of, print_page
 from tierledger.cli.output import time_text
@@ -212,10 +212,7 @@ def test_json_has_all_of_it_in_a_fixed_order() -> None:
 # Without a service.
 
 
-def test_without_a_service_the_store_says_what_it_knows(tmp_path: Path) -> None:
-    store = tmp_path / "store.sqlite"
-    write(store, orders, others)
-
+def test_without_a_service_the_store_says_what_it_knows(store: Path) -> None:
     shown = run(store, "status")
     said = run(store, "status", "--json")
 
@@ -227,10 +224,7 @@ def test_without_a_service_the_store_says_what_it_knows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["orders", "orders-", "orders-x", "-"])
-def test_a_partition_is_named_by_topic_and_number(tmp_path: Path, wrong: str) -> None:
-    write(tmp_path / "store.sqlite", orders)
+def test_a_partition_is_named_by_topic_and_number(store: Path, wrong: str) -> None:
+    result = run(store, "status", f"--partition={wrong}")
 
-    result = run(tmp_path / "store.sqlite", "status", f"--partition={wrong}")
-
-    assert result.exit_code == 2
-    assert f"expected TOPIC-NUMBER, got {wrong!r}" in result.stderr
+    refused(result, f"expected TOPIC-NUMBER, got {wrong!r}")

@@ -8,45 +8,34 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from tests.models.command_line import EMPTY, ORDERS, orders, others, run, write
+from tests.models.command_line import EMPTY, ORDERS, refused, run, write
 from tests.models.stored_partitions import TRACES, StoredPartition, import_trace
-from tierledger.cli.main import app
 from tierledger.conformance.trace import read_records
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.storage.backend import Put, Remove
+from tierledger.storage.backend import Put
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    path = tmp_path / "store.sqlite"
-    write(path, orders, others)
-    return path
+TIP = TopicIdPartition(ORDERS, 1, "orders")
 
 
 async def damage(backend: SqliteBackend) -> None:
-    tip = TopicIdPartition(ORDERS, 1, "orders")
-    key = StoredPartition(backend, tip).keys.log_batch(tip, 4)
-    stored = bytearray(await backend.get(key) or b"")
-    stored[-1] ^= 1
-    await backend.update(key, bytes(stored))
+    await StoredPartition(backend, TIP).flip(4)
+
+
+async def lose_the_checkpoint(backend: SqliteBackend) -> None:
+    await backend.remove_like(StoredPartition(backend, TIP).keys.state(TIP))
 
 
 async def lose_the_tail(backend: SqliteBackend) -> None:
-    tip = TopicIdPartition(ORDERS, 1, "orders")
-    keys = StoredPartition(backend, tip).keys
-    (last,) = await backend.last_keys([keys.log(tip)])
-    assert last is not None
-    number = keys.parse_log_batch(last)[2]
+    partition = await StoredPartition.resumed(backend, TIP)
     # Behind the checkpoint, and with it.
-    lost = [Remove(keys.log_batch(tip, one)) for one in range(number // 2, number + 1)]
-    await backend.execute_atomically(lost)
+    await partition.lose(*range((partition.next_batch - 1) // 2, partition.next_batch))
 
 
 async def stray(backend: SqliteBackend) -> None:
-    keys = StoredPartition(backend, TopicIdPartition(ORDERS, 1, "orders")).keys
+    keys = StoredPartition(backend, TIP).keys
     strays = ["junk", "junk/more", keys.logs() + "!", keys.states() + "x/y/z"]
     await backend.execute_atomically([Put(key, b"?") for key in strays])
 
@@ -68,12 +57,14 @@ def test_verify_names_every_stray_key_and_all_commands_go_on(store: Path) -> Non
     assert run(store, "export", store.parent / "out").exit_code == 0
 
 
-@pytest.mark.parametrize("harm", [damage, lose_the_tail])
+@pytest.mark.parametrize(
+    "harms", [[damage, lose_the_checkpoint], [lose_the_tail]], ids=["damage", "lose_the_tail"]
+)
 def test_ls_shows_a_damaged_log_and_that_it_is(
-    store: Path, harm: Callable[[SqliteBackend], Coroutine[Any, Any, None]]
+    store: Path, harms: list[Callable[[SqliteBackend], Coroutine[Any, Any, None]]]
 ) -> None:
     whole = run(store, "ls").stdout.splitlines()
-    write(store, harm, lose_the_checkpoint if harm is damage else nothing)
+    write(store, *harms)
 
     result = run(store, "ls")
     plain = [json.loads(line) for line in run(store, "ls", "--json").stdout.splitlines()]
@@ -84,15 +75,6 @@ def test_ls_shows_a_damaged_log_and_that_it_is(
     assert "orders" in bad
     (bad_plain,) = [one for one in plain if "damaged" in one]
     assert (bad_plain["partition"], "batch" in bad_plain["damaged"]) == (1, True)
-
-
-async def nothing(_: SqliteBackend) -> None:
-    pass
-
-
-async def lose_the_checkpoint(backend: SqliteBackend) -> None:
-    tip = TopicIdPartition(ORDERS, 1, "orders")
-    await backend.remove_like(StoredPartition(backend, tip).keys.state(tip))
 
 
 def test_verify_of_a_whole_store_passes(store: Path) -> None:
@@ -168,60 +150,43 @@ def test_an_export_leaves_damaged_partitions_out_and_says_so(
 def test_an_export_to_nowhere_is_one_line(store: Path, tmp_path: Path) -> None:
     result = run(store, "export", tmp_path / "no" / "such" / "folder")
 
-    assert result.exit_code == 2
-    assert result.stderr.startswith("error: cannot write ")
-
-
-def forget(store: Path, *arguments: str, answer: str | None = None) -> Result:
-    return CliRunner().invoke(
-        app, ["forget", *arguments, "--store", f"sqlite:{store}"], input=answer
-    )
+    refused(result, "error: cannot write ")
 
 
 def test_forget_asks_and_takes_no_for_an_answer(store: Path) -> None:
-    empty = str(EMPTY)
+    assert run(store, "forget", EMPTY, 0, input="n\n").exit_code == 1
+    assert run(store, "describe", EMPTY, 0).exit_code == 0
 
-    assert forget(store, empty, "0", answer="n\n").exit_code == 1
-    assert run(store, "describe", empty, 0).exit_code == 0
-
-    assert forget(store, empty, "0", answer="y\n").exit_code == 0
-    assert run(store, "describe", empty, 0).exit_code == 2
+    assert run(store, "forget", EMPTY, 0, input="y\n").exit_code == 0
+    assert run(store, "describe", EMPTY, 0).exit_code == 2
 
 
 def test_forget_refuses_what_is_led_or_holds_segments(store: Path) -> None:
-    result = forget(store, "orders", "1", "--yes")
-
-    assert result.exit_code == 2
-    assert "led by broker 1" in result.stderr
+    refused(run(store, "forget", "orders", 1, "--yes"), "led by broker 1")
     assert run(store, "describe", "orders", 1).exit_code == 0
 
 
 def test_what_is_forgotten_is_unknown(store: Path) -> None:
     async def close(backend: SqliteBackend) -> None:
         tip = TopicIdPartition(ORDERS, 0, "unused")
-        partition = StoredPartition(backend, tip)
-        await partition.open()
-        await partition.close()
+        await (await StoredPartition.led(backend, tip)).close()
 
     write(store, close)
 
-    assert forget(store, "unused", "0", "--yes").exit_code == 0
+    assert run(store, "forget", "unused", 0, "--yes").exit_code == 0
 
     assert run(store, "describe", "unused", 0).exit_code == 2
     assert "unused" not in run(store, "ls", "--all").stdout
     assert run(store, "verify").exit_code == 0
-    assert forget(store, "unused", "0", "--yes").exit_code == 2
+    assert run(store, "forget", "unused", 0, "--yes").exit_code == 2
 
 
 def test_forget_needs_the_store_to_itself(store: Path) -> None:
     async def while_written() -> Result:
         backend = await SqliteBackend.open(store)
         try:
-            return await asyncio.to_thread(forget, store, "gone", "0", "--yes")
+            return await asyncio.to_thread(run, store, "forget", "gone", 0, "--yes")
         finally:
             await backend.close()
 
-    result = asyncio.run(while_written())
-
-    assert result.exit_code == 2
-    assert result.stderr.startswith("error: ")
+    refused(asyncio.run(while_written()))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.models.flipped_bits import flipped
 from tierledger.events import log_events as log
 from tierledger.events.errors import CorruptLog, FormatTooNew
 from tierledger.events.event_codec import (
@@ -140,10 +141,9 @@ def test_every_single_bit_that_flips_is_noticed(at: int) -> None:
     (stored,) = encoded([event])
 
     for bit in range(8 * len(stored)):
-        damaged = bytearray(stored)
-        damaged[bit // 8] ^= 1 << bit % 8
+        damaged = flipped(stored, bit // 8, 1 << bit % 8)
         with pytest.raises(CorruptLog):
-            decode_events([bytes(damaged)], 0, START)
+            decode_events([damaged], 0, START)
 
 
 def test_an_event_that_was_cut_off_is_noticed_at_any_length() -> None:

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 import typer
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from tests.house.test_documents import document, table
-from tests.models.command_line import HOSTILE, orders, others, write
+from tests.models.command_line import HOSTILE, invoke, orders, others, write
 from tests.models.stored_partitions import CLUSTER, TRACES
 from tierledger.cli.main import app
 
@@ -204,7 +204,7 @@ def test_odd_command_lines_are_refused_or_answered(
         place.prepare()
         before = place.seen()
 
-        result = CliRunner().invoke(app, words)
+        result = invoke(*words)
 
         check(place, words, before, result)
 

@@ -17,13 +17,7 @@ import pytest
 from sortedcontainers import SortedDict
 
 from tests.models.local_world import TickingClock
-from tests.models.stored_partitions import (
-    CLUSTER,
-    SERDE,
-    StoredPartition,
-    finished,
-    updated,
-)
+from tests.models.stored_partitions import CLUSTER, SERDE, StoredPartition, finished, updated
 from tierledger.actors.calls import (
     FOLLOWER,
     LEADER,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.models.flipped_bits import flipped
 from tests.models.local_world import (
     CLUSTER,
     KEYS,
@@ -270,7 +271,7 @@ async def test_a_quarantine_is_told_with_its_reason(tmp_path: Path) -> None:
     def break_it(key: str, value: bytes) -> bytes | None:
         if key.startswith(KEYS.state(tip)):
             return b""  # Without its checkpoint the log has to be read.
-        return value[:-1] + bytes([value[-1] ^ 1]) if key == last else None
+        return flipped(value) if key == last else None
 
     assert await world.change_store(break_it)
     await world.start()

@@ -233,40 +233,27 @@ def assigned(
 
 
 def new_leader(
-    store: SlotStore,
-    number: int = 1,
-    claim: cmd.Claim = CLAIM,
-    *,
-    leader_epoch: int | None = None,
-    limits: Limits | None = None,
+    store: SlotStore, number: int = 1, claim: cmd.Claim = CLAIM, leader_epoch: int | None = None
 ) -> Harness:
     """A leader that was assigned and has read nothing yet."""
     first = assigned(number, claim, leader_epoch)
-    return Harness(Leader(SERDE, limits or Limits(), first), store)
+    return Harness(Leader(SERDE, Limits(), first), store)
 
 
 def claiming(
-    store: SlotStore,
-    number: int = 1,
-    claim: cmd.Claim = CLAIM,
-    *,
-    leader_epoch: int | None = None,
-    limits: Limits | None = None,
+    store: SlotStore, number: int = 1, claim: cmd.Claim = CLAIM, leader_epoch: int | None = None
 ) -> Harness:
     """A leader that has read the log and claimed, whatever came of that."""
-    harness = new_leader(store, number, claim, leader_epoch=leader_epoch, limits=limits)
+    harness = new_leader(store, number, claim, leader_epoch)
     harness.load()
     harness.settle()
     return harness
 
 
-def leading(
-    store: SlotStore, number: int = 1, claim: cmd.Claim = CLAIM, limits: Limits | None = None
-) -> Harness:
+def leading(store: SlotStore, number: int = 1, claim: cmd.Claim = CLAIM) -> Harness:
     """A leader whose session is open."""
-    harness = claiming(store, number, claim, limits=limits)
-    assert isinstance(harness.machine, Leader)
-    assert harness.machine.holds(claim)
+    harness = claiming(store, number, claim)
+    assert harness.leader.holds(claim)
     return harness
 
 

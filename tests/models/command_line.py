@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,16 @@ from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 ORDERS, OLD_ORDERS, EMPTY, GONE = (Uuid(bytes([one]) * 16) for one in (9, 3, 5, 7))
 HOSTILE = "evil\x1b[2J\nname"
+
+SAYS_WHAT_IT_LOADS = """
+import sys
+from tierledger.cli.main import main
+sys.argv[0] = "tierledger"
+try:
+    main()
+finally:
+    print(*sorted(sys.modules), file=sys.stderr)
+"""
 
 Write = Callable[[SqliteBackend], Coroutine[Any, Any, None]]
 
@@ -34,8 +47,7 @@ def write(path: Path, *steps: Write) -> None:
 
 
 async def orders(backend: MetadataStorageBackend) -> None:
-    partition = StoredPartition(backend, TopicIdPartition(ORDERS, 1, "orders"))
-    await partition.open()
+    partition = await StoredPartition.led(backend, TopicIdPartition(ORDERS, 1, "orders"))
     for number in range(20):
         await partition.append(finished(number, epoch=number // 10), step_ms=1000)
     await partition.checkpoint()
@@ -45,18 +57,48 @@ async def orders(backend: MetadataStorageBackend) -> None:
 async def others(backend: MetadataStorageBackend) -> None:
     old = StoredPartition(backend, TopicIdPartition(OLD_ORDERS, 0, "orders"))
     await old.open(time_ms=TIME_MS - 1000)
-    empty = StoredPartition(backend, TopicIdPartition(EMPTY, 0, HOSTILE))
-    await empty.open()
+    empty = await StoredPartition.led(backend, TopicIdPartition(EMPTY, 0, HOSTILE))
     await empty.close()
-    gone = StoredPartition(backend, TopicIdPartition(GONE, 0, "gone"))
-    await gone.open()
+    gone = await StoredPartition.led(backend, TopicIdPartition(GONE, 0, "gone"))
     await gone.append(finished(0))
     await gone.append([PartitionDeleteUpdated(state, 1, 5) for state in (0, 1, 2)])
 
 
-def run(store: Path, *arguments: object) -> Result:
-    given = [str(one) for one in arguments]
-    return CliRunner().invoke(app, [*given, "--store", f"sqlite:{store}"])
+def invoke(*words: object, **given: Any) -> Result:  # noqa: ANN401 - As CliRunner has it.
+    return CliRunner().invoke(app, [str(one) for one in words], **given)
+
+
+def run(store: Path, *arguments: object, **given: Any) -> Result:  # noqa: ANN401
+    return invoke(*arguments, "--store", f"sqlite:{store}", **given)
+
+
+def refused(result: Result, *said: str, status: int = 2) -> None:
+    """The command did nothing, and one line says why."""
+    assert result.exit_code == status, result.output
+    assert result.stdout == ""
+    (line,) = [one for one in result.stderr.splitlines() if not one.startswith("note: ")]
+    assert line.startswith("error: ")
+    assert all(one in line for one in said), line
+
+
+def in_process(
+    *words: object, **variables: str
+) -> tuple[subprocess.CompletedProcess[str], set[str]]:
+    """The command in a process of its own, and the modules that it has loaded at its end."""
+    done = subprocess.run(
+        [sys.executable, "-c", SAYS_WHAT_IT_LOADS, *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | variables,
+    )
+    return done, set(done.stderr.splitlines()[-1].split())
+
+
+def rows_in(folder: Path) -> list[Any]:
+    """The rows of a table that was written as JSON."""
+    parts = [path.read_text() for path in folder.glob("part-*")]
+    return [json.loads(line) for part in parts for line in part.splitlines()]
 
 
 def lines(result: Result) -> list[Any]:

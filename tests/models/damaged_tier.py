@@ -9,6 +9,7 @@ from obstore.store import MemoryStore
 from typing_extensions import override
 
 from tests.models import tier_trace
+from tests.models.flipped_bits import flipped
 from tests.models.memory_metadata import MemoryLedger, MemoryMetadataStore
 from tests.models.segment_copies import copied, manifest_objects
 from tests.models.tier_trace import TieredSegment
@@ -193,9 +194,7 @@ def _changes(
         yield "another's", theirs
     for at in sorted({0, 3, 7, 9, len(content) // 3, len(content) // 2, len(content) - 1}):
         if 0 <= at < len(content):
-            changed = bytearray(content)
-            changed[at] ^= 1 << (at + 1) % 8
-            yield f"flipped at {at}", bytes(changed)
+            yield f"flipped at {at}", flipped(content, at, 1 << (at + 1) % 8)
 
 
 def payments() -> list[TieredSegment]:

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from typing_extensions import override
 
+from tests.models.flipped_bits import flipped
 from tierledger.tiering.objects.store import StoreSettings
 
 PATIENT = StoreSettings(
@@ -182,8 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         if fault is Fault.FLIP and content:
-            middle = len(content) // 2
-            content = content[:middle] + bytes((content[middle] ^ 1,)) + content[middle + 1 :]
+            content = flipped(content, len(content) // 2)
         self._answer(status, answered, content, is_broken_off=fault is Fault.BREAK_OFF)
 
     def _answer(

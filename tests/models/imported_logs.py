@@ -89,6 +89,14 @@ def checked(logs: Logs, trace: Path, *, at_end: bool = False) -> CheckReport:
     return check(read_records(trace), asked, ours)
 
 
+def assert_answers(url: str, traces: Iterable[Path], *, at_end: bool = False) -> None:
+    """The store answers as Kafka did; see `checked`."""
+    logs = logs_in(url)
+    for trace in traces:
+        report = checked(logs, trace, at_end=at_end)
+        assert report.passed, (trace.name, report.summary(), report.findings)
+
+
 class _Fold:
     """One partition's events, folded as far as the metadata topic had been read."""
 

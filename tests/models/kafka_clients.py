@@ -10,15 +10,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from aiokafka import (  # type: ignore[import-untyped] # It has no types.
-    AIOKafkaConsumer,
-    AIOKafkaProducer,
-    TopicPartition,
-)
-from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
-    AIOKafkaAdminClient,
-    NewTopic,
-)
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition  # type: ignore[import-untyped] # It has no types.
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # type: ignore[import-untyped] # It has no types.
 
 WAIT_S = 300.0
 """What takes a broker so long on a busy machine hangs."""

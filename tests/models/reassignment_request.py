@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aiokafka.protocol.api import (  # type: ignore[import-untyped] # It has no types.
-    Request,
-    RequestStruct,
-    Response,
-)
+from aiokafka.protocol.api import Request, RequestStruct, Response  # type: ignore[import-untyped] # It has no types.
 from aiokafka.protocol.types import (  # type: ignore[import-untyped] # It has no types.
     CompactArray,
     CompactString,

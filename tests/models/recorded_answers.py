@@ -3,14 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tests.models.slow_model import (
-    Add,
-    PartitionDelete,
-    Record,
-    Segment,
-    SlowPartition,
-    Update,
-)
+from tests.models.slow_model import Add, PartitionDelete, Record, Segment, SlowPartition, Update
 from tierledger.conformance.answers import Answer, AnsweredQuestion, Question, grouped_by_after
 from tierledger.conformance.trace import TraceRecord
 from tierledger.events.identifiers import TopicIdPartition, Uuid

@@ -3,16 +3,16 @@
 import json
 from typing import Any
 
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from tierledger.cli.main import app
+from tests.models.command_line import invoke
 
 MISTAKE = "M08"
 """A mutant that nearly every seed catches."""
 
 
 def simulate(*words: str) -> Result:
-    return CliRunner().invoke(app, ["simulate", *words])
+    return invoke("simulate", *words)
 
 
 def document(result: Result) -> dict[str, Any]:

@@ -8,11 +8,15 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from tests.models.stored_partitions import CLUSTER, StoredPartition, finished
+from tests.models.stored_partitions import CLUSTER, StoredPartition
 from tierledger.events import log_events as log
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierledger.pipeline.source.columns import EVENT_SCHEMA
+from tierledger.pipeline.source.options import SourceOptions
+from tierledger.pipeline.source.source import TierledgerReader
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.connector import URL_SETTING, load_connector
 
@@ -50,18 +54,37 @@ async def writing(url: str) -> AsyncIterator[MetadataStorageBackend]:
         await backend.close()
 
 
+def options_of(url: str, **options: object) -> dict[str, str]:
+    """Options as Spark hands them over."""
+    return {name: str(value) for name, value in {"store": url, **options}.items()}
+
+
 def read(spark: SparkSession, url: str, **options: object) -> DataFrame:
-    texts = {name: str(value) for name, value in options.items()}
-    return spark.read.format("tierledger").option("store", url).options(**texts).load()
+    return spark.read.format("tierledger").options(**options_of(url, **options)).load()
+
+
+def reader_of(url: str, **options: object) -> TierledgerReader:
+    """What plans and reads without Spark."""
+    return TierledgerReader(SourceOptions.of(options_of(url, **options)), EVENT_SCHEMA)
+
+
+def read_here(url: str, **options: object) -> list[Row]:
+    """All rows: what a driver plans, task by task."""
+    reader = reader_of(url, **options)
+    schema = to_arrow_schema(EVENT_SCHEMA, timezone="UTC")
+    found: list[Row] = []
+    for task in reader.partitions():
+        for batch in reader.read(task):
+            assert batch.schema.equals(schema)
+            found += batch.to_pylist()
+    return in_order(found)
 
 
 async def partition_of(url: str, tip: TopicIdPartition, batches: int) -> None:
     """Batches of two events behind a session's, a second apart."""
     async with writing(url) as backend:
-        partition = StoredPartition(backend, tip)
-        await partition.open()
-        for number in range(batches):
-            await partition.append(finished(number), step_ms=1000)
+        partition = await StoredPartition.led(backend, tip)
+        await partition.fill(range(batches), step_ms=1000)
 
 
 def row_of(tip: TopicIdPartition, event: log.Event, version: int = 1) -> Row:
@@ -122,11 +145,7 @@ def _columns_of(body: log.Body) -> Row:
             }
         case log.ImportRecordDropped(segment_id=found):
             segment_id = None if found is None else str(Uuid(found))
-            return {
-                "segment_id": segment_id,
-                "reason": body.reason,
-                **_source(body.source),
-            }
+            return {"segment_id": segment_id, "reason": body.reason, **_source(body.source)}
         case log.SessionOpened(broker_id=broker) | log.SessionDisputed(broker_id=broker):
             return {"broker_id": broker, "body": _json(body)}
         case log.SessionClosed():

@@ -45,8 +45,8 @@ async def append(url: str, stop: Path) -> None:
         number = 0
         while not stop.exists():  # noqa: ASYNC240 - Nobody else waits in this process.
             if number % ROUNDS_PER_PARTITION == 0 and len(partitions) < PARTITIONS_MAX:
-                partitions.append(StoredPartition(backend, tip_of(len(partitions))))
-                await partitions[-1].open()
+                tip = tip_of(len(partitions))
+                partitions.append(await StoredPartition.led(backend, tip))
             if number == 0:
                 say("appending")
             for partition in partitions:

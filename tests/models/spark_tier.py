@@ -50,15 +50,12 @@ async def copy_segments(url: str, place: Path, segments: Iterable[TieredSegment]
     tier.mkdir(parents=True, exist_ok=True)
     parts = list(segments)
     async with writing(url) as backend, open_tier(f"dir:{tier}") as storage:
-        partition = StoredPartition(backend, parts[0].metadata.topic_id_partition)
-        if is_new:
-            await partition.open()
-        else:
-            partition.state, partition.next_batch = await partition.reader().state()
+        begin = StoredPartition.led if is_new else StoredPartition.resumed
+        partition = await begin(backend, parts[0].metadata.topic_id_partition)
         for segment in parts:
             metadata = (await copied(storage, place, segment)).metadata
             begun = replace(metadata, state=STARTED, custom_metadata=None)
-            await partition.accept(cmd.AddSegment(claim_of(partition), ORIGIN, begun), TIME_MS)
+            await partition.accept(cmd.AddSegment(partition.claim, ORIGIN, begun))
             await move(partition, metadata, FINISHED)
     return f"dir:{tier}"
 
@@ -66,8 +63,7 @@ async def copy_segments(url: str, place: Path, segments: Iterable[TieredSegment]
 async def delete_segment(url: str, tier: str, metadata: RemoteLogSegmentMetadata) -> None:
     """Delete a segment as a leader does."""
     async with writing(url) as backend, open_tier(tier) as storage:
-        partition = StoredPartition(backend, metadata.topic_id_partition)
-        partition.state, partition.next_batch = await partition.reader().state()
+        partition = await StoredPartition.resumed(backend, metadata.topic_id_partition)
         await move(partition, metadata, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
         await storage.delete_log_segment_data(metadata)
         await move(partition, metadata, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
@@ -76,12 +72,10 @@ async def delete_segment(url: str, tier: str, metadata: RemoteLogSegmentMetadata
 async def delete_partition(url: str, tip: TopicIdPartition) -> None:
     """Delete a partition, as far as the metadata goes."""
     async with writing(url) as backend:
-        partition = StoredPartition(backend, tip)
-        partition.state, partition.next_batch = await partition.reader().state()
+        partition = await StoredPartition.resumed(backend, tip)
         for state in RemotePartitionDeleteState:
             deleted = RemotePartitionDeleteMetadata(tip, state, TIME_MS, 1)
-            claim = claim_of(partition)
-            await partition.accept(cmd.PutPartitionDelete(claim, ORIGIN, deleted), TIME_MS)
+            await partition.accept(cmd.PutPartitionDelete(partition.claim, ORIGIN, deleted))
 
 
 async def copy_written(url: str, place: Path, written: WrittenTier, first: int = 0) -> str:
@@ -98,21 +92,13 @@ async def copy_written(url: str, place: Path, written: WrittenTier, first: int =
 
 
 async def move(
-    partition: StoredPartition,
-    metadata: RemoteLogSegmentMetadata,
-    state: RemoteLogSegmentState,
+    partition: StoredPartition, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState
 ) -> None:
     """Tell the log that the segment is in its next state."""
     update = RemoteLogSegmentMetadataUpdate(
         metadata.remote_log_segment_id, TIME_MS, state, 1, metadata.custom_metadata
     )
-    await partition.accept(cmd.UpdateSegment(claim_of(partition), ORIGIN, update), TIME_MS)
-
-
-def claim_of(partition: StoredPartition) -> cmd.Claim:
-    session = partition.state.session
-    assert session is not None
-    return cmd.Claim(session.broker_id, session.incarnation, session.announcement)
+    await partition.accept(cmd.UpdateSegment(partition.claim, ORIGIN, update))
 
 
 def records(spark: SparkSession, store: str, tier: str, **options: object) -> DataFrame:

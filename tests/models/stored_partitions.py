@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 
+from sortedcontainers import SortedDict
+
+from tests.models.flipped_bits import flipped
 from tierledger.conformance.trace import read_records
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
@@ -16,7 +19,8 @@ from tierledger.events.partition.decide import Accepted, Limits, decide
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import PartitionState
-from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.backend import MetadataStorageBackend, Remove
+from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.keys import DefaultMetadataKeyFactory
 from tierledger.storage.partition.checkpoint import CheckpointStore
@@ -51,8 +55,50 @@ class StoredPartition:
         self.next_batch = 0
         self.partition_value: bytes | None = None
 
+    @classmethod
+    async def led(
+        cls, backend: MetadataStorageBackend | None = None, tip: TopicIdPartition = TIP
+    ) -> StoredPartition:
+        """A new partition whose session is open; in memory, unless a backend is given."""
+        partition = cls(backend or MemoryBackend(), tip)
+        await partition.open()
+        return partition
+
+    @classmethod
+    async def resumed(
+        cls,
+        backend: MetadataStorageBackend,
+        tip: TopicIdPartition = TIP,
+        cluster: str = CLUSTER,
+    ) -> StoredPartition:
+        """A partition that goes on where its log ends."""
+        partition = cls(backend, tip, cluster)
+        partition.state, partition.next_batch = await partition.reader().state()
+        return partition
+
+    @property
+    def claim(self) -> cmd.Claim:
+        """Under which the session is open."""
+        assert self.state.session is not None
+        return self.state.session.claim
+
     def reader(self) -> PartitionReader:
         return PartitionReader(self.backend, self.keys, SERDE, self.cluster, self.tip)
+
+    @property
+    def values(self) -> SortedDict[str, bytes]:
+        """What its store holds, which is in memory."""
+        assert isinstance(self.backend, MemoryBackend)
+        return self.backend.values
+
+    def batch_key(self, number: int) -> str:
+        return self.keys.log_batch(self.tip, number)
+
+    async def batch(self, number: int) -> bytes:
+        """Batch `number` as it is stored."""
+        value = await self.backend.get(self.batch_key(number))
+        assert value is not None
+        return value
 
     async def open(self, *, imports: bool = False, time_ms: int = TIME_MS) -> None:
         origin = "recorded" if imports else None
@@ -62,10 +108,7 @@ class StoredPartition:
         await self.accept(command, time_ms)
 
     async def close(self, time_ms: int = TIME_MS) -> None:
-        session = self.state.session
-        assert session is not None
-        claim = cmd.Claim(session.broker_id, session.incarnation, session.announcement)
-        await self.accept(cmd.CloseSession(claim, "done"), time_ms)
+        await self.accept(cmd.CloseSession(self.claim, "done"), time_ms)
 
     async def accept(self, command: cmd.Command, time_ms: int = TIME_MS) -> None:
         decided = decide(Overlay(self.state), command, time_ms, Limits())
@@ -84,9 +127,14 @@ class StoredPartition:
         ]
         await self.commit(events)
 
+    async def fill(self, numbers: Iterable[int], *, step_ms: int = 0) -> None:
+        """A batch for each of these segments, copied."""
+        for number in numbers:
+            await self.append(finished(number), step_ms=step_ms)
+
     async def commit(self, events: Sequence[log.Event]) -> None:
         batch = encode_batch(SERDE, events, self.state.chain_hash)
-        await self.backend.create(self.keys.log_batch(self.tip, self.next_batch), batch.value)
+        await self.backend.create(self.batch_key(self.next_batch), batch.value)
         evolve_all(self.state, events, batch.chain_hash)
         self.next_batch += 1
 
@@ -95,6 +143,15 @@ class StoredPartition:
         plan = store.plan(self.state, self.next_batch, self.partition_value)
         await self.backend.execute_atomically(plan.operations)
         self.partition_value = plan.partition_value
+
+    async def flip(self, number: int) -> None:
+        """Turn a bit of batch `number`."""
+        value = flipped(await self.batch(number))
+        await self.backend.update(self.batch_key(number), value)
+
+    async def lose(self, *numbers: int) -> None:
+        """Remove these batches."""
+        await self.backend.execute_atomically([Remove(self.batch_key(one)) for one in numbers])
 
 
 async def import_trace(

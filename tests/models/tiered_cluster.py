@@ -11,17 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from aiokafka import (  # type: ignore[import-untyped] # It has no types.
-    AIOKafkaProducer,
-    TopicPartition,
-)
-from aiokafka.admin import (  # type: ignore[import-untyped] # It has no types.
-    RecordsToDelete,
-)
-from aiokafka.admin.config_resource import (  # type: ignore[import-untyped] # No types.
-    ConfigResource,
-    ConfigResourceType,
-)
+from aiokafka import AIOKafkaProducer, TopicPartition  # type: ignore[import-untyped] # It has no types.
+from aiokafka.admin import RecordsToDelete  # type: ignore[import-untyped] # It has no types.
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType  # type: ignore[import-untyped] # No types.
 from aiokafka.conn import create_conn  # type: ignore[import-untyped] # It has no types.
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped] # It has no types.
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import google_crc32c
-from aiokafka.record.default_records import (  # type: ignore[import-untyped]
-    DefaultRecordBatchBuilder,
-)
+from aiokafka.record.default_records import DefaultRecordBatchBuilder  # type: ignore[import-untyped]
 from typing_extensions import override
 
 from tests.models.memory_metadata import MemoryLedger, MemoryMetadataStore
@@ -123,6 +121,10 @@ class WrittenLog:
         ]
         data = encoded(self.end, self.epoch, records, codec=codec, producer=producer)
         return self._take(data, len(times), producer, times)
+
+    def fill(self, batches: int, count: int, producer: int = NO_PRODUCER) -> None:
+        for _ in range(batches):
+            self.append(count, producer)
 
     def end_transaction(self, producer: int, marker: int) -> WrittenBatch:
         """The marker that commits or aborts what `producer` has open."""

@@ -37,19 +37,16 @@ TRACE_NAMES = sorted(
 
 async def damaged(backend: SqliteBackend) -> None:
     """Holes and orphans of a hostile name, and a log that ends in damage."""
-    hostile = StoredPartition(backend, TopicIdPartition(Uuid(b"h" * 16), 7, HOSTILE + ',"'))
-    await hostile.open()
+    hostile = await StoredPartition.led(
+        backend, TopicIdPartition(Uuid(b"h" * 16), 7, HOSTILE + ',"')
+    )
     log = [Segment(2, 29, {0: 20}), Segment(3, 49, {0: 25, 2: 40}), Segment(4, 49, {1: 40})]
     await hostile.append([*bodies([Segment(0, 9, {0: 0}), *log]), added(9, 50, 59)])
     tip = TopicIdPartition(Uuid(b"d" * 16), 3, "damaged")
-    partition = StoredPartition(backend, tip)
-    await partition.open()
+    partition = await StoredPartition.led(backend, tip)
     await partition.append(bodies([Segment(0, 9, {0: 0})]))
     await partition.append(bodies([Segment(1, 19, {0: 10})]))
-    key = partition.keys.log_batch(tip, 2)
-    value = bytearray(await backend.get(key) or b"")
-    value[-1] ^= 1
-    await backend.update(key, bytes(value))
+    await partition.flip(2)
 
 
 @pytest.fixture(scope="module")
@@ -199,8 +196,7 @@ async def one_more(backend: SqliteBackend) -> None:
 
 
 async def _opened_with(backend: SqliteBackend, count: int) -> None:
-    partition = StoredPartition(backend)
-    await partition.open()
+    partition = await StoredPartition.led(backend)
     await partition.append([added(number, number, number) for number in range(count)])
 
 

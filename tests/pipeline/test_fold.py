@@ -44,20 +44,15 @@ OTHER = TopicIdPartition(Uuid(b"o" * 16), 0, "other")
 
 async def two_logs(backend: SqliteBackend) -> None:
     for tip in (TIP, OTHER):
-        stored = StoredPartition(backend, tip)
-        await stored.open()
-        for number in range(10):
-            await stored.append(finished(number), step_ms=10)
+        stored = await StoredPartition.led(backend, tip)
+        await stored.fill(range(10), step_ms=10)
 
 
-def damaged_batch(number: int, byte: int = -1) -> Write:
+def damaged_batch(number: int) -> Write:
     """A step that turns one bit of batch `number` of `TIP`'s log."""
 
     async def step(backend: SqliteBackend) -> None:
-        key = StoredPartition(backend).keys.log_batch(TIP, number)
-        value = bytearray(await backend.get(key) or b"")
-        value[byte] ^= 1
-        await backend.update(key, bytes(value))
+        await StoredPartition(backend).flip(number)
 
     return step
 
@@ -69,8 +64,7 @@ def planned_ends(store: JobStore) -> list[int]:
 @pytest.mark.parametrize("batches", [1, 2, 3, 4, 5, 8, 9, 31, 33])
 def test_the_end_of_a_log_is_found_whatever_its_length(tmp_path: Path, batches: int) -> None:
     async def step(backend: SqliteBackend) -> None:
-        stored = StoredPartition(backend)
-        await stored.open()
+        stored = await StoredPartition.led(backend)
         for number in range(batches - 1):
             await stored.append([added(number, number * 10, number * 10 + 9)])
 
@@ -83,12 +77,11 @@ def test_what_is_appended_after_the_planning_is_not_read(tmp_path: Path) -> None
     made = plan("segments", store)
 
     async def more(backend: SqliteBackend) -> None:
-        third = StoredPartition(backend, TopicIdPartition(Uuid(b"t" * 16), 0, "third"))
-        await third.open()
+        third = await StoredPartition.led(
+            backend, TopicIdPartition(Uuid(b"t" * 16), 0, "third")
+        )
         await third.append(finished(0))
-        again = StoredPartition(backend)
-        state, again.next_batch = await again.reader().state()
-        again.state = state
+        again = await StoredPartition.resumed(backend)
         await again.append(finished(99))
 
     before = rows_of(made)
@@ -102,15 +95,13 @@ def test_a_forgotten_log_that_goes_on_is_read_from_its_boundary(tmp_path: Path) 
     path = tmp_path / "s"
 
     async def begun(backend: SqliteBackend) -> None:
-        stored = StoredPartition(backend)
-        await stored.open()
+        stored = await StoredPartition.led(backend)
         await stored.append([*finished(1), updated(1, 2), updated(1, 3)])
         await stored.close()
         await forget(stored.reader())
 
     async def gone_on(backend: SqliteBackend) -> None:
-        stored = StoredPartition(backend)
-        stored.state, stored.next_batch = await stored.reader().state()
+        stored = await StoredPartition.resumed(backend)
         await stored.open()
         await stored.append(finished(2))
 
@@ -150,8 +141,7 @@ def test_a_damaged_log_ends_a_job_that_nobody_watches(tmp_path: Path) -> None:
 
 def test_of_a_damaged_log_anomalies_have_what_was_before_and_the_damage(tmp_path: Path) -> None:
     async def repeated(backend: SqliteBackend) -> None:
-        stored = StoredPartition(backend)
-        await stored.open()
+        stored = await StoredPartition.led(backend)
         await stored.append([*finished(1), updated(1, 1)])
         await stored.append(finished(2))
 
@@ -169,8 +159,7 @@ def test_of_a_damaged_log_anomalies_have_what_was_before_and_the_damage(tmp_path
 
 def test_a_log_damaged_at_its_start_is_called_what_its_checkpoint_says(tmp_path: Path) -> None:
     async def kept(backend: SqliteBackend) -> None:
-        stored = StoredPartition(backend)
-        await stored.open()
+        stored = await StoredPartition.led(backend)
         await stored.append(finished(1))
         await stored.checkpoint()
 
@@ -183,8 +172,7 @@ def test_a_log_damaged_at_its_start_is_called_what_its_checkpoint_says(tmp_path:
 
 def test_an_event_that_no_leader_decided_is_damage(tmp_path: Path) -> None:
     async def impossible(backend: SqliteBackend) -> None:
-        stored = StoredPartition(backend)
-        await stored.open()
+        stored = await StoredPartition.led(backend)
         await stored.append(finished(1))
         before = stored.state
         stored.state = (await stored.reader().state()).state
@@ -206,7 +194,7 @@ def test_a_batch_that_has_gone_since_the_planning_is_damage(tmp_path: Path) -> N
     made = plan("segments", store)
 
     async def cut(backend: SqliteBackend) -> None:
-        await backend.remove_like(StoredPartition(backend).keys.log_batch(TIP, 10))
+        await StoredPartition(backend).lose(10)
 
     written(path, cut)
     damaged: list[DamagedLog] = []

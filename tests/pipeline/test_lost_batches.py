@@ -6,13 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.models.folded_tables import plan, rows_of, written
+from tests.models.spark_rows import read_here
 from tests.models.stored_partitions import TIP, StoredPartition, finished
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline.folding.task import DamagedLog
-from tierledger.pipeline.source.columns import CORRUPT, EVENT_SCHEMA
-from tierledger.pipeline.source.options import SourceOptions
-from tierledger.pipeline.source.source import TierledgerReader
-from tierledger.storage.backend import Remove
+from tierledger.pipeline.source.columns import CORRUPT
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 OTHER = TopicIdPartition(Uuid(bytes(range(1, 17))), 0, "payments")
@@ -27,28 +25,18 @@ def test_a_log_that_lost_batches_is_set_aside_and_named(
 ) -> None:
     async def step(backend: SqliteBackend) -> None:
         for tip in (OTHER, TIP):
-            partition = StoredPartition(backend, tip)
-            await partition.open()
+            partition = await StoredPartition.led(backend, tip)
             while partition.next_batch < END:
                 await partition.append(finished(partition.next_batch))
                 if partition.next_batch == CHECKPOINT:
                     await partition.checkpoint()
-        keys = [StoredPartition(backend).keys.log_batch(TIP, number) for number in lost]
-        await backend.execute_atomically([Remove(key) for key in keys])
+        await StoredPartition(backend).lose(*lost)
 
     store = written(tmp_path / "store.sqlite", step)
     damaged: list[DamagedLog] = []
 
     rows = rows_of(plan("segments", store), damaged)
-    reader = TierledgerReader(
-        SourceOptions.of({"store": str(store_url(tmp_path))}), EVENT_SCHEMA
-    )
-    events = [
-        row
-        for task in reader.partitions()
-        for batch in reader.read(task)
-        for row in batch.to_pylist()
-    ]
+    events = read_here(f"sqlite:{tmp_path / 'store.sqlite'}")
 
     (found,) = damaged
     assert found.topic_id == str(TIP.topic_id)
@@ -59,7 +47,3 @@ def test_a_log_that_lost_batches_is_set_aside_and_named(
     assert {(row["topic_id"], row["position"]) for row in corrupt} == {
         (str(TIP.topic_id), max(2 * lost[0] - 1, 0))
     }
-
-
-def store_url(folder: Path) -> str:
-    return f"sqlite:{folder / 'store.sqlite'}"

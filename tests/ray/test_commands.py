@@ -6,14 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from tests.models.command_line import lines
+from tests.models.command_line import invoke, lines
 from tests.models.local_world import CLUSTER, copy, partition, segment
 from tests.models.ray_brokers import Brokers
 from tests.models.stored_partitions import TRACES
 from tierledger.actors.ray.service import RayService
-from tierledger.cli.main import app
 
 HISTORIES = [TRACES / "histories" / f"seed-{number:02}" for number in (3, 11, 27)]
 LARGE = [TRACES / name for name in ("one-broker", "topic-deletion", "large")]
@@ -21,8 +20,7 @@ LARGE = [TRACES / name for name in ("one-broker", "topic-deletion", "large")]
 
 def run(service: RayService, *arguments: object) -> Result:
     storage = service.settings.storage["metadata.storage.url"]
-    given = [str(one) for one in arguments]
-    return CliRunner().invoke(app, [*given, "--store", storage, "--cluster", CLUSTER])
+    return invoke(*arguments, "--store", storage, "--cluster", CLUSTER)
 
 
 def assert_replayed(service: RayService, *arguments: object) -> None:

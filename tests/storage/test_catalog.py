@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.models.stored_partitions import CLUSTER, SERDE, TIME_MS, StoredPartition, finished
+from tests.models.stored_partitions import CLUSTER, SERDE, TIME_MS, StoredPartition
 from tierledger.events.errors import InvalidArgument, RemoteResourceNotFound
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.storage.backends.memory import MemoryBackend
@@ -17,8 +17,7 @@ async def stored(
 ) -> StoredPartition:
     written = StoredPartition(backend, TopicIdPartition(topic_id, partition, topic))
     await written.open(time_ms=time_ms)
-    for number in range(3):
-        await written.append(finished(number))
+    await written.fill(range(3))
     return written
 
 
@@ -87,10 +86,8 @@ async def test_an_unknown_partition_of_a_known_topic_is_told_apart(catalog: Cata
 
 
 async def test_a_damaged_log_hides_no_other(catalog: Catalog) -> None:
-    backend = catalog.backend
-    assert isinstance(backend, MemoryBackend)
     tip = TopicIdPartition(OLD, 0, "")
-    backend.values[catalog.keys.log_batch(tip, 0)] = b"damaged"
+    await catalog.backend.update(catalog.keys.log_batch(tip, 0), b"damaged")
 
     found = [entry async for entry in catalog.partitions()]
 

@@ -65,10 +65,8 @@ async def test_offsets_are_dense_and_logs_are_merged_in_the_order_of_their_time(
     partitions = []
     for number in range(7):
         tip = TopicIdPartition(Uuid(bytes([number]) * 16), number, f"topic-{number}")
-        partition = StoredPartition(backend, tip)
-        await partition.open()
-        for one in range(3):
-            await partition.append(finished(one), step_ms=number + 1)
+        partition = await StoredPartition.led(backend, tip)
+        await partition.fill(range(3), step_ms=number + 1)
         partitions.append(partition)
 
     records = await exported(partitions, 2)
@@ -86,8 +84,7 @@ async def test_offsets_are_dense_and_logs_are_merged_in_the_order_of_their_time(
 
 
 async def test_sessions_are_not_kafkas() -> None:
-    partition = StoredPartition(MemoryBackend())
-    await partition.open()
+    partition = await StoredPartition.led()
     await partition.append(finished(0))
     await partition.close()
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.models.flipped_bits import flipped
 from tierledger.events.errors import CorruptCheckpoint, FormatTooNew, InvalidArgument
 from tierledger.storage.serde import KINDS, VERSIONS, MsgpackSerDe, Plain
 
@@ -96,20 +97,14 @@ def test_a_value_in_another_kinds_place_is_noticed(
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_flipped_bit_and_every_torn_end_is_noticed(kind: str) -> None:
     stored = SERDE.serialize(kind, ["orders", 17, None, True, b"\x00\xff", [1, [2]]])
-    flipped = [flip(stored, bit) for bit in range(len(stored) * 8)]
+    bits = [flipped(stored, bit // 8, 1 << bit % 8) for bit in range(len(stored) * 8)]
     torn = [stored[:length] for length in range(len(stored))]
 
-    for damaged in [*flipped, *torn, stored + b"\0"]:
+    for damaged in [*bits, *torn, stored + b"\0"]:
         with pytest.raises(CorruptCheckpoint):
             SERDE.deserialize(kind, damaged)
         with pytest.raises(CorruptCheckpoint):
             SERDE.deserialize_row(damaged)
-
-
-def flip(data: bytes, bit: int) -> bytes:
-    changed = bytearray(data)
-    changed[bit // 8] ^= 1 << bit % 8
-    return bytes(changed)
 
 
 @given(KIND, st.binary(max_size=40))

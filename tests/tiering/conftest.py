@@ -1,6 +1,6 @@
-"""A real S3 server, which all tests here share; who kills or freezes one starts their own."""
+"""Places in a bucket."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeAlias
 
 import pytest
@@ -9,12 +9,6 @@ from tests.models.s3_server import S3Server
 
 TierPlace: TypeAlias = "tuple[str, dict[str, str]]"
 """A URL and its options, as `open_tier` takes them."""
-
-
-@pytest.fixture(scope="session")
-def s3_server() -> Iterator[S3Server]:
-    with S3Server() as server:
-        yield server
 
 
 @pytest.fixture

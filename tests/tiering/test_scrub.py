@@ -8,13 +8,9 @@ import pytest
 from typing_extensions import override
 
 from tests.models import tier_trace
-from tests.models.damaged_tier import (
-    PART_BYTES,
-    DamagedTier,
-    TierSegments,
-    payments,
-)
+from tests.models.damaged_tier import PART_BYTES, DamagedTier, TierSegments, payments
 from tests.models.damaged_tier import Damage as Planted
+from tests.models.flipped_bits import flipped
 from tierledger.events.errors import FormatTooNew, InvalidArgument, StorageUnavailable
 from tierledger.events.identifiers import Uuid
 from tierledger.events.metadata import RemoteLogSegmentMetadata
@@ -108,9 +104,8 @@ async def test_a_flipped_bit_anywhere_in_a_log_is_found(tmp_path: Path) -> None:
     first = int.from_bytes(damage.before[8:12]) + 12
 
     for at in (*range(first, first + 70), *range(first + 70, len(damage.before), 997)):
-        changed = bytearray(damage.before)
-        changed[at] ^= 1 << (at * 5) % 8
-        async with tier.damaged(damage._replace(content=bytes(changed))):
+        changed = flipped(damage.before, at, 1 << (at * 5) % 8)
+        async with tier.damaged(damage._replace(content=changed)):
             found = (await scrubbed(tier)).findings
 
         assert names(found) == {damage.name}, at

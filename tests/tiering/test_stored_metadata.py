@@ -26,8 +26,7 @@ from tierledger.tiering.stored_metadata import StoredMetadata
 
 async def opened(backend: MemoryBackend) -> tuple[StoredPartition, StoredMetadata]:
     """A partition of one segment, and what readers are told of it."""
-    partition = StoredPartition(backend)
-    await partition.open()
+    partition = await StoredPartition.led(backend)
     await partition.append(finished(0))
     return partition, metadata_in(backend)
 
@@ -133,8 +132,7 @@ async def test_questions_at_the_same_time_see_each_event_once() -> None:
     backend = UnhurriedBackend()
     partition, metadata = await opened(backend)
     assert [one async for one in metadata.list_remote_log_segments(TIP)]
-    for number in range(1, 9):
-        await partition.append(finished(number))
+    await partition.fill(range(1, 9))
     await partition.append([updated(0, 2), updated(0, 3)])
     backend.batches_read = 0
 

@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from tierledger.events.errors import (
-    Fenced,
-    NotLeader,
-    PartitionDeleted,
-    RemoteStorageError,
-)
+from tierledger.events.errors import Fenced, NotLeader, PartitionDeleted, RemoteStorageError
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition
 from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.metadata import RemoteLogSegmentMetadata, RemotePartitionDeleteMetadata

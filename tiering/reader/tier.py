@@ -6,11 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from tierledger.events.errors import (
-    CorruptRemoteData,
-    InvalidArgument,
-    RemoteResourceNotFound,
-)
+from tierledger.events.errors import CorruptRemoteData, InvalidArgument, RemoteResourceNotFound
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadata

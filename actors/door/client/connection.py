@@ -9,12 +9,7 @@ from typing import Any, Protocol
 from tierledger.actors.calls import Call, PartitionKey
 from tierledger.actors.coordinator.attendance import Attend
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
-from tierledger.actors.coordinator.ownership import (
-    Handover,
-    Owned,
-    OwnerWord,
-    PluginMode,
-)
+from tierledger.actors.coordinator.ownership import Handover, Owned, OwnerWord, PluginMode
 from tierledger.actors.deadline import Attempt
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.addresses import TLS_SCHEME, doors_in

@@ -91,24 +91,16 @@ def _of_announce(call: pb.Call) -> Wish:
     return Wish((call.announce.broker_id,), _IMPORT if imports else None)
 
 
-def _of_register(call: pb.Call) -> Wish:
-    return Wish((call.register.broker_id,))
-
-
-def _of_attend(call: pb.Call) -> Wish:
-    return Wish((call.attend.broker_id,))
-
-
 def _asks(_: pb.Call) -> Wish:
     return Wish()
 
 
 RULES: Mapping[str, Callable[[pb.Call], Wish]] = {
     "write": _of_write,
-    "register": _of_register,
+    "register": lambda call: Wish((call.register.broker_id,)),
     "announce": _of_announce,
     "hand_over": lambda _: Wish(admins="say who owns the metadata"),
-    "attend": _of_attend,
+    "attend": lambda call: Wish((call.attend.broker_id,)),
     "question": _asks,
     "ready": _asks,
     "next_page": _asks,

@@ -234,16 +234,17 @@ class Conversation:
             self._has_answers.clear()
             while self._frames and not self._farewell.done():
                 frame, size = self._frames.popleft()
-                try:
-                    async with asyncio.timeout(self._limits.reading_s):
-                        await self._context.write(frame.SerializeToString())
-                except TimeoutError:
-                    raise Overloaded(
-                        f"nothing was read for {self._limits.reading_s:g} s"
-                    ) from None
+                await self._send(frame)
                 self._unread_bytes -= size
                 self._unwritten -= len(frame.answers)
                 self._has_room.set()
+
+    async def _send(self, frame: pb.HostFrame) -> None:
+        try:
+            async with asyncio.timeout(self._limits.reading_s):
+                await self._context.write(frame.SerializeToString())
+        except TimeoutError:
+            raise Overloaded(f"nothing was read for {self._limits.reading_s:g} s") from None
 
 
 async def next_frame(context: Context) -> pb.ClientFrame | None:

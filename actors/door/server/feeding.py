@@ -220,13 +220,7 @@ class FeedConversation(Conversation):
                 if not frame.fed:
                     await asyncio.sleep(0)
                     continue
-                try:
-                    async with asyncio.timeout(self._limits.reading_s):
-                        await self._context.write(frame.SerializeToString())
-                except TimeoutError:
-                    raise Overloaded(
-                        f"nothing was read for {self._limits.reading_s:g} s"
-                    ) from None
+                await self._send(frame)
                 if pause_s:
                     is_free = pause_s == SLICES_PAUSE_S and not self._desk.is_asked
                     await asyncio.sleep(0 if is_free else pause_s)

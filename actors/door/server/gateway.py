@@ -24,12 +24,7 @@ from tierledger.actors.door.server.conversation import Conversation, next_frame
 from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.server.feeding import FeedConversation
 from tierledger.actors.door.wire.failures import failure_message
-from tierledger.events.errors import (
-    InvalidArgument,
-    NotReady,
-    Overloaded,
-    RemoteStorageError,
-)
+from tierledger.events.errors import InvalidArgument, NotReady, Overloaded, RemoteStorageError
 
 FAREWELL_S = 2.0
 """How long the conversations of a door that closes may take to end."""

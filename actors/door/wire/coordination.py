@@ -23,12 +23,7 @@ from tierledger.actors.coordinator.ownership import (
 )
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire.calls import kind_number, kind_of
-from tierledger.actors.door.wire.segments import (
-    claim_message,
-    claim_of,
-    key_message,
-    key_of,
-)
+from tierledger.actors.door.wire.segments import claim_message, claim_of, key_message, key_of
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.typed_fields import Count, RequestId, checked, shown
 

@@ -22,6 +22,7 @@ from tierledger.cli.commands.spark.job import (
     written_here,
 )
 from tierledger.cli.commands.spark.times import NowOption, clock_ms, duration_ms, stated_time_ms
+from tierledger.cli.options import TierOption
 from tierledger.cli.output import print_note, progress, time_text
 from tierledger.events.errors import InvalidArgument
 
@@ -46,14 +47,6 @@ ROWS_MAX = 500
 COLUMNS = ("kind", "place", "objects", "bytes", "expected", "detail")
 
 
-TierOption = Annotated[
-    str,
-    typer.Option(
-        metavar="URL",
-        help="Where the segments are: dir:DIR, s3://BUCKET/PREFIX, manifest:URL or "
-        "local-tiered:DIR.",
-    ),
-]
 ListingOption = Annotated[
     str | None,
     typer.Option(

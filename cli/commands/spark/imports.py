@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tierledger.cli.commands.spark.job import (
-    Job,
-    kept,
-    session_of,
-    shown,
-    write_table,
-)
+from tierledger.cli.commands.spark.job import Job, kept, session_of, shown, write_table
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.options import KafkaConfigOption
 from tierledger.cli.output import print_json, print_note, print_pairs

@@ -17,12 +17,7 @@ from tierledger.events import log_events as log
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.events.partition.evolve import evolve
 from tierledger.events.partition.state import PartitionState
-from tierledger.events.tables.segment_rows import (
-    BROKER,
-    STATE,
-    Row,
-    unpack_row,
-)
+from tierledger.events.tables.segment_rows import BROKER, STATE, Row, unpack_row
 from tierledger.pipeline.jobs.coverage.rules import CoverageKind, coverage_of
 from tierledger.pipeline.tables.epochs import served_ranges
 

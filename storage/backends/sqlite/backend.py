@@ -16,12 +16,7 @@ from typing import TypeVar, assert_never
 
 from typing_extensions import override
 
-from tierledger.events.errors import (
-    DataError,
-    OutcomeUnknown,
-    StorageUnavailable,
-    StoreRefused,
-)
+from tierledger.events.errors import DataError, OutcomeUnknown, StorageUnavailable, StoreRefused
 from tierledger.storage.backend import (
     AtomicConflict,
     ConflictReason,

@@ -47,9 +47,7 @@ from tierledger.actors.feed.frames import (
     Strays,
     Subscription,
 )
-from tierledger.actors.feed.frames import (
-    Fenced as FedFenced,
-)
+from tierledger.actors.feed.frames import Fenced as FedFenced
 from tierledger.actors.messages import Query
 from tierledger.events import commands as cmd
 from tierledger.events.errors import Fenced, NotAuthorized, NotLeader

@@ -40,12 +40,7 @@ from tierledger.actors.door.wire.calls import put_write
 from tierledger.actors.host.answering import PAGE_ROWS
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events import commands as cmd
-from tierledger.events.errors import (
-    InvalidArgument,
-    NotReady,
-    OutcomeUnknown,
-    Overloaded,
-)
+from tierledger.events.errors import InvalidArgument, NotReady, OutcomeUnknown, Overloaded
 from tierledger.events.log_events import Origin
 
 TIP = partition()
@@ -180,9 +175,7 @@ async def test_calls_beyond_the_limit_are_read_once_there_is_room() -> None:
         assert answered == list(range(1, 11))
 
 
-async def test_a_frame_that_is_too_long_ends_the_stream_and_no_other(
-    world: LocalWorld,
-) -> None:
+async def test_a_frame_that_is_too_long_ends_the_stream_and_no_other(world: LocalWorld) -> None:
     door = await door_of(world)
     async with greeted(door) as client, greeted(door) as other:
         await client.send(bytes(DoorLimits().frame_bytes_max + 1))

@@ -1,12 +1,11 @@
 """Replicas of programs that block answer as those on asyncio do."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
-from tests.actors.door.clients import door_of, served
-from tests.models.local_world import CLUSTER, copy, partition, segment
+from tests.actors.door.clients import door_of
+from tests.models.local_world import CLUSTER, LocalWorld, copy, partition, segment
 from tierledger.actors.calls import LEADER
 from tierledger.client import BlockingReplicas, InvalidArgument, NotReady
 from tierledger.events.commands import Claim
@@ -43,19 +42,18 @@ def used(url: str, claim: Claim, position: int) -> list[object]:
     return said
 
 
-async def test_a_program_that_blocks_is_fed_and_answered(tmp_path: Path) -> None:
-    async with served(tmp_path) as world:
-        manager = await world.leader(TIP)
-        position = await copy(manager, *map(segment, range(3)))
-        claim = manager.claim_to_lead(TIP)
-        assert claim is not None
-        url = f"tierledger://{await door_of(world)}"
+async def test_a_program_that_blocks_is_fed_and_answered(world: LocalWorld) -> None:
+    manager = await world.leader(TIP)
+    position = await copy(manager, *map(segment, range(3)))
+    claim = manager.claim_to_lead(TIP)
+    assert claim is not None
+    url = f"tierledger://{await door_of(world)}"
 
-        said = await asyncio.to_thread(used, url, claim, position)
+    said = await asyncio.to_thread(used, url, claim, position)
 
-        assert said[:8] == [True, True, 1, 10, [0, 10, 20], [0, 10, 20], 29, 30]
-        later = await manager.next_segment_with_txn_index(TIP, 0, 0)
-        assert said[8] is (later is None)
+    assert said[:8] == [True, True, 1, 10, [0, 10, 20], [0, 10, 20], 29, 30]
+    later = await manager.next_segment_with_txn_index(TIP, 0, 0)
+    assert said[8] is (later is None)
 
 
 def test_what_replicas_refuse_is_refused() -> None:

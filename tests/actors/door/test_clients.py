@@ -84,14 +84,13 @@ async def test_several_doors_are_tried_and_the_others_are_learnt(tmp_path: Path)
         await connection.close()
 
 
-async def test_a_client_goes_on_when_its_host_has_come_again(tmp_path: Path) -> None:
-    async with served(tmp_path) as world:
-        manager = await world.leader(TIP)
-        await copy(manager, segment(0))
-        await world.service.kill_host("host-0")
-        await copy(manager, segment(1))
+async def test_a_client_goes_on_when_its_host_has_come_again(world: LocalWorld) -> None:
+    manager = await world.leader(TIP)
+    await copy(manager, segment(0))
+    await world.service.kill_host("host-0")
+    await copy(manager, segment(1))
 
-        assert await listed(manager) == [0, 1]
+    assert await listed(manager) == [0, 1]
 
 
 async def test_nobody_there_is_said_at_once(tmp_path: Path) -> None:

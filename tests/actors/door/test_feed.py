@@ -12,6 +12,7 @@ import pytest
 
 from tests.actors.door.cable import Cable, cable
 from tests.actors.door.clients import door_of, greeted, served
+from tests.models.flipped_bits import flipped
 from tests.models.local_world import (
     CLUSTER,
     DELETED,
@@ -105,6 +106,13 @@ async def told(replica: FedReplica) -> list[Any]:
         replica.next_segment_with_txn_index(0, 25),
         replica.remote_log_segment_metadata(1, 15),
     ]
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits that are soon reached, of doors that open later."""
+    limits = DoorLimits(reading_s=0.2, subscriptions_max=2)
+    monkeypatch.setattr("tierledger.actors.door.server.gateway.DoorLimits", lambda: limits)
 
 
 # Good days.
@@ -377,9 +385,7 @@ async def test_after_a_cut_a_replica_goes_on_from_where_it_was(world: LocalWorld
         assert (replica.counts.snapshots, replica.counts.dropped) == (1, 0)
 
 
-async def test_a_replica_goes_on_over_a_restart_and_drops_nothing(
-    world: LocalWorld,
-) -> None:
+async def test_a_replica_goes_on_over_a_restart_and_drops_nothing(world: LocalWorld) -> None:
     manager = await world.leader(TIP)
     position = await copy(manager, *map(segment, range(5)))
     async with replicas_at(await door_of(world)) as home:
@@ -425,20 +431,18 @@ async def test_who_reads_too_slowly_gets_a_new_snapshot_and_nothing_older(
 
 
 async def test_who_reads_nothing_is_sent_away_and_the_leader_does_not_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hasty: None, world: LocalWorld
 ) -> None:
-    monkeypatch.setattr("tierledger.actors.door.server.gateway.DoorLimits", hasty_limits)
-    async with served(tmp_path) as world:
-        manager = await world.leader(TIP)
-        async with greeted(await door_of(world), FEED_METHOD) as client:
-            await client.send(pb.ClientFrame(subscribed=[subscription(1)]))
-            feeds_here = world.service.host("host-0").host.feeds
-            await eventually(lambda: feeds_here._open)
-            feed = feeds_here._open[shell_of(world)]
-            count = 0
-            while feed.fed:
-                await copy(manager, large_segment(count))
-                count += 1
+    manager = await world.leader(TIP)
+    async with greeted(await door_of(world), FEED_METHOD) as client:
+        await client.send(pb.ClientFrame(subscribed=[subscription(1)]))
+        feeds_here = world.service.host("host-0").host.feeds
+        await eventually(lambda: feeds_here._open)
+        feed = feeds_here._open[shell_of(world)]
+        count = 0
+        while feed.fed:
+            await copy(manager, large_segment(count))
+            count += 1
 
 
 def is_in_ring(feed: source.FeedSource, subscriber: source._Subscriber) -> bool:
@@ -451,10 +455,6 @@ def large_segment(number: int) -> RemoteLogSegmentMetadata:
     """One whose row fills what gRPC and sockets buffer soon."""
     added = segment(number)
     return replace(added, segment_leader_epochs=dict.fromkeys(range(1000), 10 * number))
-
-
-def hasty_limits() -> DoorLimits:
-    return DoorLimits(reading_s=0.2, subscriptions_max=2)
 
 
 async def test_a_change_that_is_damaged_on_its_way_is_dropped_and_all_fetched_again(
@@ -470,7 +470,7 @@ async def test_a_change_that_is_damaged_on_its_way_is_dropped_and_all_fetched_ag
             match damage.pop():
                 case "row":
                     row = into.change.contents.rows[0]
-                    into.change.contents.rows[0] = row[:-1] + bytes([row[-1] ^ 1])
+                    into.change.contents.rows[0] = flipped(row)
                 case "no row":
                     into.change.contents.rows[0] = b"\xc1"
                 case "lost":
@@ -544,53 +544,51 @@ async def first_fed(world: LocalWorld, asked: Subscription) -> Sequence[pb.Fed]:
 @pytest.mark.parametrize("is_ahead", [True, False], ids=["grown past", "shorter"])
 @pytest.mark.parametrize("role", [LEADER, FOLLOWER])
 async def test_a_restored_ledger_is_another_however_long_it_is(
-    tmp_path: Path, role: str, is_ahead: bool
+    world: LocalWorld, tmp_path: Path, role: str, is_ahead: bool
 ) -> None:
     store, backup = tmp_path / "store.sqlite", tmp_path / "backup.sqlite"
-    async with served(tmp_path) as world:
-        await copy(await world.leader(TIP), *map(segment, range(3)))
-        await world.stop()
-        shutil.copy(store, backup)
-        await world.start()
-        position = await copy(await world.leader(TIP), *map(segment, range(3, 6)))
-        held = await subscription_at(world, position)
-        await world.stop()
-        shutil.copy(backup, store)
-        await world.start()
-        manager = await world.leader(TIP)
-        await world.follower(TIP)
-        if is_ahead:
-            assert await copy(manager, *map(segment, range(10, 20))) > position
-        for without_rows in (False, True):
-            asked = held._replace(role=role, without_rows=without_rows)
-            (item,) = await first_fed(world, asked)
-            assert item.WhichOneof("what") == "other_history"
-            assert item.other_history.position == position
+    await copy(await world.leader(TIP), *map(segment, range(3)))
+    await world.stop()
+    shutil.copy(store, backup)
+    await world.start()
+    position = await copy(await world.leader(TIP), *map(segment, range(3, 6)))
+    held = await subscription_at(world, position)
+    await world.stop()
+    shutil.copy(backup, store)
+    await world.start()
+    manager = await world.leader(TIP)
+    await world.follower(TIP)
+    if is_ahead:
+        assert await copy(manager, *map(segment, range(10, 20))) > position
+    for without_rows in (False, True):
+        asked = held._replace(role=role, without_rows=without_rows)
+        (item,) = await first_fed(world, asked)
+        assert item.WhichOneof("what") == "other_history"
+        assert item.other_history.position == position
 
 
 async def test_a_replica_whose_past_is_damaged_is_not_fed_and_that_is_an_alarm(
-    tmp_path: Path,
+    world: LocalWorld,
 ) -> None:
-    async with served(tmp_path) as world:
-        manager = await world.leader(TIP)
-        position = await copy(manager, segment(0))
-        held = await subscription_at(world, position)
-        await copy(manager, segment(1))
-        await world.stop()
-        seen: list[str] = []
+    manager = await world.leader(TIP)
+    position = await copy(manager, segment(0))
+    held = await subscription_at(world, position)
+    await copy(manager, segment(1))
+    await world.stop()
+    seen: list[str] = []
 
-        def damaged(key: str, value: bytes) -> bytes | None:
-            if not key.startswith(KEYS.log(TIP)):
-                return None
-            seen.append(key)
-            return value[:-1] + bytes([value[-1] ^ 1]) if len(seen) <= position + 1 else None
+    def damaged(key: str, value: bytes) -> bytes | None:
+        if not key.startswith(KEYS.log(TIP)):
+            return None
+        seen.append(key)
+        return flipped(value) if len(seen) <= position + 1 else None
 
-        assert await world.change_store(damaged)
-        await world.start()
-        await world.leader(TIP)
-        item, *_ = await first_fed(world, held._replace(role=LEADER))
-        assert item.ended.failure.kind == pb.CORRUPT_LOG
-        assert await world.alarms() == {"damaged": 1}
+    assert await world.change_store(damaged)
+    await world.start()
+    await world.leader(TIP)
+    item, *_ = await first_fed(world, held._replace(role=LEADER))
+    assert item.ended.failure.kind == pb.CORRUPT_LOG
+    assert await world.alarms() == {"damaged": 1}
 
 
 async def test_who_comes_back_behind_the_ring_is_compared_with_the_log(
@@ -713,25 +711,23 @@ async def test_a_subscription_that_is_none_ends_and_names_the_field(world: Local
 
 
 async def test_too_many_subscriptions_are_refused_and_one_that_ends_makes_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hasty: None, world: LocalWorld
 ) -> None:
-    monkeypatch.setattr("tierledger.actors.door.server.gateway.DoorLimits", hasty_limits)
-    async with served(tmp_path) as world:
-        await world.leader(TIP)
-        async with greeted(await door_of(world), FEED_METHOD) as client:
-            await client.send(pb.ClientFrame(subscribed=map(subscription, (1, 2, 3))))
-            await client.send(pb.ClientFrame(unsubscribed=[1, 77], expected=[pb.Expect(id=77)]))
-            await client.send(pb.ClientFrame(subscribed=[subscription(4)]))
-            begun, ended = set(), {}
-            while 4 not in begun:
-                for item in (await client.next()).fed:
-                    if item.HasField("ended"):
-                        ended[item.id] = item.ended.failure.kind
-                    elif item.HasField("snapshot"):
-                        begun.add(item.id)
-            assert ended == {3: pb.OVERLOADED}
-            feed = world.service.host("host-0").host.feeds._open[shell_of(world)]
-            assert len(feed.fed) == 2
+    await world.leader(TIP)
+    async with greeted(await door_of(world), FEED_METHOD) as client:
+        await client.send(pb.ClientFrame(subscribed=map(subscription, (1, 2, 3))))
+        await client.send(pb.ClientFrame(unsubscribed=[1, 77], expected=[pb.Expect(id=77)]))
+        await client.send(pb.ClientFrame(subscribed=[subscription(4)]))
+        begun, ended = set(), {}
+        while 4 not in begun:
+            for item in (await client.next()).fed:
+                if item.HasField("ended"):
+                    ended[item.id] = item.ended.failure.kind
+                elif item.HasField("snapshot"):
+                    begun.add(item.id)
+        assert ended == {3: pb.OVERLOADED}
+        feed = world.service.host("host-0").host.feeds._open[shell_of(world)]
+        assert len(feed.fed) == 2
 
 
 async def test_a_partition_has_so_many_replicas(

@@ -93,9 +93,7 @@ async def test_who_is_at_the_wrong_door_is_told_so(
         assert await client.next_or_end() is None
 
 
-async def test_a_newer_client_that_speaks_this_version_too_is_let_in(
-    world: LocalWorld,
-) -> None:
+async def test_a_newer_client_that_speaks_this_version_too_is_let_in(world: LocalWorld) -> None:
     greeting = pb.ClientGreeting(version_min=1, version_max=7, cluster_id=CLUSTER)
     async with raw(await door_of(world)) as client:
         assert (await client.greet(greeting)).greeting.version == 1

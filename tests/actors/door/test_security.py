@@ -7,7 +7,7 @@ import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,13 @@ def guarded(
 
 
 @pytest.fixture
+async def world(tmp_path: Path, secrets: Secrets) -> AsyncIterator[LocalWorld]:
+    """A host that tells clients apart by their tokens."""
+    async with guarded(tmp_path, secrets.door()) as world:
+        yield world
+
+
+@pytest.fixture
 def looking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts look at their list of tokens with each call."""
     monkeypatch.setattr("tierledger.actors.door.server.admission.LOOK_S", 0.0)
@@ -153,30 +160,25 @@ async def test_a_certificate_says_who_it_is_where_there_are_no_tokens(
 
 
 async def test_another_brokers_id_is_refused_at_the_greeting_and_in_each_call(
-    tmp_path: Path, secrets: Secrets
+    world: LocalWorld, secrets: Secrets
 ) -> None:
-    async with guarded(tmp_path, secrets.door()) as world:
-        with pytest.raises(
-            NotAuthorized, match=r"broker:3 may not speak for broker 1 \(greeting"
-        ):
-            await world.broker(1, more=secrets.client("broker:3"))
-        with pytest.raises(
-            NotAuthorized, match=r"reader may not speak for broker 1 \(greeting"
-        ):
-            await world.broker(1, more=secrets.client("reader"))
+    with pytest.raises(NotAuthorized, match=r"broker:3 may not speak for broker 1 \(greeting"):
+        await world.broker(1, more=secrets.client("broker:3"))
+    with pytest.raises(NotAuthorized, match=r"reader may not speak for broker 1 \(greeting"):
+        await world.broker(1, more=secrets.client("reader"))
 
-        stream = await opening(world, secrets.client("broker:3"))
-        for call in [
-            pb.Call(register=pb.Register(broker_id=1, request=b"x")),
-            pb.Call(announce=pb.Announce(broker_id=1, incarnation=1, number=1)),
-            pb.Call(write=pb.Write(claim=pb.Claim(broker_id=1), origin_broker_id=3)),
-        ]:
-            failure = (await stream.ask(call)).failure
-            assert failure.kind == pb.NOT_AUTHORIZED
-            assert failure.fate == pb.REJECTED
-            assert "broker:3 may not speak for broker 1" in failure.message
-        status = await world.service.coordinator.status()
-        assert status["brokers"] == {}, "nothing was registered"
+    stream = await opening(world, secrets.client("broker:3"))
+    for call in [
+        pb.Call(register=pb.Register(broker_id=1, request=b"x")),
+        pb.Call(announce=pb.Announce(broker_id=1, incarnation=1, number=1)),
+        pb.Call(write=pb.Write(claim=pb.Claim(broker_id=1), origin_broker_id=3)),
+    ]:
+        failure = (await stream.ask(call)).failure
+        assert failure.kind == pb.NOT_AUTHORIZED
+        assert failure.fate == pb.REJECTED
+        assert "broker:3 may not speak for broker 1" in failure.message
+    status = await world.service.coordinator.status()
+    assert status["brokers"] == {}, "nothing was registered"
 
 
 async def test_no_way_leads_to_a_door_that_is_open_to_other_machines(tmp_path: Path) -> None:
@@ -352,54 +354,53 @@ async def test_a_host_whose_token_is_not_the_hosts_any_more_does_not_blame_its_c
 # Renewed without a restart.
 
 
-async def test_a_certificate_is_renewed_on_both_sides(tmp_path: Path, secrets: Secrets) -> None:
-    async with guarded(tmp_path, secrets.door()) as world:
-        config = secrets.client("reader")
-        before = await opening(world, config)
+async def test_a_certificate_is_renewed_on_both_sides(
+    world: LocalWorld, tmp_path: Path, secrets: Secrets
+) -> None:
+    config = secrets.client("reader")
+    before = await opening(world, config)
 
-        renewed = Authority(tmp_path, "renewed")
-        certificate, key = renewed.issue("new", "host")
-        os.replace(certificate, secrets.pair[0])  # noqa: PTH105
-        os.replace(key, secrets.pair[1])  # noqa: PTH105
-        with pytest.raises(NotAuthorized, match="unable to get local issuer"):
-            await opening(world, config)
-        shutil.copy(renewed.certificate, config[CA_KEY])
-        after = await opening(world, config)
+    renewed = Authority(tmp_path, "renewed")
+    certificate, key = renewed.issue("new", "host")
+    os.replace(certificate, secrets.pair[0])  # noqa: PTH105
+    os.replace(key, secrets.pair[1])  # noqa: PTH105
+    with pytest.raises(NotAuthorized, match="unable to get local issuer"):
+        await opening(world, config)
+    shutil.copy(renewed.certificate, config[CA_KEY])
+    after = await opening(world, config)
 
-        assert (await told(before))["host"] == (await told(after))["host"] == "host-0"
+    assert (await told(before))["host"] == (await told(after))["host"] == "host-0"
 
 
 async def test_a_wrong_certificate_leaves_the_former_and_raises_an_alarm(
-    tmp_path: Path, secrets: Secrets
+    world: LocalWorld, secrets: Secrets
 ) -> None:
-    async with guarded(tmp_path, secrets.door()) as world:
-        secrets.pair[0].write_text("no certificate")
+    secrets.pair[0].write_text("no certificate")
 
-        stream = await opening(world, secrets.client("reader"))
+    stream = await opening(world, secrets.client("reader"))
 
-        assert (await told(stream))["alarms"] == {"door": 1}
+    assert (await told(stream))["alarms"] == {"door": 1}
 
 
 async def test_a_client_renews_its_token_while_it_works(
-    tmp_path: Path, secrets: Secrets, looking: None
+    world: LocalWorld, secrets: Secrets, looking: None
 ) -> None:
-    async with guarded(tmp_path, secrets.door()) as world:
-        config = secrets.client("broker:1")
-        manager = await world.leader(TIP, more=config)
-        stranger = await opening(world, secrets.client("broker:1"))
-        former, new = secrets.tokens.read_text(), "the-renewed-token-0123456789"
+    config = secrets.client("broker:1")
+    manager = await world.leader(TIP, more=config)
+    stranger = await opening(world, secrets.client("broker:1"))
+    former, new = secrets.tokens.read_text(), "the-renewed-token-0123456789"
 
-        replaced(Path(config[TOKEN_KEY]), new)
-        replaced(
-            secrets.tokens,
-            former.replace(line(TOKENS["broker:1"], "broker:1"), line(new, "broker:1")),
-        )
-        await copy(manager, segment(1))
+    replaced(Path(config[TOKEN_KEY]), new)
+    replaced(
+        secrets.tokens,
+        former.replace(line(TOKENS["broker:1"], "broker:1"), line(new, "broker:1")),
+    )
+    await copy(manager, segment(1))
 
-        assert await listed(manager) == [1]
-        assert await world.alarms() == {}
-        with pytest.raises(RemoteStorageError, match="not known here"):
-            await told(stranger)
+    assert await listed(manager) == [1]
+    assert await world.alarms() == {}
+    with pytest.raises(RemoteStorageError, match="not known here"):
+        await told(stranger)
 
 
 async def test_a_token_that_was_just_added_counts_at_once(
@@ -416,69 +417,64 @@ async def test_a_token_that_was_just_added_counts_at_once(
 
 
 async def test_a_client_whose_token_counts_no_more_hears_so_and_promises_nothing(
-    tmp_path: Path, secrets: Secrets, looking: None
+    world: LocalWorld, secrets: Secrets, looking: None
 ) -> None:
-    async with guarded(tmp_path, secrets.door()) as world:
-        manager = await world.leader(TIP, more=secrets.client("broker:1"))
-        own = line(TOKENS["broker:1"], "broker:1")
-        replaced(secrets.tokens, secrets.tokens.read_text().replace(own, ""))
+    manager = await world.leader(TIP, more=secrets.client("broker:1"))
+    own = line(TOKENS["broker:1"], "broker:1")
+    replaced(secrets.tokens, secrets.tokens.read_text().replace(own, ""))
 
-        with pytest.raises(OutcomeUnknown, match="not known here"):
-            await manager.add_remote_log_segment_metadata(segment(1))
-        with pytest.raises(NotAuthorized, match="not known here"):
-            await manager.add_remote_log_segment_metadata(segment(2))
-        with pytest.raises(NotAuthorized, match="not known here"):
-            await listed(manager)
+    with pytest.raises(OutcomeUnknown, match="not known here"):
+        await manager.add_remote_log_segment_metadata(segment(1))
+    with pytest.raises(NotAuthorized, match="not known here"):
+        await manager.add_remote_log_segment_metadata(segment(2))
+    with pytest.raises(NotAuthorized, match="not known here"):
+        await listed(manager)
 
 
 async def test_replicas_are_fed_by_right_and_for_as_long_as_it_lasts(
-    tmp_path: Path, secrets: Secrets, looking: None
+    world: LocalWorld, secrets: Secrets, looking: None
 ) -> None:
-    async with guarded(tmp_path, secrets.door()) as world:
-        manager = await world.leader(TIP, more=secrets.client("broker:1"))
-        position = await copy(manager, segment(1))
-        url, claim = await world.service.url(), manager.claim_to_lead(TIP)
+    manager = await world.leader(TIP, more=secrets.client("broker:1"))
+    position = await copy(manager, segment(1))
+    url, claim = await world.service.url(), manager.claim_to_lead(TIP)
 
-        async def fed(config: Mapping[str, str], claim: Claim | None) -> FedReplica:
-            home = await world.opened.enter_async_context(
-                Replicas(url, CLUSTER, settings=config)
-            )
-            return home.of(TIP, LEADER, claim)
+    async def fed(config: Mapping[str, str], claim: Claim | None) -> FedReplica:
+        home = await world.opened.enter_async_context(Replicas(url, CLUSTER, settings=config))
+        return home.of(TIP, LEADER, claim)
 
-        nobody = await fed(secrets.client(), None)
-        foreign = await fed(secrets.client("reader"), claim)
-        reader = await fed(secrets.client("reader"), None)
-        broker = await fed(secrets.client("broker:1"), claim)
-        await broker.when_ready()
-        await reader.reached(position)
-        await eventually(lambda: nobody.trouble is not None and foreign.trouble is not None)
-        assert "expected one bearer token" in str(nobody.trouble)
-        assert "reader may not speak for broker 1 (subscribed)" in str(foreign.trouble)
-        assert (nobody.position, foreign.position) == (-1, -1)
-        reader.expect(claim)
-        await eventually(lambda: reader.trouble is not None)
-        assert "reader may not speak for broker 1" in str(reader.trouble)
-        reader.expect(None)
-        await reader.reached(await copy(manager, segment(2)))
+    nobody = await fed(secrets.client(), None)
+    foreign = await fed(secrets.client("reader"), claim)
+    reader = await fed(secrets.client("reader"), None)
+    broker = await fed(secrets.client("broker:1"), claim)
+    await broker.when_ready()
+    await reader.reached(position)
+    await eventually(lambda: nobody.trouble is not None and foreign.trouble is not None)
+    assert "expected one bearer token" in str(nobody.trouble)
+    assert "reader may not speak for broker 1 (subscribed)" in str(foreign.trouble)
+    assert (nobody.position, foreign.position) == (-1, -1)
+    reader.expect(claim)
+    await eventually(lambda: reader.trouble is not None)
+    assert "reader may not speak for broker 1" in str(reader.trouble)
+    reader.expect(None)
+    await reader.reached(await copy(manager, segment(2)))
 
-        own = line(TOKENS["reader"], "reader")
-        replaced(secrets.tokens, secrets.tokens.read_text().replace(own, ""))
-        held = reader.position
-        await broker.reached(await copy(manager, segment(3)))
-        await eventually(lambda: "not known here" in str(reader.trouble))
-        assert reader.position == held
+    own = line(TOKENS["reader"], "reader")
+    replaced(secrets.tokens, secrets.tokens.read_text().replace(own, ""))
+    held = reader.position
+    await broker.reached(await copy(manager, segment(3)))
+    await eventually(lambda: "not known here" in str(reader.trouble))
+    assert reader.position == held
 
 
 async def test_a_wrong_list_leaves_the_former_and_raises_an_alarm(
-    tmp_path: Path, secrets: Secrets, looking: None
+    world: LocalWorld, secrets: Secrets, looking: None
 ) -> None:
-    async with guarded(tmp_path, secrets.door()) as world:
-        stream = await opening(world, secrets.client("reader"))
-        secrets.tokens.write_text("nonsense")
+    stream = await opening(world, secrets.client("reader"))
+    secrets.tokens.write_text("nonsense")
 
-        assert (await told(stream))["alarms"] == {"door": 1}
-        with pytest.raises(NotAuthorized, match="expected one bearer token"):
-            await opening(world, secrets.client())
+    assert (await told(stream))["alarms"] == {"door": 1}
+    with pytest.raises(NotAuthorized, match="expected one bearer token"):
+        await opening(world, secrets.client())
 
 
 async def test_a_token_counts_until_it_expires_also_on_an_open_stream(
@@ -646,18 +642,15 @@ async def test_a_client_that_is_made_of_the_description_alone_is_answered(
         assert not frame[0].HasField("greeting"), "nothing is said to strangers"
 
 
-async def test_a_url_is_enough_for_a_manager(tmp_path: Path, secrets: Secrets) -> None:
-    async with guarded(tmp_path, secrets.door()) as world:
-        url = await world.service.url()
-        assert url.startswith(TLS_SCHEME)
-        own = {"cluster.id": CLUSTER, "broker.id": 1}
-        config = {f"rlmm.config.{key}": one for key, one in secrets.client("broker:1").items()}
-        manager = AsyncRemoteLogMetadataManager()
-        await manager.configure({"metadata.storage.url": url, **own, **config})
-        await manager.close()
+async def test_a_url_is_enough_for_a_manager(world: LocalWorld, secrets: Secrets) -> None:
+    url = await world.service.url()
+    assert url.startswith(TLS_SCHEME)
+    own = {"cluster.id": CLUSTER, "broker.id": 1}
+    config = {f"rlmm.config.{key}": one for key, one in secrets.client("broker:1").items()}
+    manager = AsyncRemoteLogMetadataManager()
+    await manager.configure({"metadata.storage.url": url, **own, **config})
+    await manager.close()
 
-        plain = AsyncRemoteLogMetadataManager()
-        with pytest.raises(NotAuthorized, match="speaks TLS"):
-            await plain.configure(
-                {"metadata.storage.url": url.replace(TLS_SCHEME, SCHEME), **own}
-            )
+    plain = AsyncRemoteLogMetadataManager()
+    with pytest.raises(NotAuthorized, match="speaks TLS"):
+        await plain.configure({"metadata.storage.url": url.replace(TLS_SCHEME, SCHEME), **own})

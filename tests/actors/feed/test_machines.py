@@ -32,6 +32,12 @@ def fed_by(harness: Harness) -> Connected:
     return Connected(harness.machine.open_feed(), KEY, CLAIM)
 
 
+def load_anew(harness: Harness, other: Harness) -> None:
+    """What `other` has is what `harness` finds when it reads its state again."""
+    assert other.machine.state is not None
+    harness.feed(msg.StateLoaded(other.machine.state, other.machine.next_batch))
+
+
 def add(harness: Harness, number: int) -> None:
     harness.write(added(number))
     harness.settle()
@@ -165,16 +171,12 @@ def test_a_state_that_is_loaded_anew_goes_on_from_what_replicas_have() -> None:
     follower.settle()
     one.catch_up()
 
-    again = following(store).machine
-    assert again.state is not None
-    follower.feed(msg.StateLoaded(again.state, again.next_batch))
+    load_anew(follower, following(store))
     follower.settle()
     one.catch_up()
     assert one.snapshots == 1
     add(leader, 2)
-    newer = following(store).machine
-    assert newer.state is not None
-    follower.feed(msg.StateLoaded(newer.state, newer.next_batch))
+    load_anew(follower, following(store))
     follower.settle()
 
     assert one.catch_up().position == leader.machine.position
@@ -185,16 +187,14 @@ def test_a_state_that_is_loaded_anew_goes_on_from_what_replicas_have() -> None:
 def test_a_state_loaded_anew_that_is_behind_says_nothing_before_it_has_caught_up() -> None:
     store = SlotStore()
     leader = leading(store)
-    older = following(store).machine
+    older = following(store)
     add(leader, 1)
     follower = following(store)
     one = fed_by(follower)
     before = one.catch_up().position
-    older_state = older.state
-    assert older_state is not None
-    assert older.position < before
+    assert older.machine.position < before
 
-    follower.feed(msg.StateLoaded(older_state, older.next_batch))
+    load_anew(follower, older)
     assert one.catch_up().position == before
     follower.settle()
     add(leader, 2)
@@ -216,10 +216,8 @@ def test_a_state_loaded_anew_ends_a_snapshot_that_is_under_way(
     follower = following(store)
     one = fed_by(follower)
     one.take(2)
-    again = following(store).machine
-    assert again.state is not None
 
-    follower.feed(msg.StateLoaded(again.state, again.next_batch))
+    load_anew(follower, following(store))
     follower.settle()
 
     assert one.catch_up().is_whole

@@ -227,9 +227,7 @@ def test_who_comes_back_goes_on_from_where_it_was() -> None:
     assert len(replica.list_all()) == SEGMENTS + 1
 
 
-def test_who_was_away_for_too_long_gets_a_new_snapshot(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_who_was_away_for_too_long_gets_a_new_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "RING_BYTES", 1)
     partition = fed()
     gone, slow = connected(partition), connected(partition)

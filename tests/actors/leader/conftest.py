@@ -1,10 +1,16 @@
-"""The log that a leader leads."""
+"""The log that a leader leads, and a leader in office."""
 
 import pytest
 
-from tests.models.actor_harness import SlotStore
+from tests.models.actor_harness import Harness, SlotStore, leading
 
 
 @pytest.fixture
 def store() -> SlotStore:
     return SlotStore()
+
+
+@pytest.fixture
+def harness(store: SlotStore) -> Harness:
+    """Of a leader whose session is open."""
+    return leading(store)

@@ -104,9 +104,7 @@ def test_a_claim_that_the_oracle_contradicts_is_refused_with_an_alarm_and_report
     assert kinds(store.events()) == ["SessionOpened"]
 
 
-def test_without_an_answer_it_opens_and_the_next_dispute_is_held_back(
-    store: SlotStore,
-) -> None:
+def test_without_an_answer_it_opens_and_the_next_dispute_is_held_back(store: SlotStore) -> None:
     harness, _ = waiting_in_office(store)
     harness.oracle_decides(None)
     assert harness.leader.holds(OTHER)
@@ -127,10 +125,7 @@ def test_without_an_answer_it_opens_and_the_next_dispute_is_held_back(
     assert last.in_a_row == 2
 
 
-def test_what_the_oracle_said_of_one_session_says_nothing_of_the_next(
-    store: SlotStore,
-) -> None:
-    harness = leading(store)
+def test_what_the_oracle_said_of_one_session_says_nothing_of_the_next(harness: Harness) -> None:
     caller = harness.assign(3, OTHER, leader_epoch=5)
     harness.settle()
     harness.assign(2, THIRD)  # Both epochs are unknown: it opens, and is on its way.
@@ -156,9 +151,8 @@ def test_an_older_announcement_behind_the_newer_one_of_its_batch_is_refused(
 
 
 def test_a_closed_session_holds_nothing_against_a_claim_that_is_refused(
-    store: SlotStore,
+    harness: Harness,
 ) -> None:
-    harness = leading(store)
     harness.command(cmd.CloseSession(CLAIM, "it leads no more"))
     harness.assign(2, CLAIM)  # Who gave a claim up has to announce another.
     harness.settle()
@@ -213,8 +207,7 @@ def test_a_third_brokers_claim_is_decided_on_its_own(store: SlotStore) -> None:
     assert isinstance(harness.error_for(caller), Fenced)
 
 
-def test_two_claims_wait_side_by_side(store: SlotStore) -> None:
-    harness = leading(store)
+def test_two_claims_wait_side_by_side(harness: Harness) -> None:
     second = harness.assign(2, OTHER, leader_epoch=5)
     third = harness.assign(3, THIRD, leader_epoch=6)
     harness.settle()
@@ -240,9 +233,8 @@ def test_a_leader_that_resigns_makes_way_for_the_claim_that_waits(store: SlotSto
 
 @pytest.mark.parametrize("is_waiting", [True, False])
 def test_a_claim_that_its_broker_gives_up_opens_no_more(
-    store: SlotStore, is_waiting: bool
+    harness: Harness, is_waiting: bool
 ) -> None:
-    harness = leading(store)
     read = harness.ask()  # What comes while its probe is under way is decided together.
     caller = harness.assign(2, OTHER, leader_epoch=5)
     if is_waiting:
@@ -254,7 +246,7 @@ def test_a_claim_that_its_broker_gives_up_opens_no_more(
     harness.oracle_decides(None)
     assert harness.answered_at[read] == 0
     assert harness.leader.holds(CLAIM)
-    assert kinds(store.events()) == ["SessionOpened"]
+    assert kinds(harness.store.events()) == ["SessionOpened"]
 
 
 def test_a_claim_given_up_behind_a_change_of_sessions_opens_no_more(store: SlotStore) -> None:
@@ -324,9 +316,7 @@ def test_it_claims_behind_what_the_other_wrote_while_it_waited(store: SlotStore)
     assert isinstance(holder.error_for(late), NotLeader)
 
 
-def test_it_is_gone_once_the_oracle_contradicts_it_and_says_who_leads(
-    store: SlotStore,
-) -> None:
+def test_it_is_gone_once_the_oracle_contradicts_it_and_says_who_leads(store: SlotStore) -> None:
     _, harness = waiting_elsewhere(store)
     harness.oracle_decides(KNOWS(1))
 
@@ -377,9 +367,8 @@ def test_a_stop_drops_the_claim_that_waits_and_tells_it(
 
 
 def test_a_claim_that_a_stop_overtakes_in_the_queue_does_not_call_the_leader_back(
-    store: SlotStore,
+    harness: Harness,
 ) -> None:
-    harness = leading(store)
     harness.write(added(1))
     caller = harness.assign(2, OTHER, leader_epoch=5)
     harness.stop()

@@ -4,6 +4,7 @@ import pytest
 
 from tests.models.actor_harness import (
     OTHER,
+    Harness,
     SlotStore,
     added,
     claiming,
@@ -109,9 +110,8 @@ def test_a_claim_that_the_store_refuses_leaves_the_partition_to_the_coordinator(
 
 
 def test_a_newer_claim_reaches_a_leader_in_office_however_long_its_queue_is(
-    store: SlotStore,
+    harness: Harness,
 ) -> None:
-    harness = leading(store)
     for number in range(INBOX_MAX + 1):
         harness.write(added(number % 250))
     harness.assign(2, OTHER)
@@ -126,8 +126,7 @@ def test_a_newer_claim_reaches_a_leader_in_office_however_long_its_queue_is(
 # Order and durability.
 
 
-def test_what_arrives_while_a_batch_is_in_flight_is_the_next_batch(store: SlotStore) -> None:
-    harness = leading(store)
+def test_what_arrives_while_a_batch_is_in_flight_is_the_next_batch(harness: Harness) -> None:
     first = harness.write(added(1))
     others = [harness.write(added(number)) for number in (2, 3)]
     append = harness.expect_append()
@@ -135,17 +134,18 @@ def test_what_arrives_while_a_batch_is_in_flight_is_the_next_batch(store: SlotSt
     assert not harness.asked
     assert harness.heard(first) is None
 
-    harness.feed(msg.AppendAnswered(append.number, store.create(append.number, append.value)))
+    harness.feed(
+        msg.AppendAnswered(append.number, harness.store.create(append.number, append.value))
+    )
 
     assert harness.position_for(first) == 1
     assert [harness.heard(caller) for caller in others] == [None, None]
     harness.settle()
     assert [harness.position_for(caller) for caller in others] == [2, 3]
-    assert len(store.slots) == 3
+    assert len(harness.store.slots) == 3
 
 
-def test_replies_come_in_the_order_of_the_calls(store: SlotStore) -> None:
-    harness = leading(store)
+def test_replies_come_in_the_order_of_the_calls(harness: Harness) -> None:
     callers = [harness.write(added(number)) for number in range(5)]
     callers += [harness.write(finished(99)), harness.write(added(7))]
     harness.settle()
@@ -154,9 +154,8 @@ def test_replies_come_in_the_order_of_the_calls(store: SlotStore) -> None:
 
 
 def test_a_read_during_a_flight_waits_for_an_append_that_began_after_it(
-    store: SlotStore,
+    harness: Harness,
 ) -> None:
-    harness = leading(store)
     harness.write(added(1))
     read = harness.ask()
     harness.step()
@@ -166,8 +165,7 @@ def test_a_read_during_a_flight_waits_for_an_append_that_began_after_it(
     assert harness.answered_at[read] == 1
 
 
-def test_a_read_answers_only_after_the_next_slot_was_found_empty(store: SlotStore) -> None:
-    harness = leading(store)
+def test_a_read_answers_only_after_the_next_slot_was_found_empty(harness: Harness) -> None:
     reads = [harness.ask(), harness.ask()]
     probe = harness.expect_probe()
 
@@ -180,8 +178,7 @@ def test_a_read_answers_only_after_the_next_slot_was_found_empty(store: SlotStor
     assert harness.answered_at[reads[1]] == 0
 
 
-def test_a_batch_is_bounded_and_the_rest_follows(store: SlotStore) -> None:
-    harness = leading(store)
+def test_a_batch_is_bounded_and_the_rest_follows(harness: Harness, store: SlotStore) -> None:
     harness.ask()
     for number in range(EVENTS_PER_BATCH + 10):
         segment = number.to_bytes(2, "big") * 8
@@ -192,8 +189,7 @@ def test_a_batch_is_bounded_and_the_rest_follows(store: SlotStore) -> None:
     assert harness.leader.position == EVENTS_PER_BATCH + 10
 
 
-def test_large_custom_metadata_ends_a_batch_early(store: SlotStore) -> None:
-    harness = leading(store)
+def test_large_custom_metadata_ends_a_batch_early(harness: Harness, store: SlotStore) -> None:
     for number in range(12):
         harness.write(added(number))
     harness.settle()
@@ -211,8 +207,7 @@ def test_large_custom_metadata_ends_a_batch_early(store: SlotStore) -> None:
 # Replies that append nothing.
 
 
-def test_a_repeat_is_answered_with_its_first_position_after_a_probe(store: SlotStore) -> None:
-    harness = leading(store)
+def test_a_repeat_is_answered_with_its_first_position_after_a_probe(harness: Harness) -> None:
     first = harness.write(added(1), request=b"r1")
     harness.settle()
     harness.write(added(2), request=b"r2")
@@ -221,9 +216,9 @@ def test_a_repeat_is_answered_with_its_first_position_after_a_probe(store: SlotS
     probe = harness.expect_probe()
 
     assert harness.heard(repeat) is None
-    harness.feed(msg.SlotRead(probe.number, store.read(probe.number)))
+    harness.feed(msg.SlotRead(probe.number, harness.store.read(probe.number)))
     assert harness.position_for(repeat) == harness.position_for(first) == 1
-    assert len(store.slots) == 3
+    assert len(harness.store.slots) == 3
 
 
 def test_a_stale_leader_never_says_done(store: SlotStore) -> None:
@@ -267,9 +262,8 @@ def test_an_overtaken_append_is_refused_and_so_is_what_waits_behind_it(
     ],
 )
 def test_a_rejection_changes_nothing_and_is_an_alarm(
-    store: SlotStore, record: Update, error: type[Exception]
+    harness: Harness, record: Update, error: type[Exception]
 ) -> None:
-    harness = leading(store)
     harness.write(added(1))
     harness.settle()
     rejected = harness.write(record)
@@ -277,4 +271,4 @@ def test_a_rejection_changes_nothing_and_is_an_alarm(
 
     assert isinstance(harness.error_for(rejected), error)
     assert [alarm.kind for alarm in harness.alarms] == [error.__name__]
-    assert len(store.slots) == 2
+    assert len(harness.store.slots) == 2

@@ -21,6 +21,7 @@ from tests.models.actor_harness import (
     new_leader,
 )
 from tests.models.driven_partition import CLAIM, GENESIS, TIP
+from tests.models.flipped_bits import flipped
 from tests.models.slow_model import PartitionDelete
 from tierledger.actors import messages as msg
 from tierledger.actors.leader import machine as leader_rules
@@ -43,22 +44,20 @@ from tierledger.storage.partition.checkpoint import CheckpointStore
 # Outcomes that are not what one hopes for.
 
 
-def test_a_lost_reply_is_resolved_by_reading_the_slot(store: SlotStore) -> None:
-    harness = leading(store)
+def test_a_lost_reply_is_resolved_by_reading_the_slot(harness: Harness) -> None:
     write = harness.write(added(1))
     append = harness.expect_append()
-    store.create(append.number, append.value)
+    harness.store.create(append.number, append.value)
     harness.feed(msg.AppendAnswered(append.number, UNKNOWN))
     look = harness.expect_probe()
 
     assert look.delay_ms > 0
     assert harness.heard(write) is None
-    harness.feed(msg.SlotRead(look.number, store.read(look.number)))
+    harness.feed(msg.SlotRead(look.number, harness.store.read(look.number)))
     assert harness.position_for(write) == 1
 
 
-def test_a_lost_append_is_repeated_as_it_was(store: SlotStore) -> None:
-    harness = leading(store)
+def test_a_lost_append_is_repeated_as_it_was(harness: Harness) -> None:
     write, append = harness.write_in_doubt(added(1))
     harness.write(added(2))
     harness.step()
@@ -68,8 +67,7 @@ def test_a_lost_append_is_repeated_as_it_was(store: SlotStore) -> None:
     assert harness.position_for(write) == 1
 
 
-def test_ones_own_batch_in_the_slot_is_ones_own(store: SlotStore) -> None:
-    harness = leading(store)
+def test_ones_own_batch_in_the_slot_is_ones_own(harness: Harness, store: SlotStore) -> None:
     write = harness.write(added(1))
     append = harness.expect_append()
     store.create(append.number, append.value)
@@ -79,8 +77,7 @@ def test_ones_own_batch_in_the_slot_is_ones_own(store: SlotStore) -> None:
     assert harness.position_for(write) == 1
 
 
-def test_a_refused_append_leaves_nothing_and_the_next_may_succeed(store: SlotStore) -> None:
-    harness = leading(store)
+def test_a_refused_append_leaves_nothing_and_the_next_may_succeed(harness: Harness) -> None:
     first = harness.write(added(1))
     harness.refuse_append()
     second = harness.write(added(2))
@@ -91,9 +88,8 @@ def test_a_refused_append_leaves_nothing_and_the_next_may_succeed(store: SlotSto
     assert harness.leader.state is not None
 
 
-def test_a_claim_that_the_store_refused_is_tried_again(store: SlotStore) -> None:
+def test_a_claim_that_the_store_refused_is_tried_again(harness: Harness) -> None:
     """Nobody would repeat it: the coordinator has said its word, brokers say theirs once."""
-    harness = leading(store)
     harness.assign(2, OTHER)
     write = harness.write(added(1))
     harness.refuse_append()
@@ -101,14 +97,13 @@ def test_a_claim_that_the_store_refused_is_tried_again(store: SlotStore) -> None
     look = harness.expect_probe()
     assert look.delay_ms > 0
     assert not harness.leader.holds(OTHER)
-    harness.feed(msg.SlotRead(look.number, store.read(look.number)))
+    harness.feed(msg.SlotRead(look.number, harness.store.read(look.number)))
     harness.settle()
     assert harness.leader.holds(OTHER)
     assert isinstance(harness.error_for(write), Fenced)
 
 
-def test_claims_of_one_batch_that_the_store_refused_keep_their_order(store: SlotStore) -> None:
-    harness = leading(store)
+def test_claims_of_one_batch_that_the_store_refused_keep_their_order(harness: Harness) -> None:
     harness.write(added(1))
     harness.assign(2, OTHER)
     harness.assign(3, OTHER._replace(announcement=2))
@@ -120,20 +115,18 @@ def test_claims_of_one_batch_that_the_store_refused_keep_their_order(store: Slot
     assert harness.refused == []
 
 
-def test_a_refusal_after_a_lost_reply_is_not_taken_for_an_answer(store: SlotStore) -> None:
-    harness = leading(store)
+def test_a_refusal_after_a_lost_reply_is_not_taken_for_an_answer(harness: Harness) -> None:
     first, append = harness.write_in_doubt(added(1))
     harness.step()
     harness.refuse_append()
 
     assert harness.heard(first) is None
-    store.create(append.number, append.value)  # The first attempt arrives after all.
+    harness.store.create(append.number, append.value)  # The first attempt arrives after all.
     harness.settle()
     assert harness.position_for(first) == 1
 
 
-def test_a_look_at_the_slot_is_repeated_until_the_store_answers(store: SlotStore) -> None:
-    harness = leading(store)
+def test_a_look_at_the_slot_is_repeated_until_the_store_answers(harness: Harness) -> None:
     write, _ = harness.write_in_doubt(added(1))
     for _ in range(3):
         look = harness.expect_probe()
@@ -143,8 +136,7 @@ def test_a_look_at_the_slot_is_repeated_until_the_store_answers(store: SlotStore
     assert harness.position_for(write) == 1
 
 
-def test_a_failed_probe_answers_nobody_with_a_guess(store: SlotStore) -> None:
-    harness = leading(store)
+def test_a_failed_probe_answers_nobody_with_a_guess(harness: Harness) -> None:
     read = harness.ask()
     harness.expect_probe()
     harness.feed(msg.ProbeFailed(1, StorageUnavailable("away")))
@@ -166,8 +158,7 @@ def test_a_failed_probe_answers_nobody_with_a_guess(store: SlotStore) -> None:
     ],
     ids=lambda late: type(late).__name__,
 )
-def test_a_late_answer_changes_nothing(store: SlotStore, late: msg.Stimulus) -> None:
-    harness = leading(store)
+def test_a_late_answer_changes_nothing(harness: Harness, late: msg.Stimulus) -> None:
     write = harness.write(added(1))
     harness.feed(late)
 
@@ -179,8 +170,7 @@ def test_a_late_answer_changes_nothing(store: SlotStore, late: msg.Stimulus) -> 
 # Bounds.
 
 
-def test_a_full_inbox_is_said_at_once(store: SlotStore) -> None:
-    harness = leading(store)
+def test_a_full_inbox_is_said_at_once(harness: Harness) -> None:
     harness.write(added(0))
     for _ in range(INBOX_MAX):
         harness.write(added(1))
@@ -191,8 +181,7 @@ def test_a_full_inbox_is_said_at_once(store: SlotStore) -> None:
     assert isinstance(harness.error_for(read), Overloaded)
 
 
-def test_an_expired_read_is_forgotten(store: SlotStore) -> None:
-    harness = leading(store)
+def test_an_expired_read_is_forgotten(harness: Harness) -> None:
     harness.write(added(1))
     read = harness.ask()
     harness.feed(msg.QueryExpired(read))
@@ -209,7 +198,7 @@ def test_an_unreadable_event_leaves_the_last_good_state_to_read(store: SlotStore
     for number in (1, 2):
         first.write(added(number))
         first.settle()
-    store.slots[2] = store.slots[2][:-1] + bytes([store.slots[2][-1] ^ 1])
+    store.slots[2] = flipped(store.slots[2])
     harness = new_leader(store, 2, OTHER)
     waiting = harness.write(added(3), OTHER)
     harness.load()
@@ -230,12 +219,11 @@ def test_an_unreadable_event_leaves_the_last_good_state_to_read(store: SlotStore
 
 
 def test_a_batch_that_rots_before_it_is_seen_again_leaves_its_writers_in_doubt(
-    store: SlotStore,
+    harness: Harness,
 ) -> None:
-    harness = leading(store)
     write, read = harness.write(added(1)), harness.ask()
     append = harness.expect_append()
-    store.create(append.number, append.value[:-1] + bytes([append.value[-1] ^ 1]))
+    harness.store.create(append.number, flipped(append.value))
     harness.feed(msg.AppendAnswered(append.number, UNKNOWN))
     late = harness.write(added(2))
     harness.settle()
@@ -249,9 +237,8 @@ def test_a_batch_that_rots_before_it_is_seen_again_leaves_its_writers_in_doubt(
 
 @pytest.mark.parametrize("is_certain", [True, False])
 def test_a_batch_whose_slot_is_forgotten_was_written_by_nobody_or_nobody_knows(
-    store: SlotStore, is_certain: bool
+    harness: Harness, is_certain: bool
 ) -> None:
-    harness = leading(store)
     write = harness.write(added(1))
     append = harness.expect_append()
     if not is_certain:
@@ -263,8 +250,7 @@ def test_a_batch_whose_slot_is_forgotten_was_written_by_nobody_or_nobody_knows(
     assert [gone.reason for gone in harness.gone] == ["fenced"]
 
 
-def test_a_leader_that_slept_through_forgetting_answers_no_read(store: SlotStore) -> None:
-    harness = leading(store)
+def test_a_leader_that_slept_through_forgetting_answers_no_read(harness: Harness) -> None:
     read = harness.ask()
     probe = harness.expect_probe()
     harness.feed(msg.SlotRead(probe.number, None, is_passed=True))
@@ -273,12 +259,11 @@ def test_a_leader_that_slept_through_forgetting_answers_no_read(store: SlotStore
     assert [gone.reason for gone in harness.gone] == ["fenced"]
 
 
-def test_a_leader_whose_next_slot_holds_a_boundary_is_overtaken(store: SlotStore) -> None:
-    harness = leading(store)
+def test_a_leader_whose_next_slot_holds_a_boundary_is_overtaken(harness: Harness) -> None:
     state, next_batch = harness.leader.state, harness.leader.next_batch
     assert state is not None
     checkpoints = CheckpointStore(MemoryBackend(), DefaultMetadataKeyFactory("c"), SERDE, TIP)
-    store.slots.append(checkpoints.plan(state, next_batch + 1, None).partition_value)
+    harness.store.slots.append(checkpoints.plan(state, next_batch + 1, None).partition_value)
 
     write = harness.write(added(1))
     harness.settle()
@@ -332,20 +317,18 @@ def fill(harness: Harness, count: int, first: int = 0) -> None:
             harness.asked.rotate(-1)
 
 
-def test_a_checkpoint_is_due_after_so_many_events_and_one_at_a_time(store: SlotStore) -> None:
-    harness = leading(store)
+def test_a_checkpoint_is_due_after_so_many_events_and_one_at_a_time(harness: Harness) -> None:
     harness.ask()
     fill(harness, 2 * CHECKPOINT_EVENTS)
     plans = [one for one in harness.asked if isinstance(one, msg.WriteCheckpoint)]
 
     assert len(plans) == 1
-    assert plans[0].next_batch <= len(store.slots)
+    assert plans[0].next_batch <= len(harness.store.slots)
 
 
 def test_a_leader_that_stops_asks_for_no_other_checkpoint_than_the_one_refused(
-    store: SlotStore,
+    harness: Harness,
 ) -> None:
-    harness = leading(store)
     harness.stop(is_released=False)
     assert isinstance(harness.asked[0], msg.WriteCheckpoint)
     harness.asked.clear()
@@ -355,8 +338,7 @@ def test_a_leader_that_stops_asks_for_no_other_checkpoint_than_the_one_refused(
     assert not harness.asked
 
 
-def test_no_refusal_of_a_checkpoint_is_the_last_word(store: SlotStore) -> None:
-    harness = leading(store)
+def test_no_refusal_of_a_checkpoint_is_the_last_word(harness: Harness) -> None:
     fill(harness, CHECKPOINT_EVENTS)
     assert [type(one) for one in harness.asked] == [msg.WriteCheckpoint]
     harness.asked.clear()
@@ -367,13 +349,12 @@ def test_no_refusal_of_a_checkpoint_is_the_last_word(store: SlotStore) -> None:
     assert [type(one) for one in harness.asked] == [msg.WriteCheckpoint]
 
 
-def test_a_checkpoint_that_an_older_one_came_before_is_written_again(store: SlotStore) -> None:
-    harness = leading(store)
+def test_a_checkpoint_that_an_older_one_came_before_is_written_again(harness: Harness) -> None:
     harness.stop(is_released=False)
     harness.asked.clear()
     harness.feed(msg.CheckpointDone(stored=False, again=True))
 
-    assert harness.asked.popleft() == msg.WriteCheckpoint(len(store.slots))
+    assert harness.asked.popleft() == msg.WriteCheckpoint(len(harness.store.slots))
     assert not harness.gone
     harness.feed(msg.CheckpointDone(stored=True))
     assert [gone.reason for gone in harness.gone] == ["stopped"]
@@ -408,8 +389,7 @@ def test_a_long_log_is_read_no_further_than_one_checkpoint_ahead(
 # Stopping.
 
 
-def test_a_release_drains_then_closes_the_session_then_checkpoints(store: SlotStore) -> None:
-    harness = leading(store)
+def test_a_release_drains_then_closes_the_session_then_checkpoints(harness: Harness) -> None:
     writes = [harness.write(added(number)) for number in (1, 2)]
     harness.stop()
     refused = harness.write(added(3))
@@ -417,25 +397,21 @@ def test_a_release_drains_then_closes_the_session_then_checkpoints(store: SlotSt
 
     assert [harness.position_for(write) for write in writes] == [1, 2]
     assert isinstance(harness.error_for(refused), NotLeader)
-    assert kinds(store.events())[-1] == "SessionClosed"
+    assert kinds(harness.store.events())[-1] == "SessionClosed"
     assert [gone.reason for gone in harness.gone] == ["stopped"]
 
 
-def test_a_host_that_closes_leaves_the_session_open_for_the_next_host(
-    store: SlotStore,
-) -> None:
-    harness = leading(store)
+def test_a_host_that_closes_leaves_the_session_open_for_the_next_host(harness: Harness) -> None:
     waiting = harness.stop(is_released=False, waits=True)
     harness.settle()
 
-    assert kinds(store.events()) == ["SessionOpened"]
+    assert kinds(harness.store.events()) == ["SessionOpened"]
     assert harness.gone == [msg.Gone("stopped", waiting)]
-    again = leading(store, 2)
+    again = leading(harness.store, 2)
     assert again.leader.holds(CLAIM)
 
 
-def test_a_new_claim_calls_a_partition_back_that_is_being_released(store: SlotStore) -> None:
-    harness = leading(store)
+def test_a_new_claim_calls_a_partition_back_that_is_being_released(harness: Harness) -> None:
     harness.stop()
     newer = CLAIM._replace(announcement=2)
     harness.assign(2, newer)
@@ -446,9 +422,8 @@ def test_a_new_claim_calls_a_partition_back_that_is_being_released(store: SlotSt
 
 
 def test_a_release_whose_last_event_the_store_refuses_ends_all_the_same(
-    store: SlotStore,
+    harness: Harness,
 ) -> None:
-    harness = leading(store)
     harness.stop()
     harness.refuse_append()
 

@@ -132,9 +132,7 @@ async def test_hosts_whose_clocks_are_hours_apart_write_one_history(tmp_path: Pa
     await behind.stop()
 
 
-async def test_of_two_hosts_with_one_partition_the_log_fences_the_first(
-    tmp_path: Path,
-) -> None:
+async def test_of_two_hosts_with_one_partition_the_log_fences_the_first(tmp_path: Path) -> None:
     """A word of a coordinator that knows of another placement than all others do."""
     world = LocalWorld(faulty_store.settings(str(tmp_path)), hosts=2)
     await world.start()

@@ -9,6 +9,7 @@ import pytest
 from tests.models import faulty_store
 from tests.models.actor_harness import SERDE, kinds
 from tests.models.faulty_store import Faults
+from tests.models.flipped_bits import flipped
 from tests.models.local_world import (
     CLUSTER,
     HASTY_S,
@@ -114,9 +115,7 @@ async def test_a_leader_epoch_that_lost_a_dispute_gains_nothing_from_a_dead_host
 # What is stored and does not verify.
 
 
-async def test_a_flipped_byte_quarantines_one_partition_and_no_other(
-    world: LocalWorld,
-) -> None:
+async def test_a_flipped_byte_quarantines_one_partition_and_no_other(world: LocalWorld) -> None:
     broken, whole = partition(0), partition(1)
     manager = await world.leader(broken, whole)
     for tip in (broken, whole):
@@ -128,7 +127,7 @@ async def test_a_flipped_byte_quarantines_one_partition_and_no_other(
     def break_it(key: str, value: bytes) -> bytes | None:
         if key.startswith(states):
             return b""  # Without its checkpoint the log has to be read.
-        return value[:-1] + bytes([value[-1] ^ 1]) if key == last else None
+        return flipped(value) if key == last else None
 
     assert await world.change_store(break_it)
     await world.start()
@@ -158,7 +157,7 @@ async def test_a_checkpoint_that_does_not_verify_is_made_anew_from_the_log(
 
     def break_it(key: str, value: bytes) -> bytes | None:
         ours = key.startswith(KEYS.state(TIP)) and part in key.removeprefix(CLUSTER)
-        return value[:-1] + bytes([value[-1] ^ 1]) if ours else None
+        return flipped(value) if ours else None
 
     assert await world.change_store(break_it)
     await world.start()

@@ -17,11 +17,7 @@ from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.host.answering import PAGE_ROWS
 from tierledger.actors.host_settings import CUSTOM_METADATA_KEY
 from tierledger.actors.messages import Query
-from tierledger.events.errors import (
-    CustomMetadataSizeLimitExceeded,
-    InvalidArgument,
-    NotReady,
-)
+from tierledger.events.errors import CustomMetadataSizeLimitExceeded, InvalidArgument, NotReady
 
 TIP = partition()
 

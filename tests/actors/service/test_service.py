@@ -152,9 +152,7 @@ async def test_of_two_leaders_the_later_writes_and_the_earlier_is_fenced(
     assert await listed(earlier) == [0]
 
 
-async def test_a_new_manager_of_the_same_broker_replaces_the_old_one(
-    world: LocalWorld,
-) -> None:
+async def test_a_new_manager_of_the_same_broker_replaces_the_old_one(world: LocalWorld) -> None:
     old = await world.leader(TIP)
     new = await world.leader(TIP)
     await copy(new, segment(0))
@@ -168,9 +166,7 @@ async def test_a_new_manager_of_the_same_broker_replaces_the_old_one(
 # Repeats and stops.
 
 
-async def test_repeated_announcements_cost_nothing_and_stay_in_force(
-    world: LocalWorld,
-) -> None:
+async def test_repeated_announcements_cost_nothing_and_stay_in_force(world: LocalWorld) -> None:
     manager = await world.broker()
     for _ in range(2):
         await manager.on_partition_leadership_changes([TIP], [partition(1)])

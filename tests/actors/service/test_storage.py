@@ -8,6 +8,7 @@ import pytest
 from tests.models.actor_harness import kinds
 from tests.models.command_line import run
 from tests.models.faulty_store import Faults
+from tests.models.flipped_bits import flipped
 from tests.models.local_world import (
     HASTY_S,
     KEYS,
@@ -205,9 +206,7 @@ async def test_a_damaged_log_of_the_coordinator_is_named_by_verify_and_at_the_st
     await world.stop()
     whole = await asyncio.to_thread(run, path, "verify")
     damaged = KEYS.coordinator_batch(batch)
-    await world.change_store(
-        lambda key, value: value[:-1] + bytes([value[-1] ^ 1]) if key == damaged else None
-    )
+    await world.change_store(lambda key, value: flipped(value) if key == damaged else None)
 
     verified = await asyncio.to_thread(run, path, "verify")
     with pytest.raises(CorruptLog) as caught:

@@ -30,11 +30,7 @@ from tierledger.events.errors import (
     RemoteResourceNotFound,
 )
 from tierledger.events.partition import answers
-from tierledger.events.partition.decide import (
-    CUSTOM_METADATA_BYTES_CEILING,
-    Accepted,
-    Limits,
-)
+from tierledger.events.partition.decide import CUSTOM_METADATA_BYTES_CEILING, Accepted, Limits
 from tierledger.events.partition.state import REQUESTS_KEPT, REQUESTS_MAX
 from tierledger.events.tables.segment_rows import CUSTOM, STATE, unpack_row
 

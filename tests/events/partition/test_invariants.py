@@ -1,6 +1,7 @@
 """The check of a state finds each thing that can be wrong with one."""
 
 from collections.abc import Callable
+from operator import setitem
 
 import pytest
 
@@ -75,186 +76,62 @@ def test_the_sound_state_has_something_in_every_table() -> None:
     assert len(state.tombstones) == 1
 
 
-def unlisted(state: PartitionState) -> None:
-    state.epochs[0].unreferenced.delete(SUPERSEDED)
-
-
-def unserved(state: PartitionState) -> None:
-    state.epochs[0].referenced.delete(210)
-
-
-def forgotten(state: PartitionState) -> None:
-    state.epochs[0].lost.delete(LOST)
-
-
-def uncovered(state: PartitionState) -> None:
-    state.epochs[0].hidden.delete(interval_key(0, LOST))
-
-
-def covered_too_far(state: PartitionState) -> None:
-    state.epochs[0].hidden.set(interval_key(0, LOST), 201)
-
-
-def covered_needlessly(state: PartitionState) -> None:
-    state.epochs[0].hidden.set(interval_key(210, SERVED), 300)
-
-
-def stale_summary(state: PartitionState) -> None:
-    state.epochs[0].hidden.pages[0].summary = 7
-
-
-def wrong_size(state: PartitionState) -> None:
-    state.epochs[0].size += 1
-
-
-def lowered(state: PartitionState) -> None:
-    state.epochs[0].highest = 299
-
-
-def never_highest(state: PartitionState) -> None:
-    state.epochs[0].highest = None
-
-
-def miscounted(state: PartitionState) -> None:
-    state.count_by_state[0] += 1
-
-
-def misweighed(state: PartitionState) -> None:
-    state.bytes_by_state[1] -= 1
-
-
-def missummed(state: PartitionState) -> None:
-    state.rows_digest += 1
-
-
 def row_changed_unseen(state: PartitionState) -> None:
     state.settle()
     rewritten(state, STARTED, MAX_TIMESTAMP, 99)
     state.pending.clear()
 
 
-def row_lost(state: PartitionState) -> None:
-    state.rows.drop(STARTED)
+def more(owner: object, name: str) -> None:
+    setattr(owner, name, getattr(owner, name) + 1)
 
 
-def resized(state: PartitionState) -> None:
-    rewritten(state, SERVED, SIZE, 5)
+DAMAGES: dict[str, Callable[[PartitionState], object]] = {
+    "unlisted": lambda it: it.epochs[0].unreferenced.delete(SUPERSEDED),
+    "unserved": lambda it: it.epochs[0].referenced.delete(210),
+    "forgotten": lambda it: it.epochs[0].lost.delete(LOST),
+    "uncovered": lambda it: it.epochs[0].hidden.delete(interval_key(0, LOST)),
+    "covered too far": lambda it: it.epochs[0].hidden.set(interval_key(0, LOST), 201),
+    "covered needlessly": lambda it: it.epochs[0].hidden.set(interval_key(210, SERVED), 300),
+    "stale summary": lambda it: setattr(it.epochs[0].hidden.pages[0], "summary", 7),
+    "wrong size": lambda it: more(it.epochs[0], "size"),
+    "lowered": lambda it: setattr(it.epochs[0], "highest", 299),
+    "never highest": lambda it: setattr(it.epochs[0], "highest", None),
+    "miscounted": lambda it: setitem(it.count_by_state, 0, it.count_by_state[0] + 1),
+    "misweighed": lambda it: setitem(it.bytes_by_state, 1, it.bytes_by_state[1] - 1),
+    "missummed": lambda it: more(it, "rows_digest"),
+    "row changed unseen": row_changed_unseen,
+    "row lost": lambda it: it.rows.drop(STARTED),
+    "resized": lambda it: rewritten(it, SERVED, SIZE, 5),
+    "moved on": lambda it: rewritten(it, STARTED, STATE, 2),
+    "misplaced": lambda it: rewritten(it, STARTED, EPOCHS, [0, 301, 0, 1, 305, 1]),
+    "without epochs": lambda it: rewritten(it, STARTED, EPOCHS, []),
+    "unordered": lambda it: rewritten(it, STARTED, EPOCHS, [1, 305, 1, 0, 301, 1]),
+    "finished tomorrow": lambda it: rewritten(it, SERVED, FINISHED_AT, it.next_position),
+    "finished never": lambda it: rewritten(it, SERVED, FINISHED_AT, -1),
+    "epoch missing": lambda it: it.epochs.pop(1),
+    "stray forgotten": lambda it: it.strays.clear(),
+    "stray nowhere": lambda it: it.strays.update({MOVED: ()}),
+    "stray at home": lambda it: it.strays.update({MOVED: (2, 3)}),
+    "deleted and alive": lambda it: it.tombstones.add(SERVED, 3, 0),
+    "buried twice": lambda it: it.tombstones.add(GONE, 3, 0),
+    "buried tomorrow": lambda it: it.tombstones.add(
+        LOST[:15] + b"\xff", it.next_position, it.log_time_ms
+    ),
+    "tombstones missummed": lambda it: more(it.tombstones, "digest"),
+    "unheard": lambda it: it.heard.update({1: (9, 9)}),
+    "too many requests": lambda it: it.requests.update(
+        {1: {bytes([at // 256, at % 256]): 0 for at in range(REQUESTS_MAX)}}
+    ),
+    "requests unordered": lambda it: it.requests.update({1: {b"a": 2, b"b": 1}}),
+    "deleted but full": lambda it: setattr(it, "delete", DeleteMetadata(2, 0, 0)),
+}
 
 
-def moved_on(state: PartitionState) -> None:
-    rewritten(state, STARTED, STATE, 2)
-
-
-def misplaced(state: PartitionState) -> None:
-    rewritten(state, STARTED, EPOCHS, [0, 301, 0, 1, 305, 1])
-
-
-def without_epochs(state: PartitionState) -> None:
-    rewritten(state, STARTED, EPOCHS, [])
-
-
-def unordered(state: PartitionState) -> None:
-    rewritten(state, STARTED, EPOCHS, [1, 305, 1, 0, 301, 1])
-
-
-def finished_tomorrow(state: PartitionState) -> None:
-    rewritten(state, SERVED, FINISHED_AT, state.next_position)
-
-
-def finished_never(state: PartitionState) -> None:
-    rewritten(state, SERVED, FINISHED_AT, -1)
-
-
-def epoch_missing(state: PartitionState) -> None:
-    del state.epochs[1]
-
-
-def stray_forgotten(state: PartitionState) -> None:
-    state.strays.clear()
-
-
-def stray_nowhere(state: PartitionState) -> None:
-    state.strays[MOVED] = ()
-
-
-def stray_at_home(state: PartitionState) -> None:
-    state.strays[MOVED] = (2, 3)
-
-
-def deleted_and_alive(state: PartitionState) -> None:
-    state.tombstones.add(SERVED, 3, 0)
-
-
-def buried_twice(state: PartitionState) -> None:
-    state.tombstones.add(GONE, 3, 0)
-
-
-def buried_tomorrow(state: PartitionState) -> None:
-    state.tombstones.add(LOST[:15] + b"\xff", state.next_position, state.log_time_ms)
-
-
-def tombstones_missummed(state: PartitionState) -> None:
-    state.tombstones.digest += 1
-
-
-def unheard(state: PartitionState) -> None:
-    state.heard[1] = (9, 9)
-
-
-def too_many_requests(state: PartitionState) -> None:
-    state.requests[1] = {bytes([at // 256, at % 256]): 0 for at in range(REQUESTS_MAX)}
-
-
-def requests_unordered(state: PartitionState) -> None:
-    state.requests[1] = {b"a": 2, b"b": 1}
-
-
-def deleted_but_full(state: PartitionState) -> None:
-    state.delete = DeleteMetadata(2, 0, 0)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        unlisted,
-        unserved,
-        forgotten,
-        uncovered,
-        covered_too_far,
-        covered_needlessly,
-        stale_summary,
-        wrong_size,
-        lowered,
-        never_highest,
-        miscounted,
-        misweighed,
-        missummed,
-        row_changed_unseen,
-        row_lost,
-        resized,
-        moved_on,
-        misplaced,
-        without_epochs,
-        unordered,
-        finished_tomorrow,
-        finished_never,
-        epoch_missing,
-        stray_forgotten,
-        stray_nowhere,
-        stray_at_home,
-        deleted_and_alive,
-        buried_twice,
-        buried_tomorrow,
-        tombstones_missummed,
-        unheard,
-        too_many_requests,
-        requests_unordered,
-        deleted_but_full,
-    ],
-)
-def test_damage_is_found(damage: Callable[[PartitionState], None]) -> None:
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_found(damage: str) -> None:
     state = sound()
-    damage(state)
+    DAMAGES[damage](state)
 
     with pytest.raises(AssertionError) as caught:
         check(state)

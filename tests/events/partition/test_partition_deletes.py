@@ -23,12 +23,7 @@ from tests.models.slow_model import (
 )
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
-from tierledger.events.errors import (
-    Fenced,
-    InvalidStateTransition,
-    NotLeader,
-    PartitionDeleted,
-)
+from tierledger.events.errors import Fenced, InvalidStateTransition, NotLeader, PartitionDeleted
 from tierledger.events.partition import answers
 from tierledger.events.partition.decide import TOMBSTONES_PER_DROP, Accepted, Limits
 

@@ -55,14 +55,7 @@ class PagedMapMachine(RuleBasedStateMachine):
         stride=st.sampled_from([1, 2, 3, -1, -2]),
         value=VALUES,
     )
-    def set_run(
-        self,
-        pair: Pair,
-        first: int,
-        size: int,
-        stride: int,
-        value: int,
-    ) -> None:
+    def set_run(self, pair: Pair, first: int, size: int, stride: int, value: int) -> None:
         one, model = pair
         for number in range(first, first + size * stride, stride):
             one.set(self.key(number), value)

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.models.imported_logs import (
     RECORDED,
-    checked,
+    assert_answers,
     import_now,
     lines_of,
     logs_in,
@@ -25,13 +25,6 @@ from tierledger.storage.connector import URL_SETTING, load_connector
 ALL_TRACES = sorted(path.parent for path in TRACES.rglob("records.jsonl.gz"))
 CHURN = TRACES / "three-brokers-churn"
 SMALL_TRACES = [one for one in ALL_TRACES if one not in {CHURN, TRACES / "large"}]
-
-
-def assert_answers(url: str, traces: list[Path]) -> None:
-    logs = logs_in(url)
-    for trace in traces:
-        report = checked(logs, trace)
-        assert report.passed, (trace.name, report.summary(), report.findings)
 
 
 @pytest.mark.parametrize(
@@ -120,9 +113,7 @@ async def lead(url: str, tip: TopicIdPartition) -> None:
     connector = load_connector({URL_SETTING: url})
     backend = await connector.backend(read_only=False)
     try:
-        leader = StoredPartition(backend, tip, CLUSTER)
-        loaded = await leader.reader().state()
-        leader.state, leader.next_batch = loaded
+        leader = await StoredPartition.resumed(backend, tip, CLUSTER)
         await leader.open()
     finally:
         await backend.close()

@@ -12,12 +12,11 @@ import pytest
 from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped]
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner
 
-from tests.models.imported_logs import checked, import_now, logs_in, stored_batches
+from tests.models.command_line import invoke
+from tests.models.imported_logs import assert_answers, import_now, stored_batches
 from tests.models.local_world import CLUSTER, LocalWorld
 from tests.models.stored_partitions import TRACES
-from tierledger.cli.main import app
 from tierledger.conformance.answering import partition_of
 from tierledger.conformance.answers import Answer, read_answers
 from tierledger.conformance.trace import TraceRecord, answers_path, read_records
@@ -69,12 +68,6 @@ async def produce(address: str, records: list[TraceRecord]) -> None:
         await producer.stop()
 
 
-def assert_answers(url: str) -> None:
-    """What was asked at the end: offsets are others than the recorded ones, so no earlier."""
-    report = checked(logs_in(url), TRACE, at_end=True)
-    assert report.passed, (report.summary(), report.findings)
-
-
 def test_a_live_topic_is_imported_up_to_its_end_and_what_comes_later_the_next_time(
     spark: SparkSession, sqlite_url: str, broker: KafkaBroker
 ) -> None:
@@ -82,7 +75,7 @@ def test_a_live_topic_is_imported_up_to_its_end_and_what_comes_later_the_next_ti
 
     assert not [one for one in found if one.trouble or one.refused or one.missing]
     assert sum(one.imported for one in found) == sum(1 for _ in read_records(TRACE))
-    assert_answers(sqlite_url)
+    assert_answers(sqlite_url, [TRACE], at_end=True)
 
     again = import_now(spark, f"kafka:{broker.address}", sqlite_url)
     assert sum(one.imported + one.batches for one in again) == 0
@@ -94,7 +87,7 @@ def test_segments_of_a_real_broker_make_the_same_logs_as_its_live_topic(
     import_now(spark, broker.logs, sqlite_url)
     import_now(spark, f"kafka:{broker.address}", postgres_url)
 
-    assert_answers(sqlite_url)
+    assert_answers(sqlite_url, [TRACE], at_end=True)
     assert stored_batches(sqlite_url) == stored_batches(postgres_url)
 
 
@@ -164,7 +157,7 @@ def test_the_command_imports_and_says_what_it_refused(
     out = tmp_path / "out"
     words = ["spark", "import", str(bad), "--store", sqlite_url, "--cluster", CLUSTER]
 
-    result = CliRunner().invoke(app, [*words, "--json", "--out", str(out), "--format", "csv"])
+    result = invoke(*words, "--json", "--out", out, "--format", "csv")
 
     assert result.exit_code == 3, result.output
     said = json.loads(result.stdout)

@@ -23,7 +23,7 @@ from tests.models.audited_tier import (
     AuditedTier,
     other_partition,
 )
-from tests.models.command_line import orders, run, write
+from tests.models.command_line import orders, refused, rows_in, run, write
 from tests.models.folded_tables import imported, rows_of
 from tests.models.spark_rows import writing
 from tests.models.stored_partitions import TIME_MS, StoredPartition, finished
@@ -41,15 +41,9 @@ from tierledger.pipeline.jobs.audit.kinds import AuditKind
 from tierledger.pipeline.jobs.audit.rows import Audit, AuditDigest
 from tierledger.pipeline.jobs.audit.run import Listed, audit
 from tierledger.pipeline.jobs.audit.segments import Settled, segments_table
-from tierledger.pipeline.listing import (
-    read_inventory,
-    totals,
-    write_listing,
-    written_listing,
-)
+from tierledger.pipeline.listing import read_inventory, totals, write_listing, written_listing
 from tierledger.pipeline.table_columns import PlainRow
 from tierledger.pipeline.tables.plan import planned
-from tierledger.storage.backend import Put, Remove
 from tierledger.tiering.layouts.ledger.format import LedgerCustomMetadata
 from tierledger.tiering.layouts.listed_objects import names_of
 from tierledger.tiering.layouts.tier_url import Layout, open_store, parse
@@ -157,13 +151,9 @@ HOSTILE = [
 async def damage_log(world: AuditedTier, tip: TopicIdPartition) -> None:
     """A partition whose second batch does not verify."""
     async with writing(world.url) as backend:
-        partition = StoredPartition(backend, tip)
-        await partition.open()
+        partition = await StoredPartition.led(backend, tip)
         await partition.append(finished(0))
-        key = partition.keys.log_batch(tip, 1)
-        value = await backend.get(key)
-        assert value is not None
-        await backend.execute_atomically([Put(key, value[:-1] + b"?")])
+        await partition.flip(1)
 
 
 async def test_no_segment_of_a_log_that_lost_a_batch_is_called_an_orphan(
@@ -173,10 +163,9 @@ async def test_no_segment_of_a_log_that_lost_a_batch_is_called_an_orphan(
     for number in range(5):
         await world.copy(number)
         await world.write()
-    assert world.partition is not None
     async with writing(world.url) as backend:
         # Where a search by doubling steps looks.
-        await backend.execute_atomically([Remove(world.partition.keys.log_batch(world.tip, 3))])
+        await StoredPartition(backend, world.tip).lose(3)
 
     found, _ = await asyncio.to_thread(found_by, spark, world, damaged=[world.tip])
 
@@ -413,9 +402,7 @@ async def test_the_command_says_by_its_status_whether_anything_was_found(
     told = json.loads(result.stdout)
     assert (told["missing_object"], told["foreign"], told["findings"]) == (1, 1, 1)
     assert [row["kind"] for row in told["worst"]] == ["missing_object"]
-    lines = [line for file in out.glob("part-*") for line in file.read_text().splitlines()]
-    rows = [json.loads(line) for line in lines]
-    assert sorted(row["kind"] for row in rows) == ["foreign", "missing_object"]
+    assert sorted(row["kind"] for row in rows_in(out)) == ["foreign", "missing_object"]
     text = page.read_text()
     assert str(lost.remote_log_segment_id.id) in text
     assert "//" not in text
@@ -438,8 +425,7 @@ async def test_a_tier_of_too_many_objects_for_one_process_is_refused(
 
     result = await asyncio.to_thread(run, tmp_path / "store.sqlite", "spark", "audit", *words)
 
-    assert result.exit_code == 2
-    assert "--engine: expected spark, as the tier has more than 1 objects" in result.stderr
+    refused(result, "--engine: expected spark, as the tier has more than 1 objects")
     assert not out.exists()
 
 
@@ -462,7 +448,4 @@ def test_a_question_that_makes_no_sense_is_refused(
 ) -> None:
     write(tmp_path / "store", orders)
 
-    result = run(tmp_path / "store", "spark", "audit", *words)
-
-    assert result.exit_code == 2
-    assert expected in result.stderr
+    refused(run(tmp_path / "store", "spark", "audit", *words), expected)

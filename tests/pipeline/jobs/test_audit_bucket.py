@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,21 +14,15 @@ from tierledger.tiering.layouts.tier_url import Layout
 KINDS = ("missing_object", "size_mismatch", "deleted_but_there", "orphan", "foreign", "whole")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with S3Server() as server:
-        yield server
-
-
 @pytest.fixture(params=[Layout.LEDGER, Layout.MANIFEST])
 def world(
-    server: S3Server,
+    s3_server: S3Server,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> AuditedTier:
     """Beside another tier in the same bucket, which an audit must not see."""
-    world = AuditedTier(tmp_path, request.param, server)
+    world = AuditedTier(tmp_path, request.param, s3_server)
     for name, value in world.options.items():
         monkeypatch.setenv(f"AWS_{name.upper()}", value)
     (world.root.parent / "another").mkdir(exist_ok=True)

@@ -34,8 +34,7 @@ def held(*segments: Segment, then: Sequence[Body] = ()) -> StoredPartition:
     """A partition with these segments, as its leader has it."""
 
     async def run() -> StoredPartition:
-        partition = StoredPartition(MemoryBackend())
-        await partition.open()
+        partition = await StoredPartition.led()
         if events := [*bodies(segments), *then]:
             await partition.append(events)
         return partition
@@ -312,8 +311,7 @@ def test_of_any_log_each_offset_by_itself_says_the_same(segments: list[Segment])
 
 def test_the_rows_are_those_of_a_store(tmp_path: Path) -> None:
     async def fill(backend: MetadataStorageBackend) -> None:
-        partition = StoredPartition(backend)
-        await partition.open()
+        partition = await StoredPartition.led(backend)
         await partition.append(bodies([ten(0), ten(2)]))
 
     rows = rows_of(plan(COVERAGE, written(tmp_path / "s", fill)))

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 from typing_extensions import override
 
-from tests.models.command_line import run, write
+from tests.models.command_line import invoke, refused, run, write
 from tests.models.planted_coverage import Segment, bodies
 from tests.models.stored_partitions import TIME_MS, StoredPartition, added
 from tierledger.cli.commands.spark.coverage import COLUMNS
-from tierledger.cli.main import app
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline.jobs.coverage.job import COVERAGE
 from tierledger.pipeline.jobs.coverage.rules import FINDINGS, CoverageKind
@@ -31,14 +30,16 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 
 async def sound(backend: SqliteBackend) -> None:
-    partition = StoredPartition(backend, TopicIdPartition(Uuid(b"s" * 16), 0, "sound"))
-    await partition.open()
+    partition = await StoredPartition.led(
+        backend, TopicIdPartition(Uuid(b"s" * 16), 0, "sound")
+    )
     await partition.append(bodies([Segment(0, 9, {0: 0}), Segment(1, 19, {0: 10})]))
 
 
 async def holed(backend: SqliteBackend) -> None:
-    partition = StoredPartition(backend, TopicIdPartition(Uuid(b"h" * 16), 7, HOSTILE))
-    await partition.open()
+    partition = await StoredPartition.led(
+        backend, TopicIdPartition(Uuid(b"h" * 16), 7, HOSTILE)
+    )
     given_up = Segment(4, 49, {1: 40})
     log = [Segment(0, 9, {0: 0}), Segment(2, 29, {0: 20}), Segment(3, 49, {0: 25, 2: 40})]
     await partition.append([*bodies([*log, given_up]), added(9, 50, 59)])
@@ -46,13 +47,9 @@ async def holed(backend: SqliteBackend) -> None:
 
 async def damaged(backend: SqliteBackend) -> None:
     tip = TopicIdPartition(Uuid(b"d" * 16), 3, "damaged")
-    partition = StoredPartition(backend, tip)
-    await partition.open()
+    partition = await StoredPartition.led(backend, tip)
     await partition.append(bodies([Segment(0, 9, {0: 0}), Segment(2, 29, {0: 20})]))
-    key = partition.keys.log_batch(tip, 1)
-    value = bytearray(await backend.get(key) or b"")
-    value[-1] ^= 1
-    await backend.update(key, bytes(value))
+    await partition.flip(1)
 
 
 class _References(HTMLParser):
@@ -185,10 +182,7 @@ def test_damaged_logs_are_named_and_left_out(job: str, tmp_path: Path) -> None:
 def test_an_empty_store_is_an_error(job: str, tmp_path: Path) -> None:
     write(tmp_path / "s")
 
-    result = run(tmp_path / "s", "spark", job)
-
-    assert result.exit_code == 2
-    assert "the store is empty" in result.stderr
+    refused(run(tmp_path / "s", "spark", job), "the store is empty")
 
 
 def test_a_page_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
@@ -196,8 +190,7 @@ def test_a_page_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
     result = run(tmp_path / "s", "spark", "coverage", "--page", tmp_path / "no" / "page.html")
 
-    assert result.exit_code == 2
-    assert "is no folder" in result.stderr
+    refused(result, "is no folder")
 
 
 def test_names_on_a_terminal_move_no_cursor(tmp_path: Path) -> None:
@@ -211,7 +204,7 @@ def test_names_on_a_terminal_move_no_cursor(tmp_path: Path) -> None:
 
 
 def test_each_job_says_how_it_is_used() -> None:
-    shown = CliRunner().invoke(app, ["spark", "--help"]).stdout
+    shown = invoke("spark", "--help").stdout
 
     assert "coverage" in shown
     assert "stuck" in shown

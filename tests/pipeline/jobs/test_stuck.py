@@ -22,7 +22,6 @@ from tierledger.events.identifiers import Uuid
 from tierledger.events.log_events import Body, PartitionDeleteUpdated
 from tierledger.pipeline.fold import AsOf, LogFold
 from tierledger.pipeline.jobs.stuck import ADVICE, stuck_table
-from tierledger.storage.backends.memory import MemoryBackend
 
 HOUR_MS = 3_600_000
 LIMITS = dict.fromkeys(ADVICE, HOUR_MS)
@@ -30,17 +29,12 @@ MINUTE_MS = 60_000
 
 
 def found(
-    bodies: Sequence[Body],
-    now_ms: int,
-    limits_ms: dict[str, int] = LIMITS,
-    *,
-    step_ms: int = 0,
+    bodies: Sequence[Body], now_ms: int, limits_ms: dict[str, int] = LIMITS, *, step_ms: int = 0
 ) -> list[dict[str, Any]]:
     """What is stuck at `now_ms` in a log of events `step_ms` apart, from `TIME_MS` on."""
 
     async def run() -> list[dict[str, Any]]:
-        partition = StoredPartition(MemoryBackend())
-        await partition.open()
+        partition = await StoredPartition.led()
         await partition.append(bodies, step_ms=step_ms)
         table = stuck_table(now_ms, limits_ms)
         maker, reader = table.make(), partition.reader()

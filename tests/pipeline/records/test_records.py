@@ -17,7 +17,6 @@ from tests.models.spark_tier import (
     delete_partition,
     delete_segment,
     directly,
-    import_metadata,
     plain,
     read_all,
     reader_of,
@@ -32,14 +31,6 @@ TOPICS = sorted({tip.topic for tip in tier_trace.topics()})
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 ISOLATIONS = pytest.mark.parametrize("isolation", [UNCOMMITTED, COMMITTED])
 PAYMENTS = "payments-tx"
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The metadata of the tier that a broker wrote."""
-    url = f"sqlite:{tmp_path_factory.mktemp('records') / 'store.sqlite'}"
-    asyncio.run(import_metadata(url))
-    return url
 
 
 @pytest.mark.parametrize("topic", TOPICS)
@@ -178,13 +169,11 @@ def test_overlapping_segments_and_a_lost_lineage_give_each_offset_once(
 ) -> None:
     """A new leader copied again what the one before had copied in part, and lost the rest."""
     written, log = WrittenTier(), WrittenLog()
-    for _ in range(10):
-        log.append(2)
+    log.fill(10, 2)
     asyncio.run(written.copy(log, 0, 12))
     asyncio.run(written.copy(log, 12, 20))
     log.elect(3, end=16)
-    for _ in range(8):
-        log.append(2)
+    log.fill(8, 2)
     asyncio.run(written.copy(log, 6, 24))
     asyncio.run(written.copy(log, 20, 32))
     expected, error = asyncio.run(read(written))
@@ -203,8 +192,7 @@ def test_a_segment_that_is_superseded_and_deleted_after_the_planning_is_found_el
     sqlite_url: str, tmp_path: Path
 ) -> None:
     written, log = WrittenTier(), WrittenLog()
-    for _ in range(10):
-        log.append(2)
+    log.fill(10, 2)
     old = asyncio.run(written.copy(log, 0, 10))
     asyncio.run(written.copy(log, 10, 20))
     tier = asyncio.run(copy_written(sqlite_url, tmp_path / "copies", written))

@@ -9,14 +9,9 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from tests.models import tier_trace
+from tests.models.flipped_bits import flip
 from tests.models.spark_rows import partition_of
-from tests.models.spark_tier import (
-    BROKERS_TIER,
-    consumed_rows,
-    directly,
-    import_metadata,
-    records,
-)
+from tests.models.spark_tier import BROKERS_TIER, consumed_rows, directly, records
 from tests.models.stored_partitions import TIP
 from tierledger.events.errors import (
     CorruptRemoteData,
@@ -29,13 +24,6 @@ from tierledger.pipeline.records.source import RecordsSource
 TOPIC = "codec-none"
 SEGMENT = tier_trace.segments_of(TOPIC, 0)[2].metadata
 SEGMENT_ID = str(SEGMENT.remote_log_segment_id.id)
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    url = f"sqlite:{tmp_path_factory.mktemp('records') / 'store.sqlite'}"
-    asyncio.run(import_metadata(url))
-    return url
 
 
 @pytest.fixture
@@ -51,10 +39,7 @@ def log_of(tree: Path) -> Path:
 
 def damaged(tree: Path) -> str:
     """One bit of the segment's last batch is another one."""
-    path = log_of(tree)
-    data = bytearray(path.read_bytes())
-    data[-3] ^= 4
-    path.write_bytes(data)
+    flip(log_of(tree), -3, 4)
     return f"local-tiered:{tree}"
 
 

@@ -7,23 +7,20 @@ from typing import NamedTuple
 import msgpack
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
-from tests.models.spark_rows import Row, in_order, writing
+from tests.models.spark_rows import read_here, writing
 from tests.models.stored_partitions import CLUSTER, SERDE, TIP, StoredPartition, finished
 from tierledger.events import log_events as log
 from tierledger.events.event_codec import EventCodec, chain
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.pipeline.source.columns import BOUNDARY, CORRUPT, EVENT_SCHEMA
-from tierledger.pipeline.source.options import SourceOptions
-from tierledger.pipeline.source.source import TierledgerReader, events
-from tierledger.storage.backend import MetadataStorageBackend, Put, Remove
+from tierledger.pipeline.source.columns import BOUNDARY, CORRUPT
+from tierledger.pipeline.source.source import events
 from tierledger.storage.partition.forgetting import forget
 from tierledger.storage.partition.reader import PartitionReader
 
 OTHER = TopicIdPartition(Uuid(bytes(range(1, 17))), 0, "payments")
 
-Damage = Callable[[MetadataStorageBackend, StoredPartition], Awaitable[None]]
+Damage = Callable[[StoredPartition], Awaitable[None]]
 
 
 class OldDispute(NamedTuple):
@@ -37,101 +34,47 @@ class Unknown(NamedTuple):
     what: str
 
 
-def read_all(url: str, **options: object) -> list[Row]:
-    """All rows, read here: what a driver plans, task by task."""
-    texts = {name: str(value) for name, value in options.items()}
-    reader = TierledgerReader(SourceOptions.of({"store": url} | texts), EVENT_SCHEMA)
-    schema = to_arrow_schema(EVENT_SCHEMA, timezone="UTC")
-    found: list[Row] = []
-    for task in reader.partitions():
-        for batch in reader.read(task):
-            assert batch.schema.equals(schema)
-            found += batch.to_pylist()
-    return in_order(found)
-
-
 async def damaged(url: str, damage: Damage) -> None:
     """Two partitions of ten batches behind their sessions; `damage` is done to one."""
     async with writing(url) as backend:
         for tip in (OTHER, TIP):
-            partition = StoredPartition(backend, tip)
-            await partition.open()
-            for number in range(10):
-                await partition.append(finished(number))
+            partition = await StoredPartition.led(backend, tip)
+            await partition.fill(range(10))
             if tip is TIP:
-                await damage(backend, partition)
+                await damage(partition)
 
 
-def key(partition: StoredPartition, batch: int) -> str:
-    return partition.keys.log_batch(TIP, batch)
+async def take_from_another_log(partition: StoredPartition) -> None:
+    elsewhere = StoredPartition(partition.backend, OTHER)
+    await replace(partition, 5, await elsewhere.batch(5))
 
 
-async def flip_a_bit(backend: MetadataStorageBackend, partition: StoredPartition) -> None:
-    value = await backend.get(key(partition, 5))
-    assert value is not None
-    await backend.execute_atomically([Put(key(partition, 5), value[:-1] + b"?")])
+def with_what_no_event_holds(stored: list[bytes]) -> list[bytes]:
+    fields = msgpack.unpackb(stored[0][4:], use_list=False)
+    body = log.SegmentAdded(*fields[8])._replace(start_offset="ten")  # type: ignore[arg-type]
+    event = log.Event(fields[0], fields[1], fields[4], fields[5], fields[6], body)
+    made = EventCodec(((4, log.SegmentAdded, 1),), is_strict=False).encode(event, fields[7])
+    return [made, reencoded(stored[1], chain(made))]
 
 
-async def flip_a_bit_under_a_right_checksum(
-    backend: MetadataStorageBackend, partition: StoredPartition
-) -> None:
-    await rewrite(backend, partition, lambda stored: [stored[0], stored[1][:-1] + b"\x07"])
-
-
-async def swap_events(backend: MetadataStorageBackend, partition: StoredPartition) -> None:
-    await rewrite(backend, partition, lambda stored: stored[::-1])
-
-
-async def take_from_another_log(
-    backend: MetadataStorageBackend, partition: StoredPartition
-) -> None:
-    elsewhere = StoredPartition(backend, OTHER)
-    value = await backend.get(elsewhere.keys.log_batch(OTHER, 5))
-    assert value is not None
-    await backend.execute_atomically([Put(key(partition, 5), value)])
-
-
-async def write_what_no_event_holds(
-    backend: MetadataStorageBackend, partition: StoredPartition
-) -> None:
-    def with_text_for_a_number(stored: list[bytes]) -> list[bytes]:
-        fields = msgpack.unpackb(stored[0][4:], use_list=False)
-        body = log.SegmentAdded(*fields[8])._replace(start_offset="ten")  # type: ignore[arg-type]
-        event = log.Event(fields[0], fields[1], fields[4], fields[5], fields[6], body)
-        made = EventCodec(((4, log.SegmentAdded, 1),), is_strict=False).encode(event, fields[7])
-        return [made, reencoded(stored[1], chain(made))]
-
-    await rewrite(backend, partition, with_text_for_a_number)
-
-
-async def write_a_type_of_the_future(
-    backend: MetadataStorageBackend, partition: StoredPartition
-) -> None:
-    def with_new_type(stored: list[bytes]) -> list[bytes]:
-        fields = msgpack.unpackb(stored[0][4:], use_list=False)
-        event = log.Event(fields[0], fields[1], fields[4], 1, None, Unknown("?"))  # type: ignore[arg-type]
-        made = EventCodec(((99, Unknown, 1),)).encode(event, fields[7])
-        return [made, reencoded(stored[1], chain(made))]
-
-    await rewrite(backend, partition, with_new_type)
-
-
-async def lose_a_batch(backend: MetadataStorageBackend, partition: StoredPartition) -> None:
-    await backend.execute_atomically([Remove(key(partition, 5))])
+def with_a_type_of_the_future(stored: list[bytes]) -> list[bytes]:
+    fields = msgpack.unpackb(stored[0][4:], use_list=False)
+    event = log.Event(fields[0], fields[1], fields[4], 1, None, Unknown("?"))  # type: ignore[arg-type]
+    made = EventCodec(((99, Unknown, 1),)).encode(event, fields[7])
+    return [made, reencoded(stored[1], chain(made))]
 
 
 async def rewrite(
-    backend: MetadataStorageBackend,
-    partition: StoredPartition,
-    change: Callable[[list[bytes]], list[bytes]],
+    partition: StoredPartition, change: Callable[[list[bytes]], list[bytes]]
 ) -> None:
     """Batch 5 with other events, and the checksum of those."""
-    value = await backend.get(key(partition, 5))
-    assert value is not None
-    first, _, stored = SERDE.deserialize("batch", value)
+    first, _, stored = SERDE.deserialize("batch", await partition.batch(5))
     made = change(stored)
-    after = SERDE.serialize("batch", [first, len(made), made])
-    await backend.execute_atomically([Put(key(partition, 5), after)])
+    await replace(partition, 5, SERDE.serialize("batch", [first, len(made), made]))
+
+
+async def replace(partition: StoredPartition, number: int, value: bytes) -> None:
+    await partition.backend.update(partition.batch_key(number), value)
 
 
 def reencoded(stored: bytes, previous: bytes) -> bytes:
@@ -141,24 +84,26 @@ def reencoded(stored: bytes, previous: bytes) -> bytes:
     return EventCodec(((5, log.SegmentUpdated, 1),)).encode(event, previous)
 
 
-DAMAGES = [
-    flip_a_bit,
-    flip_a_bit_under_a_right_checksum,
-    swap_events,
-    take_from_another_log,
-    write_what_no_event_holds,
-    write_a_type_of_the_future,
-    lose_a_batch,
-]
+DAMAGES: dict[str, Damage] = {
+    "a bit flipped": lambda one: one.flip(5),
+    "a bit flipped under a right checksum": lambda one: rewrite(
+        one, lambda stored: [stored[0], stored[1][:-1] + b"\x07"]
+    ),
+    "events swapped": lambda one: rewrite(one, lambda stored: stored[::-1]),
+    "taken from another log": take_from_another_log,
+    "what no event holds": lambda one: rewrite(one, with_what_no_event_holds),
+    "a type of the future": lambda one: rewrite(one, with_a_type_of_the_future),
+    "a batch lost": lambda one: one.lose(5),
+}
 
 
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_rows_stop_at_what_is_damaged_and_the_other_logs_are_whole(
     sqlite_url: str, damage: Damage
 ) -> None:
     asyncio.run(damaged(sqlite_url, damage))
 
-    found = read_all(sqlite_url)
+    found = read_here(sqlite_url)
 
     mine = [row for row in found if row["topic_id"] == str(TIP.topic_id)]
     others = [row["position"] for row in found if row["topic_id"] == str(OTHER.topic_id)]
@@ -170,14 +115,14 @@ def test_rows_stop_at_what_is_damaged_and_the_other_logs_are_whole(
     assert [row["type"] for row in mine[:-1]].count(CORRUPT) == 0
 
 
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("rows_per_task", [1, 5, 9])
 def test_what_is_sound_before_damage_is_read_however_the_log_is_shared_out(
     sqlite_url: str, damage: Damage, rows_per_task: int
 ) -> None:
     asyncio.run(damaged(sqlite_url, damage))
 
-    found = read_all(sqlite_url, rows_per_task=rows_per_task)
+    found = read_here(sqlite_url, rows_per_task=rows_per_task)
 
     mine = [row for row in found if row["topic_id"] == str(TIP.topic_id)]
     stop = [row["type"] for row in mine].index(CORRUPT)
@@ -185,25 +130,21 @@ def test_what_is_sound_before_damage_is_read_however_the_log_is_shared_out(
     assert len(found) - len(mine) == 21
 
 
-async def lose_the_first(backend: MetadataStorageBackend, partition: StoredPartition) -> None:
-    await backend.execute_atomically([Remove(key(partition, 0))])
-
-
-async def break_the_last(backend: MetadataStorageBackend, partition: StoredPartition) -> None:
-    value = await backend.get(key(partition, 10))
-    assert value is not None
-    await backend.execute_atomically([Put(key(partition, 10), value[:-1])])
+async def break_the_last(partition: StoredPartition) -> None:
+    await replace(partition, 10, (await partition.batch(10))[:-1])
 
 
 @pytest.mark.parametrize(
-    ("damage", "sound"), [(lose_the_first, 0), (break_the_last, 19)], ids=["first", "last"]
+    ("damage", "sound"),
+    [(lambda one: one.lose(0), 0), (break_the_last, 19)],
+    ids=["first", "last"],
 )
 def test_a_damaged_beginning_or_end_is_a_row_too(
     sqlite_url: str, damage: Damage, sound: int
 ) -> None:
     asyncio.run(damaged(sqlite_url, damage))
 
-    found = read_all(sqlite_url)
+    found = read_here(sqlite_url)
 
     mine = [row for row in found if row["topic_id"] == str(TIP.topic_id)]
     assert [row["position"] for row in mine[:-1]] == list(range(sound))
@@ -211,7 +152,7 @@ def test_a_damaged_beginning_or_end_is_a_row_too(
 
 
 def test_a_corrupt_row_comes_through_spark(spark: SparkSession, sqlite_url: str) -> None:
-    asyncio.run(damaged(sqlite_url, flip_a_bit))
+    asyncio.run(damaged(sqlite_url, DAMAGES["a bit flipped"]))
 
     found = events(spark, sqlite_url).where(f"type = '{CORRUPT}'").collect()
 
@@ -237,7 +178,7 @@ def test_an_event_of_an_older_version_is_brought_up_to_date(sqlite_url: str) -> 
 
     asyncio.run(write())
 
-    _, found = read_all(sqlite_url)
+    _, found = read_here(sqlite_url)
 
     assert found["version"] == 1
     assert found["body"] == (
@@ -251,19 +192,17 @@ def test_a_log_that_goes_on_after_it_was_forgotten_begins_with_its_boundary(
 ) -> None:
     async def write() -> PartitionReader:
         async with writing(sqlite_url) as backend:
-            partition = StoredPartition(backend)
-            await partition.open()
+            partition = await StoredPartition.led(backend)
             await partition.close()
             await forget(partition.reader())
-            loaded = await partition.reader().state()
-            partition.state, partition.next_batch = loaded
+            partition = await StoredPartition.resumed(backend)
             await partition.open()
             await partition.append(finished(0))
         return partition.reader()
 
     asyncio.run(write())
 
-    found = read_all(sqlite_url)
+    found = read_here(sqlite_url)
 
     assert [row["type"] for row in found] == [
         BOUNDARY,

@@ -3,7 +3,6 @@
 import asyncio
 from datetime import UTC, datetime
 
-import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -13,6 +12,8 @@ from tests.models.spark_rows import (
     in_order,
     partition_of,
     read,
+    read_here,
+    reader_of,
     row_of,
     rows,
     writing,
@@ -31,8 +32,7 @@ from tierledger.events.event_codec import decode_events, genesis
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline.plan import LogRange
 from tierledger.pipeline.source.columns import DEFAULT_SCHEMA
-from tierledger.pipeline.source.options import SourceOptions
-from tierledger.pipeline.source.source import EVENT_SCHEMA, TierledgerReader, events
+from tierledger.pipeline.source.source import EVENT_SCHEMA, events
 from tierledger.storage.partition.event_log import encode_batch
 
 IMPORTED = ["one-broker", "three-brokers-churn", "topic-deletion", "custom-metadata-over-limit"]
@@ -55,18 +55,10 @@ async def imported(url: str) -> tuple[list[StoredPartition], list[Row]]:
 
 def tasks_of(url: str, **options: object) -> list[LogRange]:
     """What tasks would read."""
-    texts = {name: str(value) for name, value in options.items()}
-    reader = TierledgerReader(SourceOptions.of({"store": url} | texts), DEFAULT_SCHEMA)
-    pieces = [piece for task in reader.partitions() for piece in task.pieces]
+    tasks = reader_of(url, **options).partitions()
+    pieces = [piece for task in tasks for piece in task.pieces]
     assert all(isinstance(piece, LogRange) for piece in pieces)
     return pieces  # type: ignore[return-value]
-
-
-def read_here(url: str, **options: object) -> list[pa.RecordBatch]:
-    """What the tasks give, without Spark."""
-    texts = {name: str(value) for name, value in options.items()}
-    reader = TierledgerReader(SourceOptions.of({"store": url} | texts), DEFAULT_SCHEMA)
-    return [batch for task in reader.partitions() for batch in reader.read(task)]
 
 
 def test_every_event_of_real_traces_is_a_row_and_nothing_else_is(
@@ -140,9 +132,7 @@ def test_a_log_read_in_ranges_gives_each_event_once(sqlite_url: str, size: int) 
 
     found = read_here(sqlite_url, rows_per_task=size)
 
-    positions = [
-        (row["topic"], row["position"]) for batch in found for row in batch.to_pylist()
-    ]
+    positions = [(row["topic"], row["position"]) for row in found]
     assert sorted(positions) == [
         *(("orders", at) for at in range(101)),
         *(("payments", at) for at in range(7)),
@@ -208,7 +198,7 @@ def test_columns_that_are_left_out_are_not_made(spark: SparkSession, sqlite_url:
 
 def test_a_job_reads_what_was_there_when_it_was_planned(sqlite_url: str) -> None:
     asyncio.run(partition_of(sqlite_url, TIP, 3))
-    reader = TierledgerReader(SourceOptions.of({"store": sqlite_url}), DEFAULT_SCHEMA)
+    reader = reader_of(sqlite_url)
     tasks = reader.partitions()
 
     asyncio.run(partition_of(sqlite_url, OTHER, 3))
@@ -220,9 +210,7 @@ def test_a_job_reads_what_was_there_when_it_was_planned(sqlite_url: str) -> None
 
 async def append_more(url: str) -> None:
     async with writing(url) as backend:
-        partition = StoredPartition(backend)
-        loaded = await partition.reader().state()
-        partition.state, partition.next_batch = loaded
+        partition = await StoredPartition.resumed(backend)
         await partition.append(finished(99))
 
 

@@ -9,15 +9,15 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tests.models.local_world import eventually
-from tests.models.spark_rows import in_order, row_of, rows, writing
+from tests.models.spark_rows import in_order, options_of, row_of, rows, writing
 from tests.models.stored_partitions import TIP, StoredPartition, finished
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline.source.columns import CORRUPT, DEFAULT_SCHEMA
 from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.source.stream import Offset, TierledgerStreamReader
-from tierledger.storage.backend import Remove
 
 STARTS = 4
 QUERY_TIMEOUT_S = 100
@@ -38,13 +38,11 @@ class Writer:
         async with writing(self._url) as backend:
             self.rounds += 1
             for number in range(1, self.rounds + 1):
-                partition = StoredPartition(backend, tip_of(number))
-                if number == self.rounds:
-                    await partition.open()
-                else:
-                    partition.state, partition.next_batch = await partition.reader().state()
-                for segment in range(3):
-                    await partition.append(finished(self.rounds * 10 + segment))
+                begin = (
+                    StoredPartition.led if number == self.rounds else StoredPartition.resumed
+                )
+                partition = await begin(backend, tip_of(number))
+                await partition.fill(range(self.rounds * 10, self.rounds * 10 + 3))
 
     async def expected(self) -> list[dict[str, object]]:
         async with writing(self._url) as backend:
@@ -59,16 +57,21 @@ class Writer:
 
 def deliver(spark: SparkSession, url: str, place: Path, **options: object) -> None:
     """Run the query until it has delivered all that was there when it started."""
-    texts = {name: str(value) for name, value in options.items()}
-    stream = spark.readStream.format("tierledger").option("store", url).options(**texts).load()
-    query = (
-        stream.writeStream.format("parquet")
+    query = delivery(spark, url, place, **options).trigger(availableNow=True).start()
+    assert query.awaitTermination(QUERY_TIMEOUT_S)
+
+
+def delivery(spark: SparkSession, url: str, place: Path, **options: object) -> DataStreamWriter:
+    """The query, before it starts."""
+    given = options_of(url, **options)
+    return (
+        spark.readStream.format("tierledger")
+        .options(**given)
+        .load()
+        .writeStream.format("parquet")
         .option("path", str(place / "out"))
         .option("checkpointLocation", str(place / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
     )
-    assert query.awaitTermination(QUERY_TIMEOUT_S)
 
 
 @pytest.mark.parametrize(
@@ -96,14 +99,8 @@ def test_a_query_that_goes_on_while_somebody_writes_delivers_every_event_once(
     writer = Writer(sqlite_url)
     asyncio.run(writer.round())
     for _ in range(3):
-        stream = spark.readStream.format("tierledger").option("store", sqlite_url).load()
-        query = (
-            stream.writeStream.format("parquet")
-            .option("path", str(tmp_path / "out"))
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(processingTime="50 milliseconds")
-            .start()
-        )
+        made = delivery(spark, sqlite_url, tmp_path)
+        query = made.trigger(processingTime="50 milliseconds").start()
         asyncio.run(writer.round())
         asyncio.run(eventually(partial(has_begun, query)))
         asyncio.run(writer.round())
@@ -120,8 +117,7 @@ def has_begun(query: StreamingQuery) -> bool:
 
 
 def reader_of(url: str, **options: object) -> TierledgerStreamReader:
-    texts = {name: str(value) for name, value in options.items()}
-    return TierledgerStreamReader(SourceOptions.of({"store": url} | texts), DEFAULT_SCHEMA)
+    return TierledgerStreamReader(SourceOptions.of(options_of(url, **options)), DEFAULT_SCHEMA)
 
 
 def positions(
@@ -194,8 +190,7 @@ def test_an_empty_store_has_nothing_to_deliver_yet(sqlite_url: str) -> None:
 def test_a_stream_says_once_where_a_log_is_damaged(sqlite_url: str) -> None:
     async def write() -> None:
         async with writing(sqlite_url) as backend:
-            partition = StoredPartition(backend)
-            await partition.open()
+            partition = await StoredPartition.led(backend)
             await partition.append(finished(0))
             await backend.create(partition.keys.log_batch(TIP, 2), b"no batch")
 
@@ -212,15 +207,12 @@ def test_a_stream_says_once_where_a_log_is_damaged(sqlite_url: str) -> None:
 def test_a_stream_says_once_that_a_log_lost_what_it_has_read(sqlite_url: str) -> None:
     async def write() -> None:
         async with writing(sqlite_url) as backend:
-            partition = StoredPartition(backend)
-            await partition.open()
-            for number in range(5):
-                await partition.append(finished(number))
+            partition = await StoredPartition.led(backend)
+            await partition.fill(range(5))
 
     async def lose() -> None:
         async with writing(sqlite_url) as backend:
-            keys = [StoredPartition(backend).keys.log_batch(TIP, number) for number in (4, 5)]
-            await backend.execute_atomically([Remove(key) for key in keys])
+            await StoredPartition(backend).lose(4, 5)
 
     asyncio.run(write())
     reader = reader_of(sqlite_url)

@@ -9,14 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.models.folded_tables import (
-    REAL_TRACES,
-    TableRow,
-    folded,
-    imported,
-    of_log,
-    written,
-)
+from tests.models.folded_tables import REAL_TRACES, TableRow, folded, imported, of_log, written
 from tests.models.stored_partitions import StoredPartition, finished, segment_id, updated
 from tierledger.events import log_events as log
 from tierledger.events.identifiers import Uuid
@@ -310,8 +303,7 @@ def _repeated_and_late(events: list[log.Event]) -> tuple[int, int]:
 
 def test_an_unclean_elections_segments_are_not_in_the_lineage(tmp_path: Path) -> None:
     async def step(backend: SqliteBackend) -> None:
-        stored = StoredPartition(backend)
-        await stored.open()
+        stored = await StoredPartition.led(backend)
 
         def copied(
             number: int, start: int, end: int, epochs: tuple[int, ...]
@@ -338,8 +330,7 @@ def test_an_unclean_elections_segments_are_not_in_the_lineage(tmp_path: Path) ->
 
 def test_epochs_that_meet_where_segments_do_are_one_lineage(tmp_path: Path) -> None:
     async def step(backend: SqliteBackend) -> None:
-        stored = StoredPartition(backend)
-        await stored.open()
+        stored = await StoredPartition.led(backend)
         for number in range(4):
             await stored.append(finished(number, epoch=number // 2))
 
@@ -351,8 +342,7 @@ def test_epochs_that_meet_where_segments_do_are_one_lineage(tmp_path: Path) -> N
 
 def test_what_a_leader_would_not_have_recorded_is_told(tmp_path: Path) -> None:
     async def step(backend: SqliteBackend) -> None:
-        stored = StoredPartition(backend)
-        await stored.open()
+        stored = await StoredPartition.led(backend)
         late = log.SegmentUpdated(segment_id(1), 2, 2, 1, None, dropped_bytes=200)
         await stored.append([*finished(1), late])
         await stored.append([log.SessionDisputed(1, 4, 2, None, 1)])

@@ -24,7 +24,6 @@ from tierledger.pipeline.tables.files import FORMATS, place
 from tierledger.pipeline.tables.plan import TABLES
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 from tierledger.storage.connector import load_connector
-from tierledger.storage.keys import DefaultMetadataKeyFactory
 
 
 def plain(frame: DataFrame) -> list[str]:
@@ -102,14 +101,9 @@ def damaged_store(path: Path) -> str:
     """`orders` and others, of which orders' second half is damaged."""
 
     async def damage(backend: SqliteBackend) -> None:
-        tip = StoredPartition(backend, TIP).tip
-        stored = StoredPartition(backend, tip)
-        await stored.open()
+        stored = await StoredPartition.led(backend)
         await stored.append(finished(1))
-        key = DefaultMetadataKeyFactory("test-cluster").log_batch(tip, 1)
-        value = bytearray(await backend.get(key) or b"")
-        value[-1] ^= 1
-        await backend.update(key, bytes(value))
+        await stored.flip(1)
 
     write(path, orders, others, damage)
     return f"sqlite:{path}"

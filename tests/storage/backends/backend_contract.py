@@ -8,8 +8,13 @@ from abc import abstractmethod
 
 import pytest
 
-from tests.actors.service.reading_contract import ReadingContract
-from tierledger.events.errors import InvalidArgument, StorageUnavailable, StoreRefused
+from tests.storage.backends.reading_contract import ReadingContract
+from tierledger.events.errors import (
+    InvalidArgument,
+    OutcomeUnknown,
+    StorageUnavailable,
+    StoreRefused,
+)
 from tierledger.storage.backend import (
     BATCH_BYTES_MAX,
     KEY_BYTES_MAX,
@@ -27,12 +32,14 @@ from tierledger.storage.backend import (
     ValueMismatch,
 )
 
+Backend = MetadataStorageBackend
+
 CREATED, EXISTS, PASSED = CreateOutcome.CREATED, CreateOutcome.EXISTS, CreateOutcome.PASSED
 
 BAD_KEYS = ["", "\0", "a\0b", "\ud800", "k" * (KEY_BYTES_MAX + 1), "é" * KEY_BYTES_MAX]
 
 
-async def everything(backend: MetadataStorageBackend) -> dict[str, bytes]:
+async def everything(backend: Backend) -> dict[str, bytes]:
     return dict(await backend.get_like("", limit=10_000))
 
 
@@ -40,20 +47,16 @@ class BackendContract(ReadingContract):
     """Inherit it, and provide a fixture `backend`: an empty store, closed afterwards."""
 
     @abstractmethod
-    async def reopen(
-        self, backend: MetadataStorageBackend, *, read_only: bool = False
-    ) -> MetadataStorageBackend:
+    async def reopen(self, backend: Backend, *, read_only: bool = False) -> Backend:
         """Close `backend`, and open its store anew."""
 
-    async def test_what_was_created_is_there(self, backend: MetadataStorageBackend) -> None:
+    async def test_what_was_created_is_there(self, backend: Backend) -> None:
         await backend.create("k", b"v")
 
         assert await backend.get("k") == b"v"
         assert await backend.get("other") is None
 
-    async def test_what_is_there_cannot_be_created(
-        self, backend: MetadataStorageBackend
-    ) -> None:
+    async def test_what_is_there_cannot_be_created(self, backend: Backend) -> None:
         await backend.create("k", b"first")
 
         with pytest.raises(KeyExists, match="'k'"):
@@ -61,9 +64,7 @@ class BackendContract(ReadingContract):
 
         assert await everything(backend) == {"k": b"first"}
 
-    async def test_of_many_creators_exactly_one_wins(
-        self, backend: MetadataStorageBackend
-    ) -> None:
+    async def test_of_many_creators_exactly_one_wins(self, backend: Backend) -> None:
         outcomes = await asyncio.gather(
             *(backend.create_each([("k", b"%d" % one)]) for one in range(100))
         )
@@ -72,9 +73,7 @@ class BackendContract(ReadingContract):
         assert len(winners) == 1
         assert await everything(backend) == {"k": b"%d" % winners[0]}
 
-    async def test_an_update_replaces_what_is_there(
-        self, backend: MetadataStorageBackend
-    ) -> None:
+    async def test_an_update_replaces_what_is_there(self, backend: Backend) -> None:
         await backend.create("k", b"old")
 
         await backend.update("k", b"new")
@@ -82,9 +81,7 @@ class BackendContract(ReadingContract):
 
         assert await backend.get("k") == b"newer"
 
-    async def test_what_is_missing_cannot_be_updated(
-        self, backend: MetadataStorageBackend
-    ) -> None:
+    async def test_what_is_missing_cannot_be_updated(self, backend: Backend) -> None:
         with pytest.raises(KeyMissing, match="'k'"):
             await backend.update("k", b"v")
         with pytest.raises(KeyMissing):
@@ -93,7 +90,7 @@ class BackendContract(ReadingContract):
         assert await everything(backend) == {}
 
     async def test_an_update_that_expects_another_value_changes_nothing(
-        self, backend: MetadataStorageBackend
+        self, backend: Backend
     ) -> None:
         await backend.create("k", b"there")
 
@@ -102,7 +99,7 @@ class BackendContract(ReadingContract):
 
         assert await everything(backend) == {"k": b"there"}
 
-    async def test_an_empty_value_is_a_value(self, backend: MetadataStorageBackend) -> None:
+    async def test_an_empty_value_is_a_value(self, backend: Backend) -> None:
         await backend.create("k", b"")
 
         assert await backend.get("k") == b""
@@ -112,18 +109,14 @@ class BackendContract(ReadingContract):
         with pytest.raises(ValueMismatch):
             await backend.update("k", b"w", expected=b"")
 
-    async def test_a_value_may_be_long_and_hold_any_byte(
-        self, backend: MetadataStorageBackend
-    ) -> None:
+    async def test_a_value_may_be_long_and_hold_any_byte(self, backend: Backend) -> None:
         value = bytes(range(256)) * (BATCH_BYTES_MAX // 256 + 1)
 
         assert await backend.create_each([("k", value)]) == [CREATED]
 
         assert await backend.get("k") == value
 
-    async def test_a_value_that_is_too_long_is_refused(
-        self, backend: MetadataStorageBackend
-    ) -> None:
+    async def test_a_value_that_is_too_long_is_refused(self, backend: Backend) -> None:
         value = bytes(VALUE_BYTES_MAX + 1)
 
         with pytest.raises(InvalidArgument):
@@ -135,7 +128,7 @@ class BackendContract(ReadingContract):
 
     @pytest.mark.parametrize("key", BAD_KEYS, ids=lambda key: ascii(key[:6]))
     async def test_a_key_that_not_every_backend_could_keep_is_refused(
-        self, backend: MetadataStorageBackend, key: str
+        self, backend: Backend, key: str
     ) -> None:
         for call in (
             backend.create(key, b""),
@@ -149,7 +142,7 @@ class BackendContract(ReadingContract):
 
         assert await everything(backend) == {}
 
-    async def test_the_longest_key_is_kept(self, backend: MetadataStorageBackend) -> None:
+    async def test_the_longest_key_is_kept(self, backend: Backend) -> None:
         key = "k" * KEY_BYTES_MAX
 
         await backend.create(key, b"v")
@@ -157,7 +150,7 @@ class BackendContract(ReadingContract):
         assert await backend.get_like(key) == [(key, b"v")]
 
     async def test_what_is_like_the_prefix_is_removed_and_nothing_else(
-        self, backend: MetadataStorageBackend
+        self, backend: Backend
     ) -> None:
         like = [f"a_/{one}" for one in range(2500)]
         others = ["a", "a_", "a_0", "aX/1", "b"]
@@ -169,9 +162,7 @@ class BackendContract(ReadingContract):
         assert await backend.remove_like("a_/") == 0
         assert await backend.remove_like("") == len(others)
 
-    async def test_operations_are_carried_out_in_order(
-        self, backend: MetadataStorageBackend
-    ) -> None:
+    async def test_operations_are_carried_out_in_order(self, backend: Backend) -> None:
         await backend.create_each([("a", b"1"), ("b", b"2")])
 
         await backend.execute_atomically(
@@ -204,7 +195,7 @@ class BackendContract(ReadingContract):
         ],
     )
     async def test_one_conflict_undoes_all_operations(
-        self, backend: MetadataStorageBackend, operation: Create | Update | Remove, why: str
+        self, backend: Backend, operation: Create | Update | Remove, why: str
     ) -> None:
         before = {"k": b"v", "gone": b"g", "put": b"p"}
         await backend.create_each(list(before.items()))
@@ -223,15 +214,13 @@ class BackendContract(ReadingContract):
         assert (caught.value.key, caught.value.why) == (operation.key, why)
         assert await everything(backend) == before
 
-    async def test_no_operations_are_no_change(self, backend: MetadataStorageBackend) -> None:
+    async def test_no_operations_are_no_change(self, backend: Backend) -> None:
         await backend.execute_atomically([])
 
         assert await backend.create_each([]) == []
         assert await everything(backend) == {}
 
-    async def test_in_group_commit_a_taken_key_fails_no_other(
-        self, backend: MetadataStorageBackend
-    ) -> None:
+    async def test_in_group_commit_a_taken_key_fails_no_other(self, backend: Backend) -> None:
         await backend.create("b", b"old")
 
         outcomes = await backend.create_each(
@@ -241,9 +230,7 @@ class BackendContract(ReadingContract):
         assert outcomes == [CREATED, EXISTS, CREATED, EXISTS]
         assert await everything(backend) == {"a": b"1", "b": b"old", "c": b"3"}
 
-    async def test_a_slot_that_was_removed_cannot_be_won_again(
-        self, backend: MetadataStorageBackend
-    ) -> None:
+    async def test_a_slot_that_was_removed_cannot_be_won_again(self, backend: Backend) -> None:
         slots = [f"log/{number}" for number in range(4)]
         await backend.create_each([(key, b"old") for key in slots])
         boundary = Create("log/4", b"boundary")
@@ -258,7 +245,7 @@ class BackendContract(ReadingContract):
         assert await everything(backend) == left
 
     async def test_slots_of_one_folder_in_one_step_follow_each_other(
-        self, backend: MetadataStorageBackend
+        self, backend: Backend
     ) -> None:
         await backend.create("log/2", b"there")
         items = [("log/4", b"4"), ("log/1", b"1"), ("log/2", b"2"), ("log/3", b"3")]
@@ -268,7 +255,7 @@ class BackendContract(ReadingContract):
         assert outcomes == [CREATED, PASSED, EXISTS, CREATED]
 
     async def test_of_a_removal_and_late_creations_at_the_same_time_one_log_is_left(
-        self, backend: MetadataStorageBackend
+        self, backend: Backend
     ) -> None:
         slots = [f"{log}/{slot}" for log in range(20) for slot in range(3)]
         await backend.create_each([(key, b"") for key in slots])
@@ -290,7 +277,7 @@ class BackendContract(ReadingContract):
             left = [key for key, _ in await backend.get_like(f"{log}/")]
             assert left == [f"{log}/{slot}" for slot in ([3] if is_forgotten else range(4))]
 
-    async def test_a_group_commit_is_bounded(self, backend: MetadataStorageBackend) -> None:
+    async def test_a_group_commit_is_bounded(self, backend: Backend) -> None:
         half = bytes(BATCH_BYTES_MAX // 2)
 
         assert await backend.create_each([("a", half), ("b", half)]) == [CREATED, CREATED]
@@ -300,7 +287,7 @@ class BackendContract(ReadingContract):
         assert await backend.get_each(["c", "d", "e"]) == [None, None, None]
 
     async def test_concurrent_updates_that_expect_the_same_value_do_not_overwrite_each_other(
-        self, backend: MetadataStorageBackend
+        self, backend: Backend
     ) -> None:
         await backend.create("k", b"0")
 
@@ -319,9 +306,7 @@ class BackendContract(ReadingContract):
 
         assert await backend.get("k") == b"20"
 
-    async def test_a_read_sees_all_of_an_atomic_step_or_nothing(
-        self, backend: MetadataStorageBackend
-    ) -> None:
+    async def test_a_read_sees_all_of_an_atomic_step_or_nothing(self, backend: Backend) -> None:
         keys = [f"k{one}" for one in range(10)]
         await backend.execute_atomically([Put(key, b"0") for key in keys])
 
@@ -336,9 +321,7 @@ class BackendContract(ReadingContract):
 
         await asyncio.gather(write(), read())
 
-    async def test_what_was_stored_is_there_after_reopening(
-        self, backend: MetadataStorageBackend
-    ) -> None:
+    async def test_what_was_stored_is_there_after_reopening(self, backend: Backend) -> None:
         await backend.create("a", b"1")
         await backend.execute_atomically([Put("b", b"2")])
         await backend.create_each([("c", b"3"), ("d", b"4")])
@@ -349,9 +332,7 @@ class BackendContract(ReadingContract):
         assert await everything(again) == {"a": b"1", "b": b"2", "c": b"3"}
         await again.close()
 
-    async def test_a_reader_reads_and_writes_nothing(
-        self, backend: MetadataStorageBackend
-    ) -> None:
+    async def test_a_reader_reads_and_writes_nothing(self, backend: Backend) -> None:
         await backend.create("k", b"v")
         reader = await self.reopen(backend, read_only=True)
 
@@ -368,9 +349,7 @@ class BackendContract(ReadingContract):
         assert await everything(reader) == {"k": b"v"}
         await reader.close()
 
-    async def test_after_closing_every_call_is_refused(
-        self, backend: MetadataStorageBackend
-    ) -> None:
+    async def test_after_closing_every_call_is_refused(self, backend: Backend) -> None:
         await backend.close()
         await backend.close()
 
@@ -384,9 +363,7 @@ class BackendContract(ReadingContract):
             with pytest.raises(StorageUnavailable):
                 await call
 
-    async def test_closing_waits_for_what_is_in_flight(
-        self, backend: MetadataStorageBackend
-    ) -> None:
+    async def test_closing_waits_for_what_is_in_flight(self, backend: Backend) -> None:
         writes = [asyncio.create_task(backend.create(f"k{one}", b"")) for one in range(20)]
         # One turn of the loop: each task has handed over its work.
         await asyncio.sleep(0)
@@ -397,9 +374,7 @@ class BackendContract(ReadingContract):
         assert len(await everything(again)) == 20
         await again.close()
 
-    async def test_a_cancelled_caller_disturbs_no_other(
-        self, backend: MetadataStorageBackend
-    ) -> None:
+    async def test_a_cancelled_caller_disturbs_no_other(self, backend: Backend) -> None:
         writes = [asyncio.create_task(backend.create(f"k{one}", b"")) for one in range(50)]
         await asyncio.sleep(0)
 
@@ -410,3 +385,28 @@ class BackendContract(ReadingContract):
 
         kept = await everything(backend)
         assert {"last", *(f"k{one}" for one in range(1, 50, 2))} <= set(kept)
+
+
+class DatabaseContract(BackendContract):
+    """The same for a backend that removes many keys step by step."""
+
+    keys_per_removal: int
+
+    async def test_a_removal_that_is_cut_short_says_so_and_can_be_repeated(
+        self, backend: Backend
+    ) -> None:
+        keys = [f"k{one:05d}" for one in range(5 * self.keys_per_removal)]
+        await backend.create_each([(key, b"") for key in keys])
+        removal = asyncio.create_task(backend.remove_like("k"))
+        # One turn of the loop: its first step is handed over.
+        await asyncio.sleep(0)
+
+        again = await self.reopen(backend)
+
+        with pytest.raises(OutcomeUnknown, match="keys are removed"):
+            await removal
+        left = list(await everything(again))
+        assert 0 < len(left) < len(keys)
+        assert left == keys[-len(left) :]
+        assert await again.remove_like("k") == len(left)
+        await again.close()

@@ -5,13 +5,14 @@ from collections.abc import AsyncIterator
 import pytest
 from typing_extensions import override
 
-from tests.storage.backends.backend_contract import BackendContract
+from tests.storage.backends.backend_contract import DatabaseContract
 from tierledger.storage.backend import MetadataStorageBackend
-from tierledger.storage.backends.postgres.backend import PostgresBackend
+from tierledger.storage.backends.postgres.backend import KEYS_PER_REMOVAL, PostgresBackend
 from tierledger.storage.locate import StoreUrl, parse_store_url
 
 
-class TestPostgresBackend(BackendContract):
+class TestPostgresBackend(DatabaseContract):
+    keys_per_removal = KEYS_PER_REMOVAL
     url: StoreUrl
 
     @pytest.fixture

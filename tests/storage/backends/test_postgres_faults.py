@@ -14,11 +14,7 @@ from tests.models.postgres_stores import opened
 from tests.storage.backends.backend_contract import everything
 from tierledger.events.errors import OutcomeUnknown, StorageUnavailable
 from tierledger.simulation.live.postgres_server import PostgresServer
-from tierledger.storage.backend import (
-    Create,
-    CreateOutcome,
-    MetadataStorageBackend,
-)
+from tierledger.storage.backend import Create, CreateOutcome, MetadataStorageBackend
 from tierledger.storage.backends.postgres.backend import PostgresBackend
 from tierledger.storage.backends.postgres.pool import SETTLE_PAUSE_S, SETTLE_TRIES
 from tierledger.storage.backends.postgres.session import ANSWER_MARGIN_S

@@ -15,7 +15,7 @@ from psycopg import sql
 
 from tests.models.postgres_stores import opened
 from tests.storage.backends.backend_contract import everything
-from tierledger.events.errors import OutcomeUnknown, StorageUnavailable
+from tierledger.events.errors import StorageUnavailable
 from tierledger.storage.backend import (
     AtomicConflict,
     Create,
@@ -24,7 +24,6 @@ from tierledger.storage.backend import (
     Remove,
     Update,
 )
-from tierledger.storage.backends.postgres.backend import KEYS_PER_REMOVAL
 from tierledger.storage.backends.postgres.session import LOCK_TIMEOUT_S
 
 CREATED, EXISTS = CreateOutcome.CREATED, CreateOutcome.EXISTS
@@ -200,23 +199,3 @@ async def test_what_is_created_meanwhile_is_met_when_it_is_known(postgres_url: s
                 await guarded
 
         assert await everything(backend) == {"next": b"theirs", "there": b"1"}
-
-
-async def test_a_removal_that_is_cut_short_says_so_and_can_be_repeated(
-    postgres_url: str,
-) -> None:
-    keys = [f"k{one:05d}" for one in range(5 * KEYS_PER_REMOVAL)]
-    async with opened(postgres_url) as backend:
-        await backend.create_each([(key, b"") for key in keys])
-        removal = asyncio.create_task(backend.remove_like("k"))
-        # One turn of the loop: its first step is handed over.
-        await asyncio.sleep(0)
-        await backend.close()
-        with pytest.raises(OutcomeUnknown, match="keys are removed"):
-            await removal
-
-    async with opened(postgres_url) as again:
-        left = list(await again.get_like("", limit=10_000))
-        assert [key for key, _ in left] == keys[-len(left) :]
-        assert 0 < len(left) < len(keys)
-        assert await again.remove_like("k") == len(left)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from tests.storage.backends.backend_contract import BackendContract, everything
+from tests.storage.backends.backend_contract import DatabaseContract, everything
 from tierledger.events.errors import DataError, OutcomeUnknown, StorageUnavailable
 from tierledger.storage.backend import MetadataStorageBackend, Put
 from tierledger.storage.backends.sqlite.backend import KEYS_PER_REMOVAL, SqliteBackend
@@ -41,7 +41,9 @@ asyncio.run(main())
 """
 
 
-class TestSqliteBackend(BackendContract):
+class TestSqliteBackend(DatabaseContract):
+    keys_per_removal = KEYS_PER_REMOVAL
+
     @pytest.fixture
     async def backend(self, tmp_path: Path) -> AsyncIterator[SqliteBackend]:
         self.path = tmp_path / "store.sqlite"
@@ -188,27 +190,6 @@ async def test_while_the_medium_stays_away_reads_do_not_guess(tmp_path: Path) ->
 
     assert await backend.get("a") is None
     await backend.close()
-
-
-async def test_a_removal_that_is_cut_short_says_so_and_can_be_repeated(tmp_path: Path) -> None:
-    path = tmp_path / "store.sqlite"
-    backend = await SqliteBackend.open(path)
-    keys = [f"k{one:05d}" for one in range(5 * KEYS_PER_REMOVAL)]
-    await backend.create_each([(key, b"") for key in keys])
-    removal = asyncio.create_task(backend.remove_like("k"))
-    # One turn of the loop: its first step is handed over.
-    await asyncio.sleep(0)
-
-    await backend.close()
-
-    with pytest.raises(OutcomeUnknown, match="keys are removed"):
-        await removal
-    again = await SqliteBackend.open(path)
-    left = list(await everything(again))
-    assert 0 < len(left) < len(keys)
-    assert left == keys[-len(left) :]
-    assert await again.remove_like("k") == len(left)
-    await again.close()
 
 
 async def test_a_damaged_file_is_a_matter_for_a_person(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What a checkpoint writes, in which steps, and over what."""
 
 from collections.abc import Sequence
+from functools import partial
 from random import Random
 
 import pytest
@@ -17,8 +18,7 @@ from tests.models.stored_partitions import (
 from tierledger.events.partition.invariants import check
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.paged_map import PAGE_ENTRIES_MAX
-from tierledger.storage.backend import Put, Remove
-from tierledger.storage.backends.memory import MemoryBackend
+from tierledger.storage.backend import Remove
 from tierledger.storage.partition.checkpoint import (
     OPERATIONS_PER_STEP,
     ROWS_AT_ONCE,
@@ -46,18 +46,21 @@ class CountingSerDe(MsgpackSerDe):
         return super().serialize_row(row)
 
 
-async def filled(segments: int) -> tuple[MemoryBackend, StoredPartition]:
-    backend = MemoryBackend()
-    partition = StoredPartition(backend)
-    await partition.open()
+async def filled(segments: int) -> StoredPartition:
+    partition = await StoredPartition.led()
     for first in range(0, segments, 500):
         many = range(first, min(first + 500, segments))
         await partition.append([added(one, one * 10, one * 10 + 9) for one in many])
-    return backend, partition
+    return partition
 
 
 def store_of(partition: StoredPartition) -> CheckpointStore:
     return CheckpointStore(partition.backend, partition.keys, SERDE, partition.tip)
+
+
+async def checkpointed(partition: StoredPartition, writer: CheckpointWriter) -> Standing:
+    draft = writer.freeze(partition.state, partition.next_batch)
+    return await writer.write(await writer.plan(draft))
 
 
 async def loaded(partition: StoredPartition) -> PartitionState:
@@ -72,9 +75,9 @@ async def loaded(partition: StoredPartition) -> PartitionState:
 
 @pytest.mark.parametrize("whole", [False, True])
 async def test_no_step_of_a_plan_makes_more_than_so_much(whole: bool) -> None:
-    backend, partition = await filled(ROWS_AT_ONCE + 3 * PAGE_ENTRIES_MAX)
+    partition = await filled(ROWS_AT_ONCE + 3 * PAGE_ENTRIES_MAX)
     serde = CountingSerDe()
-    store = CheckpointStore(backend, partition.keys, serde, partition.tip)
+    store = CheckpointStore(partition.backend, partition.keys, serde, partition.tip)
     made = []
 
     for _ in store.steps(
@@ -88,7 +91,7 @@ async def test_no_step_of_a_plan_makes_more_than_so_much(whole: bool) -> None:
 
 
 async def test_a_step_makes_few_pages_and_what_was_planned_is_let_go_in_pieces() -> None:
-    _, partition = await filled(12 * PAGE_ENTRIES_MAX)
+    partition = await filled(12 * PAGE_ENTRIES_MAX)
     store = store_of(partition)
     draft = store.freeze(partition.state, partition.next_batch, whole=True)
     pages = [
@@ -113,7 +116,7 @@ async def test_a_step_makes_few_pages_and_what_was_planned_is_let_go_in_pieces()
 @pytest.mark.parametrize("seed", range(5))
 async def test_a_plan_holds_its_position_while_the_partition_goes_on(seed: int) -> None:
     random = Random(seed)
-    _, partition = await filled(random.choice([700, ROWS_AT_ONCE + 700]))
+    partition = await filled(random.choice([700, ROWS_AT_ONCE + 700]))
     writer = CheckpointWriter(store_of(partition))
     latest = 100_000
     for _ in range(4):
@@ -141,7 +144,7 @@ async def test_a_plan_holds_its_position_while_the_partition_goes_on(seed: int) 
 
 
 async def test_a_whole_checkpoint_replaces_what_differs_and_removes_the_rest() -> None:
-    backend, partition = await filled(600)
+    partition = await filled(600)
     await partition.checkpoint()
     writer = CheckpointWriter(store_of(partition))
     writer.stored, writer.is_whole = partition.partition_value, True
@@ -150,9 +153,7 @@ async def test_a_whole_checkpoint_replaces_what_differs_and_removes_the_rest() -
         partition.keys.leader_epoch_page(partition.tip, 0, "unreferenced", 0),
     )
     stray = partition.keys.segment(partition.tip, segment_id(7000))
-    value = await backend.get(row)
-    assert value is not None
-    await backend.execute_atomically([Put(row, b"?"), Put(page, b"?"), Put(stray, value)])
+    partition.values.update({row: b"?", page: b"?", stray: partition.values[row]})
     await partition.append([added(600, 6000, 6009)])
 
     plan = await writer.plan(writer.freeze(partition.state, partition.next_batch))
@@ -166,12 +167,9 @@ async def test_a_whole_checkpoint_replaces_what_differs_and_removes_the_rest() -
 
 
 async def test_what_a_conflict_means_is_told_by_what_stands() -> None:
-    backend, partition = await filled(20)
+    partition = await filled(20)
     mine, other = (CheckpointWriter(store_of(partition)) for _ in range(2))
-
-    async def write(writer: CheckpointWriter) -> Standing:
-        draft = writer.freeze(partition.state, partition.next_batch)
-        return await writer.write(await writer.plan(draft))
+    write = partial(checkpointed, partition)
 
     planned = await mine.plan(mine.freeze(partition.state, partition.next_batch))
     other.is_whole = True  # It shares the state, which has forgotten its changes.
@@ -194,7 +192,7 @@ async def test_what_a_conflict_means_is_told_by_what_stands() -> None:
     assert (await loaded(partition)).digest() == partition.state.digest()
 
     other.stored = None  # It never heard of what it wrote.
-    await backend.remove_like(partition.keys.partition(partition.tip))
+    await partition.backend.remove_like(partition.keys.partition(partition.tip))
     await partition.append(finished(34))
     assert await write(mine) is Standing.LESS
     assert await write(mine) is Standing.OURS
@@ -202,7 +200,7 @@ async def test_what_a_conflict_means_is_told_by_what_stands() -> None:
 
 
 async def test_a_writer_that_was_overtaken_stays_behind_what_stands() -> None:
-    backend, partition = await filled(20)
+    partition = await filled(20)
     slow, fast = (CheckpointWriter(store_of(partition)) for _ in range(2))
     drafts = []
     for number in range(30, 33):
@@ -215,24 +213,20 @@ async def test_a_writer_that_was_overtaken_stays_behind_what_stands() -> None:
     for draft in drafts[:2]:
         assert await slow.write(await slow.plan(draft)) is Standing.AS_MUCH
 
-    stands = await backend.get(partition.keys.partition(partition.tip))
+    stands = partition.values[partition.keys.partition(partition.tip)]
     assert stands == newest.partition_value
 
 
 async def test_a_checkpoint_that_is_damaged_is_written_over() -> None:
-    backend, partition = await filled(20)
+    partition = await filled(20)
     writer = CheckpointWriter(store_of(partition))
-
-    async def write() -> Standing:
-        draft = writer.freeze(partition.state, partition.next_batch)
-        return await writer.write(await writer.plan(draft))
-
     writer.is_whole = True
-    assert await write() is Standing.OURS
+    assert await checkpointed(partition, writer) is Standing.OURS
     assert writer.stored is not None
     key = partition.keys.partition(partition.tip)
-    await backend.update(key, b"\x00" + writer.stored[1:])
+    partition.values[key] = b"\x00" + writer.stored[1:]
     await partition.append(finished(30))
 
-    assert [await write(), await write()] == [Standing.LESS, Standing.OURS]
+    assert await checkpointed(partition, writer) is Standing.LESS
+    assert await checkpointed(partition, writer) is Standing.OURS
     assert (await loaded(partition)).digest() == partition.state.digest()

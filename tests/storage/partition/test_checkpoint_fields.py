@@ -9,8 +9,6 @@ import pytest
 from tests.models.actor_harness import SERDE
 from tests.models.stored_partitions import StoredPartition, finished
 from tierledger.events.errors import CorruptCheckpoint
-from tierledger.storage.backend import Put
-from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.partition.checkpoint import CheckpointStore, PartitionValue
 
 HEAD = PartitionValue._fields.index("head")
@@ -48,8 +46,7 @@ WRONG = {
 
 
 async def stored() -> StoredPartition:
-    partition = StoredPartition(MemoryBackend())
-    await partition.open()
+    partition = await StoredPartition.led()
     await partition.append(finished(0))
     await partition.checkpoint()
     return partition
@@ -59,12 +56,9 @@ async def stored() -> StoredPartition:
 async def test_a_partitions_value_of_wrong_fields_is_left_for_the_log(complaint: str) -> None:
     partition = await stored()
     key = partition.keys.partition(partition.tip)
-    value = await partition.backend.get(key)
-    assert value is not None
-    fields = SERDE.deserialize("partition", value)
+    fields = SERDE.deserialize("partition", partition.values[key])
     WRONG[complaint](fields)
-    changed = SERDE.serialize("partition", fields)
-    await partition.backend.execute_atomically([Put(key, changed)])
+    changed = partition.values[key] = SERDE.serialize("partition", fields)
 
     checkpoints = CheckpointStore(partition.backend, partition.keys, SERDE, partition.tip)
     with pytest.raises(CorruptCheckpoint) as caught:
@@ -92,8 +86,7 @@ async def test_a_leader_epochs_value_of_wrong_fields_is_refused(
 ) -> None:
     partition = await stored()
     value = SERDE.serialize("epoch", fields)
-    key = partition.keys.leader_epoch(partition.tip, 0)
-    await partition.backend.execute_atomically([Put(key, value)])
+    partition.values[partition.keys.leader_epoch(partition.tip, 0)] = value
     checkpoints = CheckpointStore(partition.backend, partition.keys, SERDE, partition.tip)
 
     with pytest.raises(CorruptCheckpoint) as caught:

@@ -1,17 +1,14 @@
 """A partition whose deletion is finished holds nothing, whatever is still to be swept."""
 
-from tests.models.stored_partitions import StoredPartition, finished
+from tests.models.stored_partitions import StoredPartition
 from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.log_events import PartitionDeleteUpdated
-from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.partition.verification import verify
 
 
 async def deleted() -> StoredPartition:
-    partition = StoredPartition(MemoryBackend())
-    await partition.open()
-    for number in range(3):
-        await partition.append(finished(number))
+    partition = await StoredPartition.led()
+    await partition.fill(range(3))
     await partition.checkpoint()
     for state in RemotePartitionDeleteState:
         await partition.append([PartitionDeleteUpdated(int(state), 1, 0)])
@@ -37,8 +34,7 @@ async def test_a_finished_partition_loads_with_its_leftovers_and_without() -> No
 
 
 async def test_only_a_checkpoint_of_the_finished_deletion_says_that_it_may_be_swept() -> None:
-    partition = StoredPartition(MemoryBackend())
-    await partition.open()
+    partition = await StoredPartition.led()
     store, plans = partition.reader().checkpoints, []
     for state in RemotePartitionDeleteState:
         await partition.append([PartitionDeleteUpdated(int(state), 1, 0)])

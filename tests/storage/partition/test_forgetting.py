@@ -31,10 +31,9 @@ PASSED = CreateOutcome.PASSED
 
 
 async def emptied(
-    backend: MetadataStorageBackend, *, checkpoint: bool = True
+    backend: MetadataStorageBackend | None = None, *, checkpoint: bool = True
 ) -> StoredPartition:
-    partition = StoredPartition(backend)
-    await partition.open()
+    partition = await StoredPartition.led(backend)
     for number in range(3):
         await partition.append(finished(number))
         await partition.append([updated(number, 2), updated(number, 3)])
@@ -67,13 +66,11 @@ async def test_what_stays_is_the_boundary_alone(checkpoint: bool, tmp_path: Path
 
 
 async def test_a_leader_could_go_on_where_the_log_ended() -> None:
-    backend = MemoryBackend()
-    partition = await emptied(backend)
+    partition = await emptied()
     await forget(partition.reader())
 
-    again = StoredPartition(backend)
-    again.partition_value = await backend.get(again.keys.partition(TIP))
-    again.state, again.next_batch = await again.reader().state()
+    again = await StoredPartition.resumed(partition.backend)
+    again.partition_value = partition.values[again.keys.partition(TIP)]
     again.state.tracks_changes = True
     await again.open()
     await again.append(finished(9))
@@ -95,10 +92,9 @@ async def test_a_leader_could_go_on_where_the_log_ended() -> None:
 
 
 async def test_the_boundary_outlives_the_checkpoint() -> None:
-    backend = MemoryBackend()
-    partition = await emptied(backend)
+    partition = await emptied()
     await forget(partition.reader())
-    await backend.remove_like(partition.keys.state(TIP))
+    await partition.backend.remove_like(partition.keys.state(TIP))
 
     state, next_batch = await partition.reader().state()
 
@@ -109,15 +105,14 @@ async def test_the_boundary_outlives_the_checkpoint() -> None:
 
 @pytest.mark.parametrize("slot", range(9))
 async def test_no_slot_of_a_forgotten_log_can_be_won_again(slot: int) -> None:
-    backend = MemoryBackend()
-    partition = await emptied(backend)
+    partition = await emptied()
     await forget(partition.reader())
-    before = dict(backend.values)
+    before = dict(partition.values)
 
-    late = await backend.create_each([(partition.keys.log_batch(TIP, slot), b"late")])
+    late = await partition.backend.create_each([(partition.batch_key(slot), b"late")])
 
     assert late == [CreateOutcome.EXISTS if slot == partition.next_batch else PASSED]
-    assert dict(backend.values) == before
+    assert dict(partition.values) == before
 
 
 class OvertakenStore(MemoryBackend):
@@ -147,26 +142,21 @@ async def test_nothing_is_forgotten_if_somebody_leads_meanwhile() -> None:
 
 
 async def test_a_partition_that_is_led_is_kept() -> None:
-    backend = MemoryBackend()
-    partition = StoredPartition(backend)
-    await partition.open()
-    before = dict(backend.values)
-
-    with pytest.raises(RejectedError, match="led by broker 1"):
-        await forget(partition.reader())
-
-    assert dict(backend.values) == before
+    await kept(await StoredPartition.led(), "led by broker 1")
 
 
 async def test_a_partition_with_segments_is_kept() -> None:
-    backend = MemoryBackend()
-    partition = StoredPartition(backend)
-    await partition.open()
+    partition = await StoredPartition.led()
     await partition.append(finished(1))
     await partition.close()
-    before = dict(backend.values)
 
-    with pytest.raises(RejectedError, match="1 segments"):
+    await kept(partition, "1 segments")
+
+
+async def kept(partition: StoredPartition, said: str) -> None:
+    before = dict(partition.values)
+
+    with pytest.raises(RejectedError, match=said):
         await forget(partition.reader())
 
-    assert dict(backend.values) == before
+    assert dict(partition.values) == before

@@ -36,9 +36,9 @@ async def backend(
     await made.close()
 
 
-async def written(backend: MetadataStorageBackend) -> StoredPartition:
-    partition = StoredPartition(backend)
-    await partition.open()
+@pytest.fixture
+async def partition(backend: MetadataStorageBackend) -> StoredPartition:
+    partition = await StoredPartition.led(backend)
     while partition.next_batch < END:
         await partition.append(finished(partition.next_batch))
         if partition.next_batch == CHECKPOINT:
@@ -46,21 +46,12 @@ async def written(backend: MetadataStorageBackend) -> StoredPartition:
     return partition
 
 
-async def test_a_read_that_is_full_may_not_be_the_last(
-    backend: MetadataStorageBackend,
-) -> None:
-    partition = await written(backend)
-    log = EventLog(backend, partition.keys, partition.tip)
+async def test_a_read_that_is_full_may_not_be_the_last(partition: StoredPartition) -> None:
+    log = EventLog(partition.backend, partition.keys, partition.tip)
 
     assert [(await log.page(0, limit)).is_end for limit in (END - 1, END, END + 1)] == [
         False, False, True,
     ]  # fmt: skip
-
-
-async def lose(partition: StoredPartition, *batches: int) -> None:
-    for number in batches:
-        key = partition.keys.log_batch(partition.tip, number)
-        assert await partition.backend.remove_like(key) == 1
 
 
 async def events(reader: PartitionReader, position: int = 0) -> list[Event]:
@@ -86,10 +77,9 @@ BY_CHECKPOINT = READERS.keys() - {"the events"}
 
 @pytest.mark.parametrize("batch", range(END - 1))
 async def test_every_reader_names_the_batch_that_is_missing(
-    backend: MetadataStorageBackend, batch: int
+    partition: StoredPartition, batch: int
 ) -> None:
-    partition = await written(backend)
-    await lose(partition, batch)
+    await partition.lose(batch)
 
     for name, read in READERS.items():
         if batch < CHECKPOINT - 1 and name in BY_CHECKPOINT:
@@ -106,10 +96,9 @@ async def test_every_reader_names_the_batch_that_is_missing(
 
 @pytest.mark.parametrize("batch", range(CHECKPOINT))
 async def test_no_end_before_the_checkpoint_is_believed(
-    backend: MetadataStorageBackend, batch: int
+    partition: StoredPartition, batch: int
 ) -> None:
-    partition = await written(backend)
-    await lose(partition, *range(batch, END))
+    await partition.lose(*range(batch, END))
 
     for name, read in READERS.items():
         missing = CHECKPOINT - 1 if name in BY_CHECKPOINT else batch
@@ -117,15 +106,14 @@ async def test_no_end_before_the_checkpoint_is_believed(
     assert await planned_ends([partition.reader()]) == [CHECKPOINT]
     report = await verify(partition.reader())
     assert [finding.kind for finding in report.findings] == [FindingKind.LOG]
-    catalog = Catalog(backend, partition.keys, SERDE, CLUSTER)
+    catalog = Catalog(partition.backend, partition.keys, SERDE, CLUSTER)
     assert [one.topic_id_partition.topic async for one in catalog.partitions()] == ["orders"]
 
 
 async def test_a_log_that_ends_behind_its_checkpoint_is_believed(
-    backend: MetadataStorageBackend,
+    partition: StoredPartition,
 ) -> None:
-    partition = await written(backend)
-    await lose(partition, *range(CHECKPOINT, END))
+    await partition.lose(*range(CHECKPOINT, END))
 
     state, next_batch = await partition.reader().state()
 

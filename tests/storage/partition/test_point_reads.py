@@ -6,19 +6,12 @@ from functools import partial
 import pytest
 from typing_extensions import override
 
-from tests.models.stored_partitions import (
-    StoredPartition,
-    added,
-    finished,
-    segment_id,
-    updated,
-)
+from tests.models.stored_partitions import StoredPartition, added, finished, segment_id, updated
 from tierledger.events.errors import RemoteResourceNotFound
 from tierledger.events.log_events import PartitionDeleteUpdated
 from tierledger.events.partition import answers
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import id_of_row
-from tierledger.storage.backend import Put
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.partition.point_reads import ask, next_segment_with_txn_index
 
@@ -48,18 +41,19 @@ class CountingBackend(MemoryBackend):
         return found
 
 
-async def large(backend: MemoryBackend, *, empty: bool = False) -> StoredPartition:
-    partition = StoredPartition(backend)
-    await partition.open()
+async def large(
+    backend: MemoryBackend | None = None, *, empty: bool = False
+) -> StoredPartition:
+    partition = await StoredPartition.led(backend)
     for number in range(SEGMENTS):
         await partition.append(finished(number, empty=empty))
     await partition.checkpoint()
     return partition
 
 
-async def with_tail(backend: MemoryBackend) -> StoredPartition:
+async def with_tail() -> StoredPartition:
     """Overlaps, deletions and new epochs on both sides of the checkpoint."""
-    partition = await large(backend)
+    partition = await large()
     await partition.append([added(2000, 100, 700), updated(2000, 1)])
     await partition.append([updated(20, 2), updated(20, 3), updated(700, 2)])
     await partition.checkpoint()
@@ -70,8 +64,7 @@ async def with_tail(backend: MemoryBackend) -> StoredPartition:
 
 
 async def test_every_single_answer_is_that_of_the_whole_state() -> None:
-    backend = MemoryBackend()
-    partition = await with_tail(backend)
+    partition = await with_tail()
     state, reader = partition.state, partition.reader()
 
     for offset in [*range(0, 900, 7), *range(3900, 5100, 31), 9000, 12_999, 13_000, 13_009]:
@@ -87,7 +80,7 @@ async def test_every_single_answer_is_that_of_the_whole_state() -> None:
 
 
 async def test_the_counts_of_a_tail_are_taken_once_however_often_it_is_applied() -> None:
-    partition = await with_tail(MemoryBackend())
+    partition = await with_tail()
 
     def counts(state: PartitionState) -> tuple[list[int], list[int]]:
         answers.lookup(state, 0, 9000)
@@ -112,8 +105,7 @@ async def test_a_lookup_reads_a_handful_of_values(offset: int) -> None:
 
 
 async def test_a_walk_over_empty_indexes_gets_to_its_end() -> None:
-    backend = MemoryBackend()
-    partition = await large(backend, empty=True)
+    partition = await large(empty=True)
     await partition.append(finished(SEGMENTS))
 
     row = await ask(partition.reader(), lambda state: next_segment_with_txn_index(state, 0, 15))
@@ -147,8 +139,7 @@ async def test_a_checkpoint_renewed_while_it_is_read_does_not_mix_into_the_answe
 
 @pytest.mark.parametrize("damage", ["page", "epoch", "row", "no row", "another's row"])
 async def test_damage_is_answered_from_the_log_and_said(damage: str) -> None:
-    backend = MemoryBackend()
-    partition = await large(backend)
+    partition = await large()
     keys, tip = partition.keys, partition.tip
     key, value = {
         "page": (keys.leader_epoch_page(tip, 0, "referenced", 0), b"damaged"),
@@ -157,13 +148,13 @@ async def test_damage_is_answered_from_the_log_and_said(damage: str) -> None:
         "no row": (keys.segment(tip, segment_id(5)), None),
         "another's row": (
             keys.segment(tip, segment_id(5)),
-            await backend.get(keys.segment(tip, segment_id(6))),
+            partition.values[keys.segment(tip, segment_id(6))],
         ),
     }[damage]
     if value is None:
-        del backend.values[key]
+        del partition.values[key]
     else:
-        await backend.execute_atomically([Put(key, value)])
+        partition.values[key] = value
     reader = partition.reader()
 
     row = await ask(reader, lambda state: answers.lookup(state, 0, 55))
@@ -180,8 +171,7 @@ async def test_a_partition_that_is_not_there_is_said_to_be_unknown() -> None:
 
 
 async def test_a_partition_whose_deletion_finished_has_nothing() -> None:
-    backend = MemoryBackend()
-    partition = await large(backend)
+    partition = await large()
     await partition.append([PartitionDeleteUpdated(state, 1, 5) for state in (0, 1, 2)])
 
     row = await ask(partition.reader(), lambda state: answers.lookup(state, 0, 55))
@@ -190,8 +180,7 @@ async def test_a_partition_whose_deletion_finished_has_nothing() -> None:
 
 
 async def test_a_sparse_state_refuses_to_list_its_rows() -> None:
-    backend = MemoryBackend()
-    partition = await large(backend)
+    partition = await large()
 
     def listed(state: PartitionState) -> int:
         return len(list(state.rows))
@@ -201,7 +190,7 @@ async def test_a_sparse_state_refuses_to_list_its_rows() -> None:
 
 
 async def test_an_error_of_the_question_itself_is_passed_on() -> None:
-    partition = await large(MemoryBackend())
+    partition = await large()
 
     def refused(_: PartitionState) -> None:
         raise RemoteResourceNotFound("no such epoch")

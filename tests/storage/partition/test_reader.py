@@ -19,7 +19,6 @@ from tests.models.stored_partitions import (
 from tierledger.events.errors import CorruptLog, InvalidArgument, RemoteResourceNotFound
 from tierledger.events.event_codec import chain
 from tierledger.events.partition.state import PartitionState
-from tierledger.storage.backend import Put
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 from tierledger.storage.partition.event_log import StoredBatch, stored_events
@@ -29,11 +28,10 @@ STEP_MS = 1000
 
 
 async def written(
-    backend: MemoryBackend, *, checkpoint_after: int | None = 3
+    backend: MemoryBackend | None = None, *, checkpoint_after: int | None = 3
 ) -> tuple[StoredPartition, list[tuple[bytes, int]]]:
     """A partition, and after each batch the digest and the next position."""
-    partition = StoredPartition(backend)
-    await partition.open()
+    partition = await StoredPartition.led(backend)
     digests = [(partition.state.digest(), partition.state.next_position)]
     for number in range(6):
         await partition.append([*finished(number), updated(number, 2)], step_ms=STEP_MS)
@@ -61,7 +59,7 @@ async def test_the_state_is_that_of_the_writer(
 
 
 async def test_a_state_as_of_a_position_is_what_the_writer_had_then() -> None:
-    partition, digests = await written(MemoryBackend())
+    partition, digests = await written()
 
     for digest, next_position in digests:
         state = await partition.reader().state_as_of(position=next_position - 1)
@@ -69,9 +67,8 @@ async def test_a_state_as_of_a_position_is_what_the_writer_had_then() -> None:
 
 
 async def test_a_state_can_be_cut_within_a_batch() -> None:
-    partition, _ = await written(MemoryBackend())
-    whole = StoredPartition(MemoryBackend())
-    await whole.open()
+    partition, _ = await written()
+    whole = await StoredPartition.led()
     await whole.append(finished(0), step_ms=STEP_MS)
 
     state = await partition.reader().state_as_of(position=2)
@@ -83,7 +80,7 @@ async def test_a_state_can_be_cut_within_a_batch() -> None:
 
 @pytest.mark.parametrize("checkpoint_after", [None, 0, 3, 5])
 async def test_a_time_names_the_last_event_until_then(checkpoint_after: int | None) -> None:
-    partition, _ = await written(MemoryBackend(), checkpoint_after=checkpoint_after)
+    partition, _ = await written(checkpoint_after=checkpoint_after)
     events = [event async for event in partition.reader().events()]
 
     for time_ms in range(TIME_MS, events[-1].log_time_ms + 1500, 500):
@@ -93,14 +90,14 @@ async def test_a_time_names_the_last_event_until_then(checkpoint_after: int | No
 
 
 async def test_before_the_first_event_nothing_is_known() -> None:
-    partition, _ = await written(MemoryBackend())
+    partition, _ = await written()
 
     with pytest.raises(RemoteResourceNotFound):
         await partition.reader().state_as_of(time_ms=TIME_MS - 1)
 
 
 async def test_a_position_beyond_the_log_is_refused() -> None:
-    partition, digests = await written(MemoryBackend())
+    partition, digests = await written()
     end = digests[-1][1]
 
     with pytest.raises(InvalidArgument, match=f"up to {end - 1}, got {end}"):
@@ -109,7 +106,7 @@ async def test_a_position_beyond_the_log_is_refused() -> None:
 
 @pytest.mark.parametrize("from_position", [0, 1, 5, 12, 13, 18, 19, 400])
 async def test_events_come_from_any_position_on(from_position: int) -> None:
-    partition, digests = await written(MemoryBackend())
+    partition, digests = await written()
 
     found = [event.position async for event in partition.reader().events(from_position)]
 
@@ -117,10 +114,8 @@ async def test_events_come_from_any_position_on(from_position: int) -> None:
 
 
 async def test_a_damaged_checkpoint_is_left_aside_and_said() -> None:
-    backend = MemoryBackend()
-    partition, digests = await written(backend)
-    key = partition.keys.partition(partition.tip)
-    await backend.execute_atomically([Put(key, b"damaged")])
+    partition, digests = await written()
+    partition.values[partition.keys.partition(partition.tip)] = b"damaged"
     reader = partition.reader()
 
     state, _ = await reader.state()
@@ -131,9 +126,8 @@ async def test_a_damaged_checkpoint_is_left_aside_and_said() -> None:
 
 
 async def test_a_checkpoint_without_its_segments_is_left_aside() -> None:
-    backend = MemoryBackend()
-    partition, digests = await written(backend)
-    await backend.remove_like(partition.keys.segments(partition.tip))
+    partition, digests = await written()
+    await partition.backend.remove_like(partition.keys.segments(partition.tip))
     reader = partition.reader()
 
     state, _ = await reader.state()
@@ -143,21 +137,16 @@ async def test_a_checkpoint_without_its_segments_is_left_aside() -> None:
 
 
 async def test_a_damaged_log_is_an_error() -> None:
-    backend = MemoryBackend()
-    partition, _ = await written(backend, checkpoint_after=None)
-    key = partition.keys.log_batch(partition.tip, 4)
-    damaged = bytearray(backend.values[key])
-    damaged[-1] ^= 1
-    await backend.execute_atomically([Put(key, bytes(damaged))])
+    partition, _ = await written(checkpoint_after=None)
+    await partition.flip(4)
 
     with pytest.raises(CorruptLog):
         await partition.reader().state()
 
 
 async def test_a_log_without_its_beginning_is_an_error() -> None:
-    backend = MemoryBackend()
-    partition, _ = await written(backend, checkpoint_after=None)
-    del backend.values[partition.keys.log_batch(partition.tip, 0)]
+    partition, _ = await written(checkpoint_after=None)
+    await partition.lose(0)
 
     with pytest.raises(CorruptLog, match="begins at batch 1"):
         await partition.reader().state()
@@ -192,7 +181,7 @@ async def test_a_partition_without_a_log_is_unknown() -> None:
 
 
 async def test_reading_as_of_now_does_not_need_a_checkpoint() -> None:
-    partition, _ = await written(MemoryBackend(), checkpoint_after=None)
+    partition, _ = await written(checkpoint_after=None)
 
     state: PartitionState = await partition.reader().state_as_of(time_ms=2 * TIME_MS)
 
@@ -200,14 +189,12 @@ async def test_reading_as_of_now_does_not_need_a_checkpoint() -> None:
 
 
 async def test_a_position_and_its_hash_are_found_wherever_they_are_in_the_log() -> None:
-    partition = StoredPartition(MemoryBackend())
-    await partition.open()
+    partition = await StoredPartition.led()
     for number in range(40):
         await partition.append([finished(number)[0]] * (1 + number % 3))
     reader, hashes = partition.reader(), list[bytes]()
     for number in range(partition.next_batch):
-        value = await partition.backend.get(reader.log.key(number))
-        assert value is not None
+        value = await partition.batch(number)
         hashes += map(chain, stored_events(SERDE, StoredBatch(number, value))[1])
     assert len(hashes) == partition.state.next_position
 

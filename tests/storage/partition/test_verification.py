@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.models.flipped_bits import flipped
 from tests.models.stored_partitions import (
     SERDE,
     TIME_MS,
@@ -24,16 +25,14 @@ from tierledger.storage.partition.event_log import encode_batch
 from tierledger.storage.partition.verification import FindingKind, VerificationReport, verify
 
 
-async def written() -> tuple[MemoryBackend, StoredPartition]:
-    backend = MemoryBackend()
-    partition = StoredPartition(backend)
-    await partition.open()
-    for number in range(20):
-        await partition.append(finished(number))
+@pytest.fixture
+async def partition() -> StoredPartition:
+    partition = await StoredPartition.led()
+    await partition.fill(range(20))
     await partition.append([updated(3, 2), updated(3, 3)])
     await partition.checkpoint()
     await partition.append(finished(20))
-    return backend, partition
+    return partition
 
 
 @pytest.mark.parametrize("trace", ["one-broker", "three-brokers-churn", "topic-deletion"])
@@ -50,63 +49,40 @@ async def test_what_was_written_passes(trace: str, tmp_path: Path) -> None:
     await backend.close()
 
 
-def flip(backend: MemoryBackend, key: str) -> None:
-    damaged = bytearray(backend.values[key])
-    damaged[-1] ^= 1
-    backend.values[key] = bytes(damaged)
+def flip(partition: StoredPartition, key: str) -> None:
+    partition.values[key] = flipped(partition.values[key])
 
 
-def page(partition: StoredPartition, table: str, epoch: int = 0) -> str:
-    return partition.keys.leader_epoch_page(partition.tip, epoch, table, 0)
+def page(one: StoredPartition, table: str) -> str:
+    return one.keys.leader_epoch_page(one.tip, 0, table, 0)
 
 
-def other_row(partition: StoredPartition) -> bytes:
-    row = partition.state.rows.get(segment_id(7))
-    assert row is not None
-    fields = unpack_row(row)
-    fields[SIZE] += 1
-    return SERDE.serialize_row(pack_row(fields))
+def row(one: StoredPartition, number: int = 7) -> str:
+    return one.keys.segment(one.tip, segment_id(number))
 
 
-DAMAGES: dict[str, Callable[[MemoryBackend, StoredPartition], object]] = {
-    "a row with another size": lambda backend, partition: backend.values.update(
-        {partition.keys.segment(partition.tip, segment_id(7)): other_row(partition)}
-    ),
-    "a row that is gone": lambda backend, partition: backend.values.pop(
-        partition.keys.segment(partition.tip, segment_id(7))
-    ),
-    "a row too many": lambda backend, partition: backend.values.update(
-        {
-            partition.keys.segment(partition.tip, segment_id(99)): SERDE.serialize_row(
-                pack_row(
-                    [
-                        segment_id(99),
-                        *unpack_row(partition.state.rows.get(segment_id(7)) or b"")[1:],
-                    ]
-                )
-            )
-        }
-    ),
-    "a flipped row": lambda backend, partition: flip(
-        backend, partition.keys.segment(partition.tip, segment_id(7))
-    ),
-    "a flipped page": lambda backend, partition: flip(backend, page(partition, "referenced")),
-    "a page that is gone": lambda backend, partition: backend.values.pop(
-        page(partition, "tombstones")
-    ),
-    "a flipped epoch": lambda backend, partition: flip(
-        backend, partition.keys.leader_epoch(partition.tip, 0)
-    ),
-    "a flipped partition value": lambda backend, partition: flip(
-        backend, partition.keys.partition(partition.tip)
-    ),
+def put_row(one: StoredPartition, number: int, field: int, value: object) -> None:
+    """That of segment 7, with another field, as the row of segment `number`."""
+    fields = unpack_row(one.state.rows.get(segment_id(7)) or b"")
+    fields[field] = value
+    one.values[row(one, number)] = SERDE.serialize_row(pack_row(fields))
+
+
+DAMAGES: dict[str, Callable[[StoredPartition], object]] = {
+    "a row with another size": lambda one: put_row(one, 7, SIZE, 1001),
+    "a row that is gone": lambda one: one.values.pop(row(one)),
+    "a row too many": lambda one: put_row(one, 99, 0, segment_id(99)),
+    "a flipped row": lambda one: flip(one, row(one)),
+    "a flipped page": lambda one: flip(one, page(one, "referenced")),
+    "a page that is gone": lambda one: one.values.pop(page(one, "tombstones")),
+    "a flipped epoch": lambda one: flip(one, one.keys.leader_epoch(one.tip, 0)),
+    "a flipped partition value": lambda one: flip(one, one.keys.partition(one.tip)),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-async def test_a_damaged_checkpoint_is_found(damage: str) -> None:
-    backend, partition = await written()
-    DAMAGES[damage](backend, partition)
+async def test_a_damaged_checkpoint_is_found(partition: StoredPartition, damage: str) -> None:
+    DAMAGES[damage](partition)
 
     report = await verify(partition.reader())
 
@@ -114,19 +90,18 @@ async def test_a_damaged_checkpoint_is_found(damage: str) -> None:
     assert report.events == partition.state.next_position
 
 
-async def test_a_checkpoint_of_another_history_is_found_down_to_the_segment() -> None:
-    backend, partition = await written()
-    other = StoredPartition(MemoryBackend())
-    await other.open()
-    for number in range(20):
-        await other.append(finished(number if number != 7 else 70))
+async def test_a_checkpoint_of_another_history_is_found_down_to_the_segment(
+    partition: StoredPartition,
+) -> None:
+    other = await StoredPartition.led()
+    await other.fill([*range(7), 70, *range(8, 20)])
     await other.append([updated(3, 2), updated(3, 3)])
     # Honest in itself, with proofs and a digest, but not of this log.
     other.partition_value = partition.partition_value
-    store = CheckpointStore(backend, partition.keys, SERDE, partition.tip)
+    store = CheckpointStore(partition.backend, partition.keys, SERDE, partition.tip)
     draft = store.freeze(other.state, other.next_batch, whole=True)
     plan = await store.plan_in_slices(draft, partition.partition_value)
-    await backend.execute_atomically(plan.operations)
+    await partition.backend.execute_atomically(plan.operations)
 
     report = await verify(partition.reader())
 
@@ -139,9 +114,10 @@ async def test_a_checkpoint_of_another_history_is_found_down_to_the_segment() ->
 
 
 @pytest.mark.parametrize("batch", [0, 1, 9])
-async def test_a_damaged_batch_is_found_and_the_events_before_are_counted(batch: int) -> None:
-    backend, partition = await written()
-    flip(backend, partition.keys.log_batch(partition.tip, batch))
+async def test_a_damaged_batch_is_found_and_the_events_before_are_counted(
+    partition: StoredPartition, batch: int
+) -> None:
+    await partition.flip(batch)
 
     report = await verify(partition.reader())
 
@@ -149,25 +125,19 @@ async def test_a_damaged_batch_is_found_and_the_events_before_are_counted(batch:
     assert report.batches == batch
 
 
-async def test_a_missing_batch_is_found() -> None:
-    backend, partition = await written()
-    del backend.values[partition.keys.log_batch(partition.tip, 5)]
+async def test_a_missing_batch_is_found(partition: StoredPartition) -> None:
+    await partition.lose(5)
 
     report = await verify(partition.reader())
 
     assert [finding.kind for finding in report.findings] == [FindingKind.LOG]
 
 
-async def test_a_batch_of_another_partition_is_found() -> None:
-    backend, partition = await written()
-    other_backend = MemoryBackend()
-    other = StoredPartition(other_backend, cluster="another")
+async def test_a_batch_of_another_partition_is_found(partition: StoredPartition) -> None:
+    other = StoredPartition(MemoryBackend(), cluster="another")
     await other.open()
-    for number in range(6):
-        await other.append(finished(number))
-    backend.values[partition.keys.log_batch(partition.tip, 5)] = other_backend.values[
-        other.keys.log_batch(other.tip, 5)
-    ]
+    await other.fill(range(6))
+    partition.values[partition.batch_key(5)] = await other.batch(5)
 
     report = await verify(partition.reader())
 
@@ -175,10 +145,8 @@ async def test_a_batch_of_another_partition_is_found() -> None:
     assert "predecessor" in report.findings[0].message
 
 
-async def test_a_checkpoint_beyond_the_log_is_found() -> None:
-    backend, partition = await written()
-    for number in range(partition.next_batch - 3, partition.next_batch):
-        del backend.values[partition.keys.log_batch(partition.tip, number)]
+async def test_a_checkpoint_beyond_the_log_is_found(partition: StoredPartition) -> None:
+    await partition.lose(*range(partition.next_batch - 3, partition.next_batch))
 
     report = await verify(partition.reader())
 
@@ -194,8 +162,7 @@ async def commit(
 
 
 async def test_events_that_go_back_in_time_or_session_are_found() -> None:
-    partition = StoredPartition(MemoryBackend())
-    await partition.open()
+    partition = await StoredPartition.led()
     await partition.open()
     await commit(partition, 2, TIME_MS - 1, finished(0)[0])
     await commit(partition, 1, TIME_MS, finished(1)[0])
@@ -207,11 +174,10 @@ async def test_events_that_go_back_in_time_or_session_are_found() -> None:
 
 
 async def test_an_event_that_nothing_can_apply_is_found() -> None:
-    partition = StoredPartition(MemoryBackend())
-    await partition.open()
-    stray = updated(1, 1)
-    value = log.Event(1, 1, TIME_MS, 1, None, stray)
-    await append_unapplied(partition, value)
+    partition = await StoredPartition.led()
+    stray = log.Event(1, 1, TIME_MS, 1, None, updated(1, 1))
+    batch = encode_batch(SERDE, [stray], partition.state.chain_hash)
+    await partition.backend.create(partition.batch_key(1), batch.value)
 
     report = await verify(partition.reader())
 
@@ -219,15 +185,9 @@ async def test_an_event_that_nothing_can_apply_is_found() -> None:
     assert "unknown" in report.findings[0].message
 
 
-async def append_unapplied(partition: StoredPartition, event: log.Event) -> None:
-    batch = encode_batch(SERDE, [event], partition.state.chain_hash)
-    await partition.backend.create(
-        partition.keys.log_batch(partition.tip, partition.next_batch), batch.value
-    )
-
-
-async def test_verifying_while_a_writer_renews_the_checkpoint_finds_nothing() -> None:
-    _, partition = await written()
+async def test_verifying_while_a_writer_renews_the_checkpoint_finds_nothing(
+    partition: StoredPartition,
+) -> None:
     reports: list[VerificationReport] = []
 
     for number in range(30, 40):

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.models.flipped_bits import flipped
 from tests.models.tier_trace import segments, segments_of
 from tierledger.events.errors import CorruptRemoteData
 from tierledger.tiering.formats.index_type import IndexType
@@ -57,7 +58,7 @@ def test_a_flipped_bit_anywhere_in_a_snapshot_is_noticed() -> None:
     data = segments_of("payments-tx", 0)[0].indexes[IndexType.PRODUCER_SNAPSHOT]
 
     for at in range(len(data)):
-        damaged = data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]
+        damaged = flipped(data, at, 4)
         with pytest.raises(CorruptRemoteData, match=r"^it: expected "):
             parse_producer_snapshot(damaged, "it")
 

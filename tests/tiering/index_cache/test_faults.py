@@ -8,15 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.models.flipped_bits import flipped
 from tests.models.index_storage import IndexStorage, filled, name_of, names
 from tests.models.local_world import eventually
 from tests.models.refusing_files import RefusingFiles
 from tests.models.tier_trace import segments, segments_of
-from tierledger.events.errors import (
-    CorruptRemoteData,
-    StorageUnavailable,
-    StoreRefused,
-)
+from tierledger.events.errors import CorruptRemoteData, StorageUnavailable, StoreRefused
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.index_cache.cache import RemoteIndexCache
 
@@ -32,7 +29,7 @@ async def test_any_flipped_bit_in_a_file_is_noticed_and_fetched_again(tmp_path: 
     sound = path.read_bytes()
 
     for at in range(0, len(sound), 7):
-        path.write_bytes(sound[:at] + bytes([sound[at] ^ 1 << at % 8]) + sound[at + 1 :])
+        path.write_bytes(flipped(sound, at, 1 << at % 8))
         storage = IndexStorage(WITH_ABORTED)
         async with RemoteIndexCache(tmp_path, storage) as cache:
             entry = await cache.get(WITH_ABORTED.metadata)

@@ -13,18 +13,11 @@ import pytest
 from tests.models.segment_copies import copied, segment_data, whole_log
 from tests.models.tier_trace import TieredSegment, segments
 from tests.tiering.conftest import TierPlace
-from tierledger.events.errors import (
-    CorruptRemoteData,
-    InvalidArgument,
-    RemoteResourceNotFound,
-)
+from tierledger.events.errors import CorruptRemoteData, InvalidArgument, RemoteResourceNotFound
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.events.metadata import CustomMetadata
 from tierledger.tiering.formats.index_type import IndexType
-from tierledger.tiering.layouts.ledger.format import (
-    LedgerCustomMetadata,
-    weight_of,
-)
+from tierledger.tiering.layouts.ledger.format import LedgerCustomMetadata, weight_of
 from tierledger.tiering.layouts.ledger.layout import LedgerSettings, LedgerStorageManager
 from tierledger.tiering.layouts.tier_url import open_tier
 from tierledger.tiering.objects.request_counts import Operation, Request

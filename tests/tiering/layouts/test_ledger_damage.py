@@ -8,6 +8,7 @@ import pytest
 from obstore.store import MemoryStore
 from typing_extensions import override
 
+from tests.models.flipped_bits import flip, flipped
 from tests.models.segment_copies import copied, whole_log
 from tests.models.tier_trace import TieredSegment, segments
 from tierledger.events.errors import (
@@ -49,10 +50,7 @@ async def test_any_flipped_bit_of_the_indexes_is_noticed(damaged: Damaged) -> No
     path = damaged.folder / "indexes"
     content = path.read_bytes()
     for position in range(len(content)):
-        bit = 1 << position % 8
-        changed = bytearray(content)
-        changed[position] ^= bit
-        path.write_bytes(changed)
+        path.write_bytes(flipped(content, position, 1 << position % 8))
         with pytest.raises(DataError, match="indexes: expected"):
             await damaged.storage.fetch_all_indexes(damaged.segment.metadata)
 
@@ -112,9 +110,7 @@ async def test_a_missing_part_is_named(damaged: Damaged) -> None:
 async def test_a_flipped_bit_in_a_whole_part_is_found(is_known: bool, damaged: Damaged) -> None:
     if is_known:
         await damaged.storage.fetch_all_indexes(damaged.segment.metadata)
-    path = damaged.folder / "log.00001"
-    content = path.read_bytes()
-    path.write_bytes(content[:-1] + bytes((content[-1] ^ 4,)))
+    flip(damaged.folder / "log.00001", bits=4)
 
     for start, end in [(0, None), (5000, 9999), (4999, 10000)]:
         stream = damaged.storage.fetch_log_segment(damaged.segment.metadata, start, end)

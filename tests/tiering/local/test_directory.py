@@ -6,6 +6,7 @@ import pytest
 
 from tests.models import tier_trace
 from tests.models.copy_world import copy_task
+from tests.models.flipped_bits import flipped
 from tests.models.memory_metadata import MemoryLedger
 from tests.models.memory_storage import MemoryStorage
 from tierledger.events.errors import CorruptRemoteData, InvalidArgument
@@ -177,9 +178,8 @@ async def test_a_damaged_closed_segment_is_told_of(tmp_path: Path, damage: str) 
     folder = lay_out(tmp_path)
     first = min(folder.glob("*.log"))
     whole = first.read_bytes()
-    flipped = whole[:500] + bytes([whole[500] ^ 1]) + whole[501:]
-    changed = {"longer": whole + whole[:5], "shorter": whole[:-5], "flipped": flipped}
-    first.write_bytes(changed[damage])
+    harms = {"longer": whole + whole[:5], "shorter": whole[:-5], "flipped": flipped(whole, 500)}
+    first.write_bytes(harms[damage])
     first.with_suffix(".timeindex").unlink()
     if damage == "flipped":
         for snapshot in folder.glob("*.snapshot"):
@@ -219,7 +219,7 @@ async def test_a_damaged_batch_ends_the_log_and_free_room_is_no_batch(tmp_path: 
     folder = lay_out(tmp_path)
     active = without_active(folder)
     whole, batches = active.read_bytes(), batches_of(active)
-    active.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    active.write_bytes(flipped(whole))
     damaged = await LogDirectory.open(folder, GZIP)
     active.write_bytes(whole + bytes(4096))
     preallocated = await LogDirectory.open(folder, GZIP)

@@ -186,12 +186,10 @@ async def test_an_emptied_offset_index_is_told_and_done_without(
 @pytest.mark.parametrize("start", [8, 12], ids=["too early", "too late"])
 async def test_a_moved_epoch_gives_nothing_of_a_lost_lineage(start: int) -> None:
     tier, log = WrittenTier(), WrittenLog()
-    for _ in range(10):
-        log.append(2)
+    log.fill(10, 2)
     await tier.copy(log, 0, 14)  # From 10 on, nobody else had it.
     log.elect(3, 10)
-    for _ in range(10):
-        log.append(2)
+    log.fill(10, 2)
     await tier.copy(log, 10, 20)
     newest = await tier.copy(log, 20, 30)
     assert await read(tier) == (list(range(30)), None)

@@ -84,8 +84,7 @@ async def test_an_empty_tier_ends_at_once_but_holds_no_offset() -> None:
 
 async def test_the_log_start_that_the_newest_segment_knows_is_the_beginning() -> None:
     tier, log = WrittenTier(), WrittenLog()
-    for _ in range(6):
-        log.append(2)
+    log.fill(6, 2)
     await tier.copy(log, 0, 6)
     log.epochs = {0: 3}  # DeleteRecords moved the log's start into the first segment.
     await tier.copy(log, 6, 12)
@@ -116,8 +115,7 @@ async def test_missing_data_is_an_error_after_all_that_lies_before_it() -> None:
 
 async def test_a_segment_that_is_replaced_while_it_is_read_is_read_on_in_the_other() -> None:
     tier, log = WrittenTier(piece_bytes=200), WrittenLog()
-    for _ in range(10):
-        log.append(2)
+    log.fill(10, 2)
     first = await tier.copy(log, 0, 12)
     gate = tier.storage.gate = asyncio.Event()
     found = []
@@ -303,14 +301,12 @@ async def test_offsets_that_compaction_took_are_no_hole() -> None:
 
 async def test_nor_are_whole_batches_at_a_segments_end_or_where_a_lineage_parts() -> None:
     tier, log = WrittenTier(), WrittenLog()
-    for _ in range(4):
-        log.append(5)
+    log.fill(4, 5)
     compacted = log.copy()
     del compacted.batches[1]
     await tier.copy(compacted, 0, 20)
     log.elect(3, 10)
-    for _ in range(3):
-        log.append(5)
+    log.fill(3, 5)
     del log.batches[-1]
     await tier.copy(log, 10, 25)
 

@@ -138,8 +138,7 @@ def test_what_has_no_marker_yet_comes_at_the_end() -> None:
 
 def test_a_long_transaction_does_not_fill_the_memory_and_is_told_of_late() -> None:
     log = WrittenLog()
-    for _ in range(5):
-        log.append(1, producer=1)
+    log.fill(5, 1, producer=1)
     size = len(log.batches[0].data)
 
     assert decided(log, set(), 2 * size) == [-1, -1, 0, -1, 1, -1, 2, -1, 3, 4]
@@ -163,8 +162,7 @@ def test_a_transaction_of_which_only_a_part_is_aborted_is_told() -> None:
 
 async def test_what_waits_for_a_deleted_marker_comes_before_the_error() -> None:
     tier, log = WrittenTier(piece_bytes=200), WrittenLog()
-    for _ in range(4):
-        log.append(2)
+    log.fill(4, 2)
     log.append(4, producer=1)
     parting = log.end
     log.end_transaction(1, COMMIT)

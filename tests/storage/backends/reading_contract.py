@@ -5,6 +5,8 @@ import pytest
 from tierledger.events.errors import InvalidArgument
 from tierledger.storage.backend import MetadataStorageBackend
 
+Backend = MetadataStorageBackend
+
 ODD_KEYS = [
     "%",
     "_",
@@ -25,17 +27,13 @@ ODD_KEYS = [
 class ReadingContract:
     """What `get_each` and `get_like` answer; `BackendContract` inherits it."""
 
-    async def test_each_key_is_answered_in_its_place(
-        self, backend: MetadataStorageBackend
-    ) -> None:
+    async def test_each_key_is_answered_in_its_place(self, backend: Backend) -> None:
         await backend.create_each([("a", b"1"), ("b", b"2")])
 
         assert await backend.get_each(["b", "c", "a", "b"]) == [b"2", None, b"1", b"2"]
         assert await backend.get_each([]) == []
 
-    async def test_keys_come_in_the_order_of_their_bytes(
-        self, backend: MetadataStorageBackend
-    ) -> None:
+    async def test_keys_come_in_the_order_of_their_bytes(self, backend: Backend) -> None:
         await backend.create_each([(key, key.encode()) for key in ODD_KEYS])
 
         found = [key for key, _ in await backend.get_like("")]
@@ -43,9 +41,7 @@ class ReadingContract:
         assert found == sorted(ODD_KEYS, key=str.encode)
 
     @pytest.mark.parametrize("prefix", [*ODD_KEYS, "a", "A", "zz", "\U0010ffff", "\ud7ff"])
-    async def test_a_prefix_is_taken_literally(
-        self, backend: MetadataStorageBackend, prefix: str
-    ) -> None:
+    async def test_a_prefix_is_taken_literally(self, backend: Backend, prefix: str) -> None:
         keys = [*ODD_KEYS, *(f"{key}/x" for key in ODD_KEYS), "\U0010ffff", "\U0010ffffx"]
         await backend.create_each([(key, b"") for key in keys])
 
@@ -54,7 +50,7 @@ class ReadingContract:
         assert found == sorted((key for key in keys if key.startswith(prefix)), key=str.encode)
 
     async def test_pages_follow_one_another_without_gap_or_overlap(
-        self, backend: MetadataStorageBackend
+        self, backend: Backend
     ) -> None:
         keys = [f"p/{one:04d}" for one in range(250)]
         others = ["p", "p.", "p/", "p0", "q"]
@@ -69,7 +65,7 @@ class ReadingContract:
         assert seen == [(key, key.encode()) for key in ["p/", *keys]]
 
     async def test_a_page_starts_strictly_after_a_key_that_need_not_exist(
-        self, backend: MetadataStorageBackend
+        self, backend: Backend
     ) -> None:
         await backend.create_each([(key, b"") for key in ("p/a", "p/b", "p/b0", "q")])
 
@@ -84,9 +80,7 @@ class ReadingContract:
         assert await keys_after("p/z") == []
         assert await keys_after("z") == []
 
-    async def test_the_last_key_of_each_prefix_is_found(
-        self, backend: MetadataStorageBackend
-    ) -> None:
+    async def test_the_last_key_of_each_prefix_is_found(self, backend: Backend) -> None:
         await backend.create_each([(key, b"") for key in ("p/a", "p/b", "p0", "q/\U0010ffff")])
 
         found = await backend.last_keys(["p/", "q/", "r", "p/", "p/b", ""])
@@ -94,9 +88,7 @@ class ReadingContract:
         assert found == ["p/b", "q/\U0010ffff", None, "p/b", "p/b", "q/\U0010ffff"]
         assert await backend.last_keys([]) == []
 
-    async def test_a_page_without_room_is_refused(
-        self, backend: MetadataStorageBackend
-    ) -> None:
+    async def test_a_page_without_room_is_refused(self, backend: Backend) -> None:
         for limit in (0, -1):
             with pytest.raises(InvalidArgument):
                 await backend.get_like("", limit=limit)
