@@ -27,8 +27,7 @@ from tierledger.events.partition.answers import Snapshot
 from tierledger.events.partition.state import PartitionState
 from tierledger.simulation.checkers.fold import answer_of
 from tierledger.simulation.machines.clockwork import MS
-from tierledger.simulation.machines.medium import KeyedMedium
-from tierledger.simulation.service.lying_store import completed
+from tierledger.simulation.machines.medium import KeyedMedium, completed
 from tierledger.storage.backend import AtomicConflict
 from tierledger.storage.partition.checkpoint import (
     CheckpointPlan,

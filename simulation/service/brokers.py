@@ -64,7 +64,7 @@ class Broker:
     """One life of one broker: a process with a manager, and a task per partition it leads."""
 
     def __init__(self, world: World, broker_id: int, life: int, random: Random) -> None:
-        self.process = Process(f"broker-{broker_id}/{life}")
+        self.process = Process(f"broker-{broker_id}", life)
         self.broker_id = broker_id
         self.is_fenced = False
         self.led: dict[TopicIdPartition, int] = {}

@@ -65,9 +65,8 @@ class SkewedClock:
 class HostProcess(Process):
     """A process that runs one host."""
 
-    def __init__(self, name: str, serves_as: str) -> None:
-        super().__init__(name)
-        self.serves_as = serves_as
+    def __init__(self, site: str, number: int) -> None:
+        super().__init__(site, number)
         self.host: Host | None = None
         self.writes = True
         """Opens the store for writing itself."""
@@ -76,8 +75,8 @@ class HostProcess(Process):
 class CoordinatorProcess(Process):
     """A process that runs one coordinator."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    def __init__(self, number: int) -> None:
+        super().__init__("coordinator", number)
         self.service: CoordinatorService | None = None
         self.is_started = False
         self.starting = asyncio.Lock()
@@ -251,7 +250,7 @@ class Cluster:
         peers = Streams(greeting_of(host.cluster_id), opened=streams.opened)
         desk = Desk(address, host, CoordinatorWay(self), peers)
         gateway = Gateway(desk, host.cluster_id, streams.plan.limits)
-        host.report.door = streams.listen(process.serves_as, process, gateway)
+        host.report.door = streams.listen(process.site, process, gateway)
         told = FeedStreams(greeting_of(host.cluster_id), opened=streams.fed)
         process.context().run(host.spawn, Hinting(host, desk, told).run())
 
@@ -262,7 +261,7 @@ class Cluster:
         current = self.coordinator
         if current is not None and current.is_reachable:
             return current
-        process = CoordinatorProcess(f"coordinator/{len(self.processes)}")
+        process = CoordinatorProcess(len(self.processes))
         self.processes.append(process)
         store = self._store.backend(process)
         process.service = CoordinatorService(
@@ -313,7 +312,7 @@ class Cluster:
         if running is not None and running.is_reachable:
             return HostWay(self, running)
         name = address.rpartition("/")[0]
-        process = HostProcess(f"{address}/{len(self.processes)}", name)
+        process = HostProcess(name, len(self.processes))
         process.writes = not self._plan.one_writer or name == WRITER
         self.processes.append(process)
         process.host = Host(
@@ -367,7 +366,7 @@ class Cluster:
         if self._loop.is_closed():
             raise NotReady("the world has ended")
         for address, process in reversed(self.hosts.items()):
-            if name in (address, process.serves_as) and process.is_reachable:
+            if name in (address, process.site) and process.is_reachable:
                 return HostWay(self, process)
         raise NotReady(f"{name} is not running")
 

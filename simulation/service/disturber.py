@@ -91,7 +91,6 @@ class Disturber:
         if process is None:
             return False
         process.fuse = process.steps + self._random.randint(1, 200)
-        process.on_fuse = lambda: self._world.loop.kill(process)
         return True
 
     def kill_coordinator(self) -> bool:

@@ -16,6 +16,7 @@ from sortedcontainers import SortedDict
 from typing_extensions import override
 
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError, StorageUnavailable
+from tierledger.simulation.machines.medium import completed
 from tierledger.simulation.service.network import NOBODY
 from tierledger.simulation.service.plan import StorePlan
 from tierledger.simulation.service.trace import Trace
@@ -192,14 +193,3 @@ class StoreConnection(MetadataStorageBackend):
     @override
     async def close(self) -> None:
         """The store is everybody's."""
-
-
-def completed(work: Coroutine[Any, Any, T]) -> T:
-    """What `work` returns, at once: it may let others run, but has nothing to wait for."""
-    try:
-        while work.send(None) is None:
-            pass
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    raise AssertionError("the store in memory has nothing to wait for")

@@ -16,9 +16,9 @@ from tierledger.simulation.checkers.all import check
 from tierledger.simulation.checkers.verdict import MINIMUMS, Verdict
 from tierledger.simulation.checkers.violation import Violation, bounded
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
+from tierledger.simulation.machines.medium import completed
 from tierledger.simulation.questions.decisions import asking
 from tierledger.simulation.service.controller import READ_S
-from tierledger.simulation.service.lying_store import completed
 from tierledger.simulation.service.plan import WorldPlan
 from tierledger.simulation.service.world import CLUSTER_ID, World
 from tierledger.storage.partition.checkpoint import CheckpointStore
@@ -89,7 +89,7 @@ def verdict_of(world: World) -> Verdict:
         calls=len(history.operations),
         ok_calls=ok_calls,
         changes=world.controller.changes,
-        steps=world.loop.steps,
+        steps=world.loop.clock.steps,
         virtual_s=world.loop.time(),
         marks=world.trace.marks,
         counts={},

@@ -56,7 +56,7 @@ class Wharf:
         )
 
     def _host(self, number: int) -> Process:
-        process = Process(f"host-{number}/1")
+        process = Process(f"host-{number}", 1)
         peers = Streams(greeting_of(CLUSTER), opened=self.streams.opened)
         host: Any = None  # Nobody asks it anything.
         desk = Desk(f"host-{number}/1", host, self.coordinator, peers)
