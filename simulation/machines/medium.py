@@ -223,6 +223,16 @@ class Medium:
         """Read of the checkpoints with `work`, at one instant."""
         self._ask(life, False, work, (), then, given)
 
+    def change_state(
+        self,
+        life: Life,
+        work: Callable[[], Any],
+        then: Callable[..., None],
+        *given: Any,  # noqa: ANN401
+    ) -> None:
+        """The same of what changes something."""
+        self._ask(life, True, work, (), then, given)
+
     def write_state(
         self,
         life: Life,

@@ -130,13 +130,13 @@ class Broker:
                 await manager.on_stop_partitions(stops)
         except Fenced:
             self.is_fenced = True
-            self._world.trace.mark("broker fenced", self.process.name)
+            self._world.recording.mark("broker fenced")
             if self._world.brokers[self.broker_id] is self:
                 # An earlier life registered after this one did: an operator restarts it.
                 self._world.restart_broker(self.broker_id)
             return
         except RemoteStorageError as error:
-            self._world.trace.event("announcement failed", type(error).__name__)
+            self._world.recording.event("announcement failed", type(error).__name__)
         for tip, epoch in leads.items():
             if self.led.get(tip) != epoch:
                 self.led[tip] = epoch

@@ -38,11 +38,11 @@ from tierledger.actors.hosted_backend import HostedBackend
 from tierledger.actors.ports import LeaderOracle, ServiceConnection
 from tierledger.events.commands import Claim
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
-from tierledger.simulation.service.lying_store import LyingStore
+from tierledger.simulation.machines.recording import Recording
+from tierledger.simulation.service.lying_store import LyingStore, StoreConnection
 from tierledger.simulation.service.network import Network
 from tierledger.simulation.service.plan import WorldPlan
 from tierledger.simulation.service.streams import PORT, StreamNetwork
-from tierledger.simulation.service.trace import Trace
 from tierledger.simulation.service.virtual_loop import Process, VirtualLoop
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.keys import MetadataKeyFactory
@@ -208,7 +208,7 @@ class Cluster:
         network: Network,
         store: LyingStore,
         random: Random,
-        trace: Trace,
+        recording: Recording,
         oracle: LeaderOracle,
         streams: StreamNetwork,
     ) -> None:
@@ -228,7 +228,7 @@ class Cluster:
         self._loop = loop
         self._store = store
         self._random = random
-        self._trace = trace
+        self._recording = recording
         self._oracle = oracle
         self._serde = settings.serde()
 
@@ -263,7 +263,7 @@ class Cluster:
             return current
         process = CoordinatorProcess(len(self.processes))
         self.processes.append(process)
-        store = self._store.backend(process)
+        store = StoreConnection(self._store, process)
         process.service = CoordinatorService(
             cluster_id=self._settings.cluster_id,
             keys=self._keys,
@@ -330,11 +330,11 @@ class Cluster:
         process.context().run(process.host.start)
         self._open_door(address, process)
         self.hosts[address] = process
-        self._trace.event("launch", process.name)
+        self._recording.event("launch", process.name)
         return HostWay(self, process)
 
     def _backend_for(self, process: HostProcess) -> MetadataStorageBackend:
-        store = self._store.backend(process)
+        store = StoreConnection(self._store, process)
         if process.writes:
             return store
 
@@ -356,7 +356,7 @@ class Cluster:
             return
         must_end = self._plan.one_writer and found.writes
         if not must_end and (found.is_paused or self._random.random() < 0.5):
-            self._trace.mark("host replaced while it lives")
+            self._recording.mark("host replaced while it lives")
             self._loop.cut_off(found)
         else:
             self._loop.kill(found)
@@ -371,5 +371,5 @@ class Cluster:
         raise NotReady(f"{name} is not running")
 
     def _give_up(self, process: Process) -> None:
-        self._trace.mark("gave up", process.name)
+        self._recording.mark("gave up")
         self._loop.kill(process)

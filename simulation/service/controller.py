@@ -137,7 +137,7 @@ class Controller:
         while world.loop.time() < deadline - FOLLOWED_S - WELL_PAUSE_S:
             await asyncio.sleep(WELL_PAUSE_S)
             if all(self._is_well(tip, healed_at) for tip in world.tips):
-                world.trace.event("well")
+                world.recording.event("well")
                 world.be_quiet()
                 await asyncio.sleep(FOLLOWED_S)
                 world.loop.stop()

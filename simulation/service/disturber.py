@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tierledger.events.errors import OutcomeUnknown
+from tierledger.simulation.machines.clockwork import Life, S
 from tierledger.simulation.service.cluster import HostProcess, HostWay
 from tierledger.simulation.service.network import NOBODY
 from tierledger.simulation.service.plan import stream
@@ -26,13 +27,13 @@ class Disturber:
 
     def start(self) -> None:
         if self._world.plan.crash_after_create:
-            self._world.store.on_create = self._after_create
+            self._world.medium.on_created = self._after_create
         if self._world.plan.faults:
             self._next()
 
     def stop(self) -> None:
         self._stopped = True
-        self._world.store.on_create = None
+        self._world.medium.on_created = None
 
     def _next(self) -> None:
         pause = self._random.expovariate(1 / self._world.plan.fault_every_s)
@@ -43,14 +44,15 @@ class Disturber:
             return
         fault = self._random.choice(self._world.plan.faults)
         if STRIKES[fault](self):
-            self._world.trace.mark(fault)
+            self._world.recording.mark(fault)
             self._world.note(fault, "world")
         self._next()
 
-    def _after_create(self, process: Process) -> None:
+    def _after_create(self, life: Life) -> None:
         if self._random.random() < self._world.plan.crash_after_create:
-            self._world.trace.mark("crash after durable, before acknowledged", process.name)
-            self._world.loop.kill(process)
+            self._world.recording.mark("crash after durable, before acknowledged")
+            assert isinstance(life, Process), "all lives here are"
+            self._world.loop.kill(life)
 
     # The faults. Each says whether it found a victim.
 
@@ -66,7 +68,7 @@ class Disturber:
 
         def resume() -> None:
             if process.is_paused and not process.is_dead:
-                world.trace.event("resume", process.name)
+                world.recording.event("resume", process.name)
                 world.loop.resume(process)
 
         pause = self._random.choice((0.2, 3.0, 8.0)) * self._random.uniform(0.5, 1.5)
@@ -118,12 +120,12 @@ class Disturber:
 
     def cut_message_path(self) -> bool:
         """One direction between two processes is dead for a while."""
-        alive = [one.name for one in self._world.cluster.processes if not one.is_dead]
+        alive = [one.site for one in self._world.cluster.processes if not one.is_dead]
         if len(alive) < 2:
             return False
         source, target = self._random.sample(alive, 2)
-        until = self._world.loop.time() + self._random.uniform(0.1, 5.0)
-        self._world.network.cut(source, target, until)
+        until = self._world.loop.clock.now + int(self._random.uniform(0.1, 5.0) * S)
+        self._world.network.wires.cut((source, target), until)
         return True
 
     def kill_broker(self) -> bool:
@@ -166,7 +168,8 @@ class Disturber:
 
     def store_away(self) -> bool:
         """The store refuses everybody for a while."""
-        self._world.store.away_until = self._world.loop.time() + self._random.uniform(0.1, 2.0)
+        length = int(self._random.uniform(0.1, 2.0) * S)
+        self._world.medium.away_until = self._world.loop.clock.now + length
         return True
 
 
@@ -218,7 +221,7 @@ class StreamDisturber:
         def shut_out() -> None:
             call_s = self._world.plan.network.timeout_s * 2
             streams.shut_out(client, self._world.loop.time() + 1.2 * call_s)
-            self._world.trace.mark("client shut out", client)
+            self._world.recording.mark("client shut out")
             self._world.note("client shut out", "world")
 
         if self._shut_outs.random() < 0.5:
@@ -240,7 +243,7 @@ class StreamDisturber:
             process = self._random.choice(hosts)
             process.is_frozen = True
             self._world.loop.pause(process)
-            self._world.trace.mark("host frozen for good", process.name)
+            self._world.recording.mark("host frozen for good")
             self._world.note("host frozen for good", "world")
 
 

@@ -7,9 +7,6 @@ back: every partition's true leader writes again, and what was acknowledged is t
 from __future__ import annotations
 
 import asyncio
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from tierledger.actors.calls import FOLLOWER, PartitionKey
 from tierledger.actors.host.partition_shell import PartitionShell
@@ -18,17 +15,18 @@ from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.partition.decide import Limits
 from tierledger.simulation.checkers.decisions import Drafted, drafts_noted
 from tierledger.simulation.history.calls import Recorder
+from tierledger.simulation.machines.knobs import turned_to
+from tierledger.simulation.machines.medium import Medium
+from tierledger.simulation.machines.recording import Recording
 from tierledger.simulation.service.brokers import Broker
 from tierledger.simulation.service.cluster import Cluster, HostProcess
 from tierledger.simulation.service.controller import Controller, WorldOracle
 from tierledger.simulation.service.disturber import Disturber, StreamDisturber
-from tierledger.simulation.service.knobs import turned
 from tierledger.simulation.service.lying_store import LyingStore
 from tierledger.simulation.service.network import NOBODY, Network
-from tierledger.simulation.service.plan import WorldPlan, stream
+from tierledger.simulation.service.plan import FURTHER, WorldPlan, stream
 from tierledger.simulation.service.stranger import Stranger
 from tierledger.simulation.service.streams import StreamNetwork
-from tierledger.simulation.service.trace import Trace
 from tierledger.simulation.service.virtual_loop import VirtualLoop
 from tierledger.simulation.service.wire_watch import WireWatch
 from tierledger.storage.keys import DefaultMetadataKeyFactory
@@ -43,15 +41,18 @@ CUSTOM_BYTES_MAX = 128
 class World:
     """Made from a plan, run once."""
 
-    def __init__(self, plan: WorldPlan, *, keeps_lines: bool = False) -> None:
+    def __init__(self, plan: WorldPlan) -> None:
         self.plan = plan
         self.cluster_id = CLUSTER_ID
         self.loop = VirtualLoop()  # type: ignore[abstract]  # What a world has a use for.
-        self.trace = Trace(self.loop, keeps_lines=keeps_lines)
+        self.recording = Recording(self.loop.clock, further=FURTHER)
         self.recorder = Recorder(self.now_ns)
-        self.store = LyingStore(self.loop, stream(plan.seed, "store"), plan.store, self.trace)
         self.network = Network(
-            self.loop, stream(plan.seed, "network"), plan.network, self.trace
+            self.loop, stream(plan.seed, "network"), plan.network, self.recording
+        )
+        self.medium = Medium(self.loop.clock, self.network.wires, self.recording)
+        self.store = LyingStore(
+            self.loop, self.medium, stream(plan.seed, "store"), plan.store, self.recording
         )
         self.keys = DefaultMetadataKeyFactory(CLUSTER_ID)
         limits = Limits(custom_metadata_bytes_max=CUSTOM_BYTES_MAX)
@@ -72,7 +73,7 @@ class World:
             network=self.network,
             store=self.store,
             random=stream(plan.seed, "cluster"),
-            trace=self.trace,
+            recording=self.recording,
             oracle=WorldOracle(self),
             streams=self.streams,
         )
@@ -96,7 +97,7 @@ class World:
     # What brokers ask of the world.
 
     def now_ns(self) -> int:
-        return round(self.loop.time() * 1e9)
+        return self.loop.clock.now * 1000
 
     def next_number(self) -> int:
         self._numbers += 1
@@ -133,8 +134,7 @@ class World:
 
     def run(self) -> None:
         """Let the seed have its way, then heal. `is_well`: whether the service came back."""
-        knobs = stream(self.plan.seed, "knobs") if self.plan.turns_knobs else None
-        with turned(knobs), _no_collector(), drafts_noted(self.drafts):
+        with turned_to(self.plan.knobs), drafts_noted(self.drafts):
             for broker_id in range(1, self.plan.brokers + 1):
                 self.start_broker(broker_id)
             self.controller.start()
@@ -158,7 +158,7 @@ class World:
         self.streams.heal()
         for process in self.cluster.processes:
             if process.is_paused and not (process.is_dead or process.is_frozen):
-                self.trace.mark("resumed at the end", process.name)
+                self.recording.mark("resumed at the end")
                 self.loop.resume(process)
             process.fuse = None
 
@@ -176,15 +176,3 @@ class World:
     def note(self, what: str, node: str, key: PartitionKey | None = None) -> None:
         """A fault, or a change of leaders, for the history."""
         self.recorder.note(self.now_ns(), node, what, key, "")
-
-
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    """Nothing is finalized in the middle of a run: what that runs would depend on the heap."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -24,7 +24,7 @@ STORE_FAULTS = (
     "store refused",
     "write lost",
     "answer of a write lost",
-    "write lands late",
+    "write landed late",
     "write sent twice",
 )
 
