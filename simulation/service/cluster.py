@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from random import Random
 from typing import Any
 
 from tierledger.actors.calls import LEADER, CloseCall, HostPing, PartitionKey, Placement
@@ -38,14 +37,12 @@ from tierledger.actors.hosted_backend import HostedBackend
 from tierledger.actors.ports import LeaderOracle, ServiceConnection
 from tierledger.events.commands import Claim
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
-from tierledger.simulation.machines.recording import Recording
-from tierledger.simulation.service.lying_store import LyingStore, StoreConnection
-from tierledger.simulation.service.network import Network
-from tierledger.simulation.service.plan import WorldPlan
-from tierledger.simulation.service.streams import PORT, StreamNetwork
+from tierledger.simulation.service.lying_store import StoreConnection
+from tierledger.simulation.service.plan import stream
+from tierledger.simulation.service.stage import Stage
+from tierledger.simulation.service.streams import PORT
 from tierledger.simulation.service.virtual_loop import Process, VirtualLoop
 from tierledger.storage.backend import MetadataStorageBackend
-from tierledger.storage.keys import MetadataKeyFactory
 
 WALL_MS = 1_700_000_000_000
 """What clocks say when a world begins."""
@@ -198,23 +195,9 @@ RESTART_S = 0.2
 class Cluster:
     """Who runs under which name. Also the launcher that coordinators use."""
 
-    def __init__(  # noqa: PLR0913 - What a cluster is made of, all by name.
-        self,
-        *,
-        settings: ServiceSettings,
-        keys: MetadataKeyFactory,
-        plan: WorldPlan,
-        loop: VirtualLoop,
-        network: Network,
-        store: LyingStore,
-        random: Random,
-        recording: Recording,
-        oracle: LeaderOracle,
-        streams: StreamNetwork,
-    ) -> None:
-        """`streams`: between clients and the doors of hosts."""
-        self.network = network
-        self._streams = streams
+    def __init__(self, world: Stage, oracle: LeaderOracle) -> None:
+        self.network = world.network
+        self._streams = world.streams
         self.coordinator: CoordinatorProcess | None = None
         self.hosts: dict[str, HostProcess] = {}
         """By address; also those that are gone."""
@@ -222,15 +205,15 @@ class Cluster:
         """Every word to a host that it is to lead a partition."""
         self.processes: list[Process] = []
         """All that ever ran; kept, so that nothing of theirs is finalized in between."""
-        self._settings = settings
-        self._keys = keys
-        self._plan = plan
-        self._loop = loop
-        self._store = store
-        self._random = random
-        self._recording = recording
+        self._settings = world.settings
+        self._keys = world.keys
+        self._plan = world.plan
+        self._loop = world.loop
+        self._store = world.store
+        self._random = stream(world.plan.seed, "cluster")
+        self._recording = world.recording
         self._oracle = oracle
-        self._serde = settings.serde()
+        self._serde = world.settings.serde()
 
     def clock(self) -> SkewedClock:
         """A clock for a new process, as wrong as the plan allows."""

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from tierledger.events.errors import OutcomeUnknown
 from tierledger.simulation.machines.clockwork import Life, S
-from tierledger.simulation.service.cluster import HostProcess, HostWay
+from tierledger.simulation.service.brokers import Broker
+from tierledger.simulation.service.cluster import Cluster, HostProcess, HostWay
 from tierledger.simulation.service.network import NOBODY
 from tierledger.simulation.service.plan import stream
+from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.streams import StreamNetwork
 from tierledger.simulation.service.virtual_loop import Process
-
-if TYPE_CHECKING:
-    from tierledger.simulation.service.world import World
 
 
 class Disturber:
     """Strikes at random times, each time with one of the faults that the seed has on."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(
+        self,
+        world: Stage,
+        cluster: Cluster,
+        brokers: Mapping[int, Broker],
+        restart_broker: Callable[[int], None],
+    ) -> None:
         self._world = world
+        self._cluster = cluster
+        self._brokers = brokers
+        self._restart_broker = restart_broker
         self._random = stream(world.plan.seed, "faults")
         self._stopped = False
 
@@ -57,7 +65,7 @@ class Disturber:
     # The faults. Each says whether it found a victim.
 
     def _host(self) -> HostProcess | None:
-        hosts = [one for one in self._world.cluster.hosts.values() if one.is_reachable]
+        hosts = [one for one in self._cluster.hosts.values() if one.is_reachable]
         return self._random.choice(hosts) if hosts else None
 
     def _pause(self, process: Process | None) -> bool:
@@ -96,14 +104,14 @@ class Disturber:
         return True
 
     def kill_coordinator(self) -> bool:
-        return self._kill(self._world.cluster.coordinator)
+        return self._kill(self._cluster.coordinator)
 
     def pause_coordinator(self) -> bool:
-        return self._pause(self._world.cluster.coordinator)
+        return self._pause(self._cluster.coordinator)
 
     def cut_off_coordinator(self) -> bool:
         """It is believed dead, and a successor is made while it goes on."""
-        return self._cut_off(self._world.cluster.coordinator)
+        return self._cut_off(self._cluster.coordinator)
 
     def cut_off_host(self) -> bool:
         """It is replaced while it goes on; the one that writes a file for all never is."""
@@ -120,7 +128,7 @@ class Disturber:
 
     def cut_message_path(self) -> bool:
         """One direction between two processes is dead for a while."""
-        alive = [one.site for one in self._world.cluster.processes if not one.is_dead]
+        alive = [one.site for one in self._cluster.processes if not one.is_dead]
         if len(alive) < 2:
             return False
         source, target = self._random.sample(alive, 2)
@@ -130,16 +138,16 @@ class Disturber:
 
     def kill_broker(self) -> bool:
         """It starts again soon, under its old id, in a new incarnation."""
-        broker_id = self._random.choice(sorted(self._world.brokers))
-        if not self._kill(self._world.brokers[broker_id].process):
+        broker_id = self._random.choice(sorted(self._brokers))
+        if not self._kill(self._brokers[broker_id].process):
             return False
         self._restart_later(broker_id)
         return True
 
     def pause_broker(self) -> bool:
         """It wakes up later; sometimes another life of it has begun by then."""
-        broker_id = self._random.choice(sorted(self._world.brokers))
-        if not self._pause(self._world.brokers[broker_id].process):
+        broker_id = self._random.choice(sorted(self._brokers))
+        if not self._pause(self._brokers[broker_id].process):
             return False
         if self._random.random() < 0.5:
             self._restart_later(broker_id)
@@ -147,13 +155,11 @@ class Disturber:
 
     def _restart_later(self, broker_id: int) -> None:
         pause = self._random.uniform(0.1, 2.0)
-        self._world.loop.call_later(
-            pause, self._world.restart_broker, broker_id, context=NOBODY
-        )
+        self._world.loop.call_later(pause, self._restart_broker, broker_id, context=NOBODY)
 
     def assign_twice(self) -> bool:
         """A host is told what another one was told before, perhaps long ago."""
-        cluster, host = self._world.cluster, self._host()
+        cluster, host = self._cluster, self._host()
         if not cluster.placed or host is None:
             return False
         newest = self._random.random() < 0.5
@@ -176,8 +182,10 @@ class Disturber:
 class StreamDisturber:
     """The same for connections to doors, with random numbers of its own."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Stage, cluster: Cluster, brokers: Mapping[int, Broker]) -> None:
         self._world = world
+        self._cluster = cluster
+        self._brokers = brokers
         self._random = stream(world.plan.seed, "stream faults")
         self._shut_outs = stream(world.plan.seed, "whom and when doors shut out")
 
@@ -215,7 +223,7 @@ class StreamDisturber:
         """
         if self._world.is_healing:
             return
-        broker = self._world.brokers[self._shut_outs.choice(sorted(self._world.brokers))]
+        broker = self._brokers[self._shut_outs.choice(sorted(self._brokers))]
         client = broker.process.name
 
         def shut_out() -> None:
@@ -234,11 +242,11 @@ class StreamDisturber:
         """A host hangs for good; the system goes on accepting connections for it."""
         hosts = [
             one
-            for one in self._world.cluster.hosts.values()
+            for one in self._cluster.hosts.values()
             if one.is_reachable and not one.is_paused
         ]
         # One that has not come up yet is the business of its starter.
-        has_come_up = bool(self._world.cluster.placed)
+        has_come_up = bool(self._cluster.placed)
         if hosts and has_come_up and not self._world.is_healing:
             process = self._random.choice(hosts)
             process.is_frozen = True

@@ -22,7 +22,8 @@ from tierledger.simulation.machines.verdict import uncollected
 from tierledger.simulation.questions.decisions import asking
 from tierledger.simulation.service.controller import READ_S
 from tierledger.simulation.service.plan import WorldPlan
-from tierledger.simulation.service.world import CLUSTER_ID, World
+from tierledger.simulation.service.stage import CLUSTER_ID
+from tierledger.simulation.service.world import World
 from tierledger.storage.partition.checkpoint import CheckpointStore
 
 COMMANDS = 30
