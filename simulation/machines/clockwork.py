@@ -80,7 +80,7 @@ class Clockwork:
             if life is None or not (life.is_dead or life.is_paused):
                 steps += 1
                 call(*args)
-            elif not life.is_dead:
+            else:  # For ever, if it is dead: nobody is to finalize what it has left.
                 life.held.append((call, args))
         self.steps += steps
         if not self.is_stopped:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tierledger.actors import follower
+from tierledger.actors.client import window
 from tierledger.actors.coordinator import events as coordinator_events
 from tierledger.actors.feed import source
 from tierledger.actors.host import machine as host
@@ -57,6 +58,7 @@ _MODULES: dict[str, tuple[Any, ...]] = {
     "ROWS_PER_YIELD": (answers,),
     "WAITING_MAX": (follower,),
     "LOADS_AT_ONCE": (host,),
+    "WRITES_MAX": (window,),  # By the world of the service alone.
     "SHARD_ROWS": (segment_rows,),  # These two by questions alone.
     "ITEMS_MAX": (coordinator_events,),
     "FRAME_ROWS": (source,),  # These two by `feeding` and questions.

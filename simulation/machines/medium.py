@@ -6,10 +6,10 @@ log as it was written; what readers get may have been damaged since.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from sortedcontainers import SortedDict
 from typing_extensions import override
@@ -23,10 +23,11 @@ from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.machines.clockwork import MS, Clockwork, Life
 from tierledger.simulation.machines.recording import Recording, Slot
 from tierledger.simulation.machines.wires import Wires
-from tierledger.simulation.service.lying_store import completed
 from tierledger.storage.backend import CreateOutcome, Operation, Remove
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.keys import MetadataKeyFactory
+
+T = TypeVar("T")
 
 COORDINATOR = -1
 """Stands for a partition's number in the slots of the coordinator's log."""
@@ -219,6 +220,16 @@ class Medium:
         """Read of the checkpoints with `work`, at one instant."""
         self._ask(life, False, work, (), then, given)
 
+    def change_state(
+        self,
+        life: Life,
+        work: Callable[[], Any],
+        then: Callable[..., None],
+        *given: Any,  # noqa: ANN401
+    ) -> None:
+        """The same of what changes something."""
+        self._ask(life, True, work, (), then, given)
+
     def write_state(
         self,
         life: Life,
@@ -340,3 +351,14 @@ def _lands(fate: tuple[int, int], arrives: int) -> int | None:
     if kind == LOSE:
         return None
     return arrives + late if kind in (LATE, SLOW) else arrives
+
+
+def completed(work: Coroutine[Any, Any, T]) -> T:
+    """What `work` returns, at once: it may let others run, but has nothing to wait for."""
+    try:
+        while work.send(None) is None:
+            pass
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    raise AssertionError("the store in memory has nothing to wait for")

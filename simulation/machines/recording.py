@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -25,7 +25,10 @@ STORE = "store"
 class Recording:
     """Of one world. `keeps`: also everything that its picture needs."""
 
-    def __init__(self, clock: Clockwork, *, keeps: bool = False) -> None:
+    def __init__(
+        self, clock: Clockwork, *, keeps: bool = False, further: Collection[str] = ()
+    ) -> None:
+        """`further`: marks of this world alone."""
         self.marks: dict[str, int] = {}
         """How often each rare situation, or fault, came about."""
         self.keeps = keeps
@@ -34,11 +37,12 @@ class Recording:
         self.arrows: list[tuple[int, str, str, int | None, str, str, int | None]] = []
         """Sent, from, to, received or lost, what, its content, and the partition."""
         self._clock = clock
+        self._further = further
         self._trace: list[tuple[Any, ...]] = []
 
     def mark(self, what: str) -> None:
-        """Count a rare situation; each is declared in `marks`."""
-        if what not in MARKS:
+        """Count a rare situation; each is declared in `marks`, or this world's alone."""
+        if what not in MARKS and what not in self._further:
             raise KeyError(f"the mark {what!r} is not declared")
         self.marks[what] = self.marks.get(what, 0) + 1
 
@@ -134,6 +138,11 @@ class Recording:
         """Note something for the picture."""
         if self.keeps:
             self.moments.append((self._clock.now, lane, what, detail, session, partition))
+
+    def lines(self) -> Iterator[str]:
+        """What goes into the hash, as text."""
+        for time, *said in self._trace:
+            yield f"{time / 1e6:.6f} {' '.join(map(str, said))}"
 
     def digest(self) -> str:
         """The run as one number: the same seed gives the same number, everywhere."""

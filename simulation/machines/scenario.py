@@ -175,7 +175,7 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         partitions=shape.partitions,
         partitions_per_host=_pick(seed, "room", room),
         duration=shape.duration,
-        delays=_delays(shape.stream("delays"), _pick(seed, "delay", (300, 800, 5000))),
+        delays=delays_of(shape.stream("delays"), _pick(seed, "delay", (300, 800, 5000))),
         skews_ms=_skews(shape.stream("skews")),
         known_epochs=_pick(seed, "epochs", (0, 50, 100, 100)),
         oracle_knows=_pick(seed, "oracle", (0, 50, 100)),
@@ -227,7 +227,7 @@ def _some_hosts(shape: _Shape, name: str) -> tuple[str, ...]:
     return tuple(f"host-{at}" for at in range(count))
 
 
-def _delays(random: Random, base: int) -> tuple[int, ...]:
+def delays_of(random: Random, base: int) -> tuple[int, ...]:
     has_stragglers = random.random() < 0.5
     delays = []
     for _ in range(101):

@@ -27,9 +27,8 @@ from tierledger.events.partition.answers import Snapshot
 from tierledger.events.partition.state import PartitionState
 from tierledger.simulation.checkers.fold import answer_of
 from tierledger.simulation.machines.clockwork import MS, Life
-from tierledger.simulation.machines.medium import KeyedMedium
+from tierledger.simulation.machines.medium import KeyedMedium, completed
 from tierledger.simulation.machines.surroundings import Surroundings
-from tierledger.simulation.service.lying_store import completed
 from tierledger.storage.backend import AtomicConflict
 from tierledger.storage.partition.checkpoint import (
     CheckpointPlan,

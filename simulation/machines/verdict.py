@@ -47,6 +47,7 @@ from tierledger.simulation.machines.coordination_laws import (
 from tierledger.simulation.machines.counts import counted
 from tierledger.simulation.machines.host_node import POLL
 from tierledger.simulation.machines.knobs import turned_to
+from tierledger.simulation.machines.medium import completed
 from tierledger.simulation.machines.run import (
     CATCHING_UP,
     COORDINATION,
@@ -72,7 +73,6 @@ from tierledger.simulation.questions.decisions import asking
 from tierledger.simulation.questions.feeds import misfed
 from tierledger.simulation.questions.tables import wrong_table
 from tierledger.simulation.questions.words import wrong_memory
-from tierledger.simulation.service.lying_store import completed
 from tierledger.storage.partition.checkpoint import CheckpointStore, PartitionValue
 from tierledger.storage.partition.event_log import StoredBatch, decode_batch
 

@@ -53,7 +53,11 @@ class Wires:
 
     def is_cut(self, source: Life, target: Life) -> bool:
         """Whether what is sent now is lost."""
-        return self._clock.now < self._cuts.get((source.site, target.site), 0)
+        return self._clock.now < self.cut_until(source, target)
+
+    def cut_until(self, source: Life, target: Life) -> int:
+        """When what is sent arrives again; in the past if it does now."""
+        return self._cuts.get((source.site, target.site), 0)
 
     def delay(self, source: Life, salt: int = 0) -> int:
         source.sent += 1

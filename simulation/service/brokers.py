@@ -7,12 +7,14 @@ however long ago another was told the same: zombies are ordinary here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, TypeAlias
 
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.connection import ServiceConnection
+from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.messages import Query
 from tierledger.events.errors import Fenced, RemoteStorageError
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
@@ -24,10 +26,10 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
 )
 from tierledger.simulation.history.recorded_client import KnownIds, RecordedClient
+from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.virtual_loop import Process
 
-if TYPE_CHECKING:
-    from tierledger.simulation.service.world import World
+Connecting: TypeAlias = "Callable[[ServiceSettings], Awaitable[ServiceConnection]]"
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -63,8 +65,17 @@ class CountedIds:
 class Broker:
     """One life of one broker: a process with a manager, and a task per partition it leads."""
 
-    def __init__(self, world: World, broker_id: int, life: int, random: Random) -> None:
-        self.process = Process(f"broker-{broker_id}/{life}")
+    def __init__(
+        self,
+        world: Stage,
+        connect: Connecting,
+        fenced: Callable[[Broker], None],
+        broker_id: int,
+        life: int,
+        random: Random,
+    ) -> None:
+        """`fenced` hears that it is out of date."""
+        self.process = Process(f"broker-{broker_id}", life)
         self.broker_id = broker_id
         self.is_fenced = False
         self.led: dict[TopicIdPartition, int] = {}
@@ -72,11 +83,12 @@ class Broker:
         self.acknowledged: dict[TopicIdPartition, int] = {}
         """When the last write that succeeded was begun (ns), per partition."""
         self._world = world
+        self._fenced = fenced
         self._random = random
         self._ids = CountedIds(broker_id << 16 | life)
         self._known_ids = KnownIds(self._ids)
         self._manager = AsyncRemoteLogMetadataManager(
-            world.cluster.connect, self._known_ids, deadline_s=world.plan.network.timeout_s * 2
+            connect, self._known_ids, deadline_s=world.plan.network.timeout_s * 2
         )
         self._configured: asyncio.Task[None] | None = None
 
@@ -130,13 +142,11 @@ class Broker:
                 await manager.on_stop_partitions(stops)
         except Fenced:
             self.is_fenced = True
-            self._world.trace.mark("broker fenced", self.process.name)
-            if self._world.brokers[self.broker_id] is self:
-                # An earlier life registered after this one did: an operator restarts it.
-                self._world.restart_broker(self.broker_id)
+            self._world.recording.mark("broker fenced")
+            self._fenced(self)
             return
         except RemoteStorageError as error:
-            self._world.trace.event("announcement failed", type(error).__name__)
+            self._world.recording.event("announcement failed", type(error).__name__)
         for tip, epoch in leads.items():
             if self.led.get(tip) != epoch:
                 self.led[tip] = epoch

@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from random import Random
 from typing import Any
 
 from tierledger.actors.calls import LEADER, CloseCall, HostPing, PartitionKey, Placement
@@ -39,14 +38,12 @@ from tierledger.actors.hosted_backend import HostedBackend
 from tierledger.actors.ports import LeaderOracle
 from tierledger.events.commands import Claim
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
-from tierledger.simulation.service.lying_store import LyingStore
-from tierledger.simulation.service.network import Network
-from tierledger.simulation.service.plan import WorldPlan
-from tierledger.simulation.service.streams import PORT, StreamNetwork
-from tierledger.simulation.service.trace import Trace
+from tierledger.simulation.service.lying_store import StoreConnection
+from tierledger.simulation.service.plan import stream
+from tierledger.simulation.service.stage import Stage
+from tierledger.simulation.service.streams import PORT
 from tierledger.simulation.service.virtual_loop import Process, VirtualLoop
 from tierledger.storage.backend import MetadataStorageBackend
-from tierledger.storage.keys import MetadataKeyFactory
 
 WALL_MS = 1_700_000_000_000
 """What clocks say when a world begins."""
@@ -66,9 +63,8 @@ class SkewedClock:
 class HostProcess(Process):
     """A process that runs one host."""
 
-    def __init__(self, name: str, serves_as: str) -> None:
-        super().__init__(name)
-        self.serves_as = serves_as
+    def __init__(self, site: str, number: int) -> None:
+        super().__init__(site, number)
         self.host: Host | None = None
         self.writes = True
         """Opens the store for writing itself."""
@@ -77,8 +73,8 @@ class HostProcess(Process):
 class CoordinatorProcess(Process):
     """A process that runs one coordinator."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    def __init__(self, number: int) -> None:
+        super().__init__("coordinator", number)
         self.service: CoordinatorService | None = None
         self.is_started = False
         self.starting = asyncio.Lock()
@@ -197,23 +193,9 @@ RESTART_S = 0.2
 class Cluster:
     """Who runs under which name. Also the launcher that coordinators use."""
 
-    def __init__(  # noqa: PLR0913 - What a cluster is made of, all by name.
-        self,
-        *,
-        settings: ServiceSettings,
-        keys: MetadataKeyFactory,
-        plan: WorldPlan,
-        loop: VirtualLoop,
-        network: Network,
-        store: LyingStore,
-        random: Random,
-        trace: Trace,
-        oracle: LeaderOracle,
-        streams: StreamNetwork,
-    ) -> None:
-        """`streams`: between clients and the doors of hosts."""
-        self.network = network
-        self._streams = streams
+    def __init__(self, world: Stage, oracle: LeaderOracle) -> None:
+        self.network = world.network
+        self._streams = world.streams
         self.coordinator: CoordinatorProcess | None = None
         self.hosts: dict[str, HostProcess] = {}
         """By address; also those that are gone."""
@@ -221,15 +203,15 @@ class Cluster:
         """Every word to a host that it is to lead a partition."""
         self.processes: list[Process] = []
         """All that ever ran; kept, so that nothing of theirs is finalized in between."""
-        self._settings = settings
-        self._keys = keys
-        self._plan = plan
-        self._loop = loop
-        self._store = store
-        self._random = random
-        self._trace = trace
+        self._settings = world.settings
+        self._keys = world.keys
+        self._plan = world.plan
+        self._loop = world.loop
+        self._store = world.store
+        self._random = stream(world.plan.seed, "cluster")
+        self._recording = world.recording
         self._oracle = oracle
-        self._serde = settings.serde()
+        self._serde = world.settings.serde()
 
     def clock(self) -> SkewedClock:
         """A clock for a new process, as wrong as the plan allows."""
@@ -249,7 +231,7 @@ class Cluster:
         peers = Streams(greeting_of(host.cluster_id), opened=streams.opened)
         desk = Desk(address, host, CoordinatorWay(self), peers)
         gateway = Gateway(desk, host.cluster_id, streams.plan.limits)
-        host.report.door = streams.listen(process.serves_as, process, gateway)
+        host.report.door = streams.listen(process.site, process, gateway)
         told = FeedStreams(greeting_of(host.cluster_id), opened=streams.fed)
         process.context().run(host.spawn, Hinting(host, desk, told).run())
 
@@ -260,9 +242,9 @@ class Cluster:
         current = self.coordinator
         if current is not None and current.is_reachable:
             return current
-        process = CoordinatorProcess(f"coordinator/{len(self.processes)}")
+        process = CoordinatorProcess(len(self.processes))
         self.processes.append(process)
-        store = self._store.backend(process)
+        store = StoreConnection(self._store, process)
         process.service = CoordinatorService(
             cluster_id=self._settings.cluster_id,
             keys=self._keys,
@@ -311,7 +293,7 @@ class Cluster:
         if running is not None and running.is_reachable:
             return HostWay(self, running)
         name = address.rpartition("/")[0]
-        process = HostProcess(f"{address}/{len(self.processes)}", name)
+        process = HostProcess(name, len(self.processes))
         process.writes = not self._plan.one_writer or name == WRITER
         self.processes.append(process)
         process.host = Host(
@@ -329,11 +311,11 @@ class Cluster:
         process.context().run(process.host.start)
         self._open_door(address, process)
         self.hosts[address] = process
-        self._trace.event("launch", process.name)
+        self._recording.event("launch", process.name)
         return HostWay(self, process)
 
     def _backend_for(self, process: HostProcess) -> MetadataStorageBackend:
-        store = self._store.backend(process)
+        store = StoreConnection(self._store, process)
         if process.writes:
             return store
 
@@ -355,7 +337,7 @@ class Cluster:
             return
         must_end = self._plan.one_writer and found.writes
         if not must_end and (found.is_paused or self._random.random() < 0.5):
-            self._trace.mark("host replaced while it lives")
+            self._recording.mark("host replaced while it lives")
             self._loop.cut_off(found)
         else:
             self._loop.kill(found)
@@ -365,10 +347,10 @@ class Cluster:
         if self._loop.is_closed():
             raise NotReady("the world has ended")
         for address, process in reversed(self.hosts.items()):
-            if name in (address, process.serves_as) and process.is_reachable:
+            if name in (address, process.site) and process.is_reachable:
                 return HostWay(self, process)
         raise NotReady(f"{name} is not running")
 
     def _give_up(self, process: Process) -> None:
-        self._trace.mark("gave up", process.name)
+        self._recording.mark("gave up")
         self._loop.kill(process)

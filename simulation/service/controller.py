@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.events.commands import LeaderVerdict
 from tierledger.events.identifiers import TopicIdPartition
+from tierledger.simulation.service.brokers import Broker
 from tierledger.simulation.service.network import NOBODY
-from tierledger.simulation.service.plan import stream
-
-if TYPE_CHECKING:
-    from tierledger.simulation.service.world import World
+from tierledger.simulation.service.plan import WorldPlan, stream
+from tierledger.simulation.service.stage import Stage
 
 WELL_PAUSE_S = 0.25
 
@@ -29,18 +27,23 @@ REPEAT_S = 2.0
 class Controller:
     """Kafka's controller: the truth about leaders, and the mouth that tells it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(
+        self, world: Stage, brokers: Mapping[int, Broker], start: Callable[[int], Broker]
+    ) -> None:
+        """`start` begins a new life of a broker."""
         self.leader: dict[TopicIdPartition, int] = {}
         self.epoch: dict[TopicIdPartition, int] = {}
         self.replicas: dict[TopicIdPartition, list[int]] = {}
         self.changes = 0
         self._world = world
+        self._brokers = brokers
+        self._start = start
         self._random = stream(world.plan.seed, "controller")
 
     def start(self) -> None:
         """Make first leaders, and keep changing them."""
         for tip in self._world.tips:
-            ids = sorted(self._world.brokers)
+            ids = sorted(self._brokers)
             self._random.shuffle(ids)
             self.replicas[tip] = ids
             self._elect(tip)
@@ -90,7 +93,7 @@ class Controller:
 
     def _repeat(self) -> None:
         """Tell everybody everything again, now and then."""
-        for broker_id in sorted(self._world.brokers):
+        for broker_id in sorted(self._brokers):
             self.tell_all(broker_id)
         pause = REPEAT_S * self._random.uniform(0.5, 1.5)
         self._world.loop.call_later(pause, self._repeat, context=NOBODY)
@@ -109,7 +112,7 @@ class Controller:
                 follows.append(tip)
             else:
                 stops.append(tip)
-        broker = self._world.brokers[broker_id]
+        broker = self._brokers[broker_id]
         delay = self._random.uniform(0.001, 0.02)
         if not self._world.is_healing and self._random.random() < 0.1:
             delay = self._random.uniform(0.1, 2.0)
@@ -123,22 +126,25 @@ class Controller:
 
     # After healing.
 
-    def wait_until_well(self, deadline: float) -> asyncio.Future[bool]:
+    def wait_until_well(
+        self, deadline: float, be_quiet: Callable[[], None]
+    ) -> asyncio.Future[bool]:
         """Done once every partition's true leader has written again, or at `deadline`."""
-        return self._world.loop.create_task(self._until_well(deadline), context=NOBODY.copy())
+        work = self._until_well(deadline, be_quiet)
+        return self._world.loop.create_task(work, context=NOBODY.copy())
 
-    async def _until_well(self, deadline: float) -> bool:
+    async def _until_well(self, deadline: float, be_quiet: Callable[[], None]) -> bool:
         world = self._world
         healed_at = world.now_ns()
-        for broker_id, broker in list(world.brokers.items()):
+        for broker_id, broker in list(self._brokers.items()):
             if broker.process.is_dead or broker.is_fenced:
-                world.start_broker(broker_id)
+                self._start(broker_id)
             self.tell_all(broker_id)
         while world.loop.time() < deadline - FOLLOWED_S - WELL_PAUSE_S:
             await asyncio.sleep(WELL_PAUSE_S)
             if all(self._is_well(tip, healed_at) for tip in world.tips):
-                world.trace.event("well")
-                world.be_quiet()
+                world.recording.event("well")
+                be_quiet()
                 await asyncio.sleep(FOLLOWED_S)
                 world.loop.stop()
                 return True
@@ -146,24 +152,25 @@ class Controller:
 
     def _is_well(self, tip: TopicIdPartition, healed_at: int) -> bool:
         """Whether the true leader, in its own name, has had a write acknowledged since."""
-        broker = self._world.brokers[self.leader[tip]]
+        broker = self._brokers[self.leader[tip]]
         return broker.acknowledged.get(tip, -1) > healed_at
 
 
 class WorldOracle:
     """Asks the controller: says the truth, or as often as the plan has it, nothing."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._random = stream(world.plan.seed, "oracle")
+    def __init__(self, plan: WorldPlan, controller: Controller) -> None:
+        self._share = plan.oracle_answers
+        self._controller = controller
+        self._random = stream(plan.seed, "oracle")
 
     async def leaders_of(
         self, partitions: Sequence[TopicIdPartition]
     ) -> list[LeaderVerdict | None]:
         await asyncio.sleep(self._random.uniform(0.001, 0.05))
-        if self._random.random() >= self._world.plan.oracle_answers:
+        if self._random.random() >= self._share:
             return [None] * len(partitions)
-        controller = self._world.controller
+        controller = self._controller
         return [
             LeaderVerdict(controller.leader[tip], controller.epoch[tip]) for tip in partitions
         ]

@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from tierledger.events.errors import OutcomeUnknown
-from tierledger.simulation.service.cluster import HostProcess, HostWay
+from tierledger.simulation.machines.clockwork import Life, S
+from tierledger.simulation.service.brokers import Broker
+from tierledger.simulation.service.cluster import Cluster, HostProcess, HostWay
 from tierledger.simulation.service.network import NOBODY
 from tierledger.simulation.service.plan import stream
+from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.streams import StreamNetwork
 from tierledger.simulation.service.virtual_loop import Process
-
-if TYPE_CHECKING:
-    from tierledger.simulation.service.world import World
 
 
 class Disturber:
     """Strikes at random times, each time with one of the faults that the seed has on."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(
+        self,
+        world: Stage,
+        cluster: Cluster,
+        brokers: Mapping[int, Broker],
+        restart_broker: Callable[[int], None],
+    ) -> None:
         self._world = world
+        self._cluster = cluster
+        self._brokers = brokers
+        self._restart_broker = restart_broker
         self._random = stream(world.plan.seed, "faults")
         self._stopped = False
 
     def start(self) -> None:
         if self._world.plan.crash_after_create:
-            self._world.store.on_create = self._after_create
+            self._world.medium.on_created = self._after_create
         if self._world.plan.faults:
             self._next()
 
     def stop(self) -> None:
         self._stopped = True
-        self._world.store.on_create = None
+        self._world.medium.on_created = None
 
     def _next(self) -> None:
         pause = self._random.expovariate(1 / self._world.plan.fault_every_s)
@@ -43,19 +52,20 @@ class Disturber:
             return
         fault = self._random.choice(self._world.plan.faults)
         if STRIKES[fault](self):
-            self._world.trace.mark(fault)
+            self._world.recording.mark(fault)
             self._world.note(fault, "world")
         self._next()
 
-    def _after_create(self, process: Process) -> None:
+    def _after_create(self, life: Life) -> None:
         if self._random.random() < self._world.plan.crash_after_create:
-            self._world.trace.mark("crash after durable, before acknowledged", process.name)
-            self._world.loop.kill(process)
+            self._world.recording.mark("crash after durable, before acknowledged")
+            assert isinstance(life, Process), "all lives here are"
+            self._world.loop.kill(life)
 
     # The faults. Each says whether it found a victim.
 
     def _host(self) -> HostProcess | None:
-        hosts = [one for one in self._world.cluster.hosts.values() if one.is_reachable]
+        hosts = [one for one in self._cluster.hosts.values() if one.is_reachable]
         return self._random.choice(hosts) if hosts else None
 
     def _pause(self, process: Process | None) -> bool:
@@ -66,7 +76,7 @@ class Disturber:
 
         def resume() -> None:
             if process.is_paused and not process.is_dead:
-                world.trace.event("resume", process.name)
+                world.recording.event("resume", process.name)
                 world.loop.resume(process)
 
         pause = self._random.choice((0.2, 3.0, 8.0)) * self._random.uniform(0.5, 1.5)
@@ -91,18 +101,17 @@ class Disturber:
         if process is None:
             return False
         process.fuse = process.steps + self._random.randint(1, 200)
-        process.on_fuse = lambda: self._world.loop.kill(process)
         return True
 
     def kill_coordinator(self) -> bool:
-        return self._kill(self._world.cluster.coordinator)
+        return self._kill(self._cluster.coordinator)
 
     def pause_coordinator(self) -> bool:
-        return self._pause(self._world.cluster.coordinator)
+        return self._pause(self._cluster.coordinator)
 
     def cut_off_coordinator(self) -> bool:
         """It is believed dead, and a successor is made while it goes on."""
-        return self._cut_off(self._world.cluster.coordinator)
+        return self._cut_off(self._cluster.coordinator)
 
     def cut_off_host(self) -> bool:
         """It is replaced while it goes on; the one that writes a file for all never is."""
@@ -119,26 +128,26 @@ class Disturber:
 
     def cut_message_path(self) -> bool:
         """One direction between two processes is dead for a while."""
-        alive = [one.name for one in self._world.cluster.processes if not one.is_dead]
+        alive = [one.site for one in self._cluster.processes if not one.is_dead]
         if len(alive) < 2:
             return False
         source, target = self._random.sample(alive, 2)
-        until = self._world.loop.time() + self._random.uniform(0.1, 5.0)
-        self._world.network.cut(source, target, until)
+        until = self._world.loop.clock.now + int(self._random.uniform(0.1, 5.0) * S)
+        self._world.network.wires.cut((source, target), until)
         return True
 
     def kill_broker(self) -> bool:
         """It starts again soon, under its old id, in a new incarnation."""
-        broker_id = self._random.choice(sorted(self._world.brokers))
-        if not self._kill(self._world.brokers[broker_id].process):
+        broker_id = self._random.choice(sorted(self._brokers))
+        if not self._kill(self._brokers[broker_id].process):
             return False
         self._restart_later(broker_id)
         return True
 
     def pause_broker(self) -> bool:
         """It wakes up later; sometimes another life of it has begun by then."""
-        broker_id = self._random.choice(sorted(self._world.brokers))
-        if not self._pause(self._world.brokers[broker_id].process):
+        broker_id = self._random.choice(sorted(self._brokers))
+        if not self._pause(self._brokers[broker_id].process):
             return False
         if self._random.random() < 0.5:
             self._restart_later(broker_id)
@@ -146,13 +155,11 @@ class Disturber:
 
     def _restart_later(self, broker_id: int) -> None:
         pause = self._random.uniform(0.1, 2.0)
-        self._world.loop.call_later(
-            pause, self._world.restart_broker, broker_id, context=NOBODY
-        )
+        self._world.loop.call_later(pause, self._restart_broker, broker_id, context=NOBODY)
 
     def assign_twice(self) -> bool:
         """A host is told what another one was told before, perhaps long ago."""
-        cluster, host = self._world.cluster, self._host()
+        cluster, host = self._cluster, self._host()
         if not cluster.placed or host is None:
             return False
         newest = self._random.random() < 0.5
@@ -167,15 +174,18 @@ class Disturber:
 
     def store_away(self) -> bool:
         """The store refuses everybody for a while."""
-        self._world.store.away_until = self._world.loop.time() + self._random.uniform(0.1, 2.0)
+        length = int(self._random.uniform(0.1, 2.0) * S)
+        self._world.medium.away_until = self._world.loop.clock.now + length
         return True
 
 
 class StreamDisturber:
     """The same for connections to doors, with random numbers of its own."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Stage, cluster: Cluster, brokers: Mapping[int, Broker]) -> None:
         self._world = world
+        self._cluster = cluster
+        self._brokers = brokers
         self._random = stream(world.plan.seed, "stream faults")
         self._shut_outs = stream(world.plan.seed, "whom and when doors shut out")
 
@@ -213,13 +223,13 @@ class StreamDisturber:
         """
         if self._world.is_healing:
             return
-        broker = self._world.brokers[self._shut_outs.choice(sorted(self._world.brokers))]
+        broker = self._brokers[self._shut_outs.choice(sorted(self._brokers))]
         client = broker.process.name
 
         def shut_out() -> None:
             call_s = self._world.plan.network.timeout_s * 2
             streams.shut_out(client, self._world.loop.time() + 1.2 * call_s)
-            self._world.trace.mark("client shut out", client)
+            self._world.recording.mark("client shut out")
             self._world.note("client shut out", "world")
 
         if self._shut_outs.random() < 0.5:
@@ -232,16 +242,16 @@ class StreamDisturber:
         """A host hangs for good; the system goes on accepting connections for it."""
         hosts = [
             one
-            for one in self._world.cluster.hosts.values()
+            for one in self._cluster.hosts.values()
             if one.is_reachable and not one.is_paused
         ]
         # One that has not come up yet is the business of its starter.
-        has_come_up = bool(self._world.cluster.placed)
+        has_come_up = bool(self._cluster.placed)
         if hosts and has_come_up and not self._world.is_healing:
             process = self._random.choice(hosts)
             process.is_frozen = True
             self._world.loop.pause(process)
-            self._world.trace.mark("host frozen for good", process.name)
+            self._world.recording.mark("host frozen for good")
             self._world.note("host frozen for good", "world")
 
 

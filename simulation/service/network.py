@@ -1,4 +1,4 @@
-"""Calls between simulated processes: delayed, reordered, lost, cut off, as a cluster's are.
+"""Calls between simulated processes over wires that delay, reorder, lose and cut off.
 
 A caller hears what Ray's callers hear: the result, or after the callee's death or a
 timeout `OutcomeUnknown`. Lost answers leave the callee's work done.
@@ -14,11 +14,12 @@ from typing import Any, TypeAlias
 
 from tierledger.actors.ports import HostGone
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError
+from tierledger.simulation.machines.clockwork import Life, S
+from tierledger.simulation.machines.recording import Recording
+from tierledger.simulation.machines.wires import LOSE, Wires
 from tierledger.simulation.service.plan import NetworkPlan
-from tierledger.simulation.service.trace import Trace
 from tierledger.simulation.service.virtual_loop import (
     Process,
-    Step,
     VirtualLoop,
     current_process,
 )
@@ -36,52 +37,33 @@ class Network:
     """Carries calls. `heal` ends every fault for good."""
 
     def __init__(
-        self, loop: VirtualLoop, random: Random, plan: NetworkPlan, trace: Trace
+        self, loop: VirtualLoop, random: Random, plan: NetworkPlan, recording: Recording
     ) -> None:
         self.loop = loop
+        self.recording = recording
+        self.wires = Wires(loop.clock, plan.delays, recording)
         self._draw = random.random
         self._plan = plan
-        self.trace = trace
-        self._cuts: dict[tuple[str, str], float] = {}
+        self._nobody = Process("world")
         self._count = 0
 
     def heal(self) -> None:
         """From here on every message arrives, soon."""
         self._plan = self._plan.healed()
-        self._cuts.clear()
+        self.wires.heal()
 
-    def cut(self, source: str, target: str, until: float) -> None:
-        """Lose what `source` sends to `target` until then; the other direction goes on."""
-        self._cuts[source, target] = until
-
-    def delay(self) -> float:
-        """How long a message travels: short as a rule, now and then very long."""
-        return self._delay(self._draw)
-
-    def travels(self, draw: Callable[[], float]) -> float:
-        """The same for what is sent again until it arrives, by the numbers of `draw`."""
+    def travels(self, source: Life, draw: Callable[[], float]) -> float:
+        """How long what is sent again until it arrives is on its way."""
         again = RESENT_S if draw() < self._plan.loss_chance else 0.0
-        return again + self._delay(draw)
+        return again + self.wires.delay(source) / S
 
-    def _delay(self, draw: Callable[[], float]) -> float:
-        plan = self._plan
-        drawn = draw()
-        if drawn < plan.straggler_chance:
-            return plan.straggler_s * draw()
-        return plan.delay_s * (0.2 + drawn)
-
-    def cut_until(self, source: str, target: str) -> float:
-        """When what `source` sends reaches `target` again; in the past if it does now."""
-        return self._cuts.get((source, target), 0.0)
-
-    def is_lost(self, source: str, target: str) -> bool:
-        until = self._cuts.get((source, target)) if self._cuts else None
-        if until is not None:
-            if self.loop.time() < until:
-                self.trace.mark("message cut off")
-                return True
-            del self._cuts[source, target]
-        return self._draw() < self._plan.loss_chance
+    def send(
+        self, source: Life, target: Life, call: Callable[..., None], *given: object
+    ) -> bool:
+        """Have `target` make `call`, if it is not lost; false if nobody is there."""
+        if self._draw() < self._plan.loss_chance:
+            self.wires.arm((source.site, target.site), LOSE, 0)
+        return self.wires.send(source, target, call, *given)
 
     async def call(self, target: Process, work: Work, what: str) -> Any:  # noqa: ANN401
         """What `work` returns when `target` runs it.
@@ -90,22 +72,19 @@ class Network:
             RemoteStorageError: What it raised, `HostGone` if `target` is believed dead, or
                 `OutcomeUnknown` if no answer came.
         """
-        caller = current_process()
-        self._count += 1
-        under_way = _Call(
-            self, self._count, "world" if caller is None else caller.name, target, work, what
+        number = self._count = self._count + 1
+        caller = current_process() or self._nobody
+        under_way = _Call(self, number, caller, target, work, what)
+        under_way.begin()
+        unknown = OutcomeUnknown("no answer")
+        timer = self.loop.call_later(
+            self._plan.timeout_s, under_way.fail, unknown, context=NOBODY
         )
-        if not self.is_lost(under_way.source, target.name):
-            self.later(self.delay(), under_way.deliver)
-        timer = self.later(self._plan.timeout_s, under_way.fail, OutcomeUnknown("no answer"))
         try:
             return await under_way.answer
         finally:
             timer.cancel()
-
-    def later(self, delay: float, then: Callable[..., None], *given: object) -> Step:
-        """Do something of the world's own, after a while."""
-        return self.loop.call_later(delay, then, *given, context=NOBODY)
+            target.when_killed.pop(number, None)
 
 
 class _Call:
@@ -115,27 +94,30 @@ class _Call:
         self,
         network: Network,
         number: int,
-        source: str,
+        caller: Process,
         target: Process,
         work: Work,
         what: str,
     ) -> None:
-        self.source = source
         self.answer: asyncio.Future[Any] = network.loop.create_future()
         self._network = network
         self._number = number
+        self._caller = caller
         self._target = target
         self._work = work
         self._what = what
 
-    def deliver(self) -> None:
-        """It arrives; if nobody is there its caller hears so."""
-        self._network.trace.event(self._what, self.source, self._target.name)
-        if self._target.is_reachable:
-            self._target.when_killed[self._number] = self._died
-            self._network.loop.spawn(self._target, self._serve())
-        else:
+    def begin(self) -> None:
+        """Send it; whoever dies before it has answered is heard of."""
+        self._target.when_killed[self._number] = self._died
+        if not self._network.send(self._caller, self._target, self.deliver):
             self._died()
+
+    def deliver(self) -> None:
+        """It arrives."""
+        network = self._network
+        network.recording.event(self._what, self._caller.name, self._target.name)
+        network.loop.spawn(self._target, self._serve())
 
     async def _serve(self) -> None:
         result, error = None, None
@@ -144,21 +126,25 @@ class _Call:
         except RemoteStorageError as raised:
             error = raised
         if self._target.when_killed.pop(self._number, None) is None:
-            return  # The caller was told of an end already.
-        network = self._network
-        if network.is_lost(self._target.name, self.source):
-            return
+            return  # The caller was told of an end already, or waits no more.
         if error is not None:
-            network.later(network.delay(), self.fail, error)
+            self._tell(self.fail, error)
         else:
-            network.later(network.delay(), self._succeed, result)
+            self._tell(self.succeed, result)
+
+    def _tell(self, then: Callable[..., None], said: object) -> None:
+        if not self._network.send(self._target, self._caller, then, said):
+            self._go(then, said)  # It is only believed dead, and goes on.
 
     def _died(self) -> None:
-        network = self._network
-        gone = HostGone(f"{self._what}: {self._target.name} died")
-        network.later(network.delay(), self.fail, gone)
+        self._target.when_killed.pop(self._number, None)
+        self._go(self.fail, HostGone(f"{self._what}: {self._target.name} died"))
 
-    def _succeed(self, result: object) -> None:
+    def _go(self, then: Callable[..., None], said: object) -> None:
+        delay = self._network.wires.delay(self._target)
+        self._network.loop.clock.after(delay, self._caller, then, said)
+
+    def succeed(self, result: object) -> None:
         if not self.answer.done():
             self.answer.set_result(result)
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from tierledger.actors.door.limits import DoorLimits
+from tierledger.simulation.machines.knobs import KNOBS
+from tierledger.simulation.machines.scenario import delays_of
 
 
 def stream(seed: int, name: str) -> Random:
@@ -19,36 +21,28 @@ def stream(seed: int, name: str) -> Random:
 
 @dataclass(frozen=True, slots=True)
 class NetworkPlan:
-    """How messages travel. Times in seconds."""
+    """How messages travel."""
 
-    delay_s: float = 0.0005
-    straggler_chance: float = 0.0
-    straggler_s: float = 0.3
+    delays: tuple[int, ...] = (400, 200, 500, 300)
+    """Of messages, and requests to the store, in us, used in turn."""
     loss_chance: float = 0.0
     timeout_s: float = 2.0
     """After which a caller gives up on an answer (one minute on Ray; nothing here is slow)."""
 
     def healed(self) -> NetworkPlan:
-        return replace(self, straggler_chance=0.0, loss_chance=0.0)
+        return replace(self, loss_chance=0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class StorePlan:
     """How the store serves."""
 
-    delay_s: float = 0.0005
-    straggler_chance: float = 0.0
-    straggler_s: float = 0.3
     fault_chance: float = 0.0
-    timeout_s: float = 0.3
-    """After which a connection gives up on an answer."""
-    late_s: float = 3.0
-    """How much later than that a write may still land."""
     slow_step_chance: float = 0.0
-    """Of an atomic step, as checkpoints are, to take up to `late_s`."""
+    """Of an atomic step, as checkpoints are."""
 
     def healed(self) -> StorePlan:
-        return replace(self, straggler_chance=0.0, fault_chance=0.0, slow_step_chance=0.0)
+        return StorePlan()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +108,8 @@ class WorldPlan:
     """Chance that a process dies between the durable write and the word of it."""
     clock_spread_s: float
     """How far processes' clocks are apart."""
-    turns_knobs: bool
-    """Sets the service's constants to values at which rare situations are common."""
+    knobs: tuple[tuple[str, int], ...]
+    """The service's constants, at values that make rare situations common."""
     oracle_answers: float
     """Chance that the leader oracle knows."""
     doors: DoorPlan
@@ -149,6 +143,22 @@ FAULTS = (
 )
 """Everything that the world can do to its processes."""
 
+FURTHER = (
+    *DOOR_FAULTS,
+    *FAULTS,
+    "broker fenced",
+    "crash after durable, before acknowledged",
+    "gave up",
+    "message cut off",
+    "resumed at the end",
+)
+"""Marks of this world alone."""
+
+
+LONE_EVERY, LONE_FIRST = 8, 2
+"""In one seed of so many, from the first on, the only host freezes, and nothing but its silence
+tells clients: their connections neither break nor lack signs of life."""
+
 
 def drawn(seed: int, *, calls_max: int = 400) -> WorldPlan:
     """The world that `seed` makes."""
@@ -174,12 +184,15 @@ def drawn(seed: int, *, calls_max: int = 400) -> WorldPlan:
         known_epochs=random.choice((0.0, 0.5, 1.0)),
         crash_after_create=random.choice((0.0, 0.0, 0.002, 0.02)),
         clock_spread_s=random.choice((0.0, 0.05, 3600.0)),
-        turns_knobs=True,
+        knobs=_knobs(stream(seed, "knobs")),
         oracle_answers=random.choice((0.0, 0.5, 1.0)),
         doors=DoorPlan(),
     )
     shut_outs = stream(seed, "shut outs").choice((0.0, 0.0, 2.0))
     doors = replace(_doors(stream(seed, "doors"), plan.hosts), shut_out_every_s=shut_outs)
+    if seed % LONE_EVERY == LONE_FIRST:
+        lone = replace(doors, freezes=True, is_proxied=True, behind_walls=0, break_every_s=0.0)
+        return replace(plan, hosts=1, doors=lone)
     return replace(plan, doors=doors)
 
 
@@ -200,15 +213,25 @@ def calm(seed: int, *, calls_max: int) -> WorldPlan:
         faults=(),
         change_every_s=1e9,
         crash_after_create=0.0,
-        turns_knobs=False,
+        knobs=(),
         doors=DoorPlan(),
     )
 
 
+WRITES_MAX = (1, 3, 200)
+"""As few as may begin, and as few as are remembered beyond them."""
+
+
+def _knobs(random: Random) -> tuple[tuple[str, int], ...]:
+    # How far another life's repeats may be behind is nobody's to bound here.
+    turned = {**KNOBS, "WRITES_MAX": WRITES_MAX}
+    del turned["REQUESTS_KEPT"]
+    return tuple((name, random.choice(values)) for name, values in turned.items())
+
+
 def _network(random: Random, stormy: float) -> NetworkPlan:
     return NetworkPlan(
-        delay_s=random.choice((0.0002, 0.0005, 0.005)),
-        straggler_chance=random.choice((0.0, 0.01, 0.05)) * stormy,
+        delays=delays_of(random, random.choice((200, 500, 5000))),
         loss_chance=random.choice((0.0, 0.002, 0.02)) * stormy,
     )
 
@@ -234,8 +257,6 @@ def _doors(random: Random, hosts: int) -> DoorPlan:
 
 def _store(random: Random, stormy: float) -> StorePlan:
     return StorePlan(
-        delay_s=random.choice((0.0002, 0.001, 0.01)),
-        straggler_chance=random.choice((0.0, 0.01, 0.05)) * stormy,
         fault_chance=random.choice((0.0, 0.01, 0.1)) * stormy,
         slow_step_chance=random.choice((0.0, 0.0, 0.3)),
     )

@@ -7,7 +7,6 @@ the host to keep. Nobody judges what it is told; what hosts make of it, the fram
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import grpc.aio
 
@@ -16,11 +15,9 @@ from tierledger.actors.door.client.connection import greeting_of
 from tierledger.actors.door.client.streams import OPEN_S
 from tierledger.actors.door.wire.segments import partition_message
 from tierledger.simulation.service.plan import stream
-from tierledger.simulation.service.streams import PORT, End, StreamNetwork
+from tierledger.simulation.service.stage import Stage
+from tierledger.simulation.service.streams import PORT, End
 from tierledger.simulation.service.virtual_loop import Process
-
-if TYPE_CHECKING:
-    from tierledger.simulation.service.world import World
 
 BEYOND = 1 << 40
 """A position that no log of a world reaches."""
@@ -38,10 +35,9 @@ WITHDRAWN = 0.5
 class Stranger:
     """One stream after the other, each to a door that is drawn."""
 
-    def __init__(self, world: World, streams: StreamNetwork) -> None:
+    def __init__(self, world: Stage) -> None:
         self.process = Process("stranger")
         self._world = world
-        self._streams = streams
         self._random = stream(world.plan.seed, "stranger")
         self._asked = 0
 
@@ -51,7 +47,7 @@ class Stranger:
     async def _come_and_go(self) -> None:
         while True:
             door = f"host-{self._random.randrange(self._world.plan.hosts)}:{PORT}"
-            end = self._streams.connected(door).client
+            end = self._world.streams.connected(door).client
             end.is_slow = False
             try:
                 async with asyncio.timeout(OPEN_S):

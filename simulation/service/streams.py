@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 from zlib import crc32
 
 import grpc
@@ -22,10 +22,10 @@ from tierledger.actors.door.client.feed_stream import FeedStream
 from tierledger.actors.door.client.streams import Stream
 from tierledger.actors.door.security.settings import ClientSecurity
 from tierledger.actors.door.server.gateway import Gateway
+from tierledger.simulation.machines.clockwork import Life, S
 from tierledger.simulation.service.network import NOBODY, RESENT_S, Network
 from tierledger.simulation.service.plan import DoorPlan
 from tierledger.simulation.service.virtual_loop import Process, current_process
-from tierledger.simulation.service.wire_watch import WireWatch
 
 Method: TypeAlias = "Callable[[Gateway, object, Any], Coroutine[Any, Any, None]]"
 
@@ -36,16 +36,22 @@ PORT = 4711
 """Of each host's first process; one that begins while the former lives takes the next."""
 
 
+class Watch(Protocol):
+    """Looks on at both ends of each stream."""
+
+    def start(self, connections: dict[int, Connection]) -> None: ...
+    def read(self, end: End, frame: bytes) -> None: ...
+    def written(self, end: End, frame: bytes) -> None: ...
+
+
 class StreamNetwork:
     """Which process listens where, and the connections between them."""
 
-    def __init__(
-        self, network: Network, random: Random, plan: DoorPlan, watch: WireWatch
-    ) -> None:
+    def __init__(self, network: Network, random: Random, plan: DoorPlan, watch: Watch) -> None:
         """`network` says how long messages travel, and which paths are cut."""
         self.network = network
         self.loop = network.loop
-        self.trace = network.trace
+        self.recording = network.recording
         self.plan = plan
         self.watch = watch
         self.connections: dict[int, Connection] = {}
@@ -139,12 +145,12 @@ class StreamNetwork:
         open_ = list(self.connections.values())
         return random.choice(open_) if open_ else None
 
-    def arrival(self, source: str, target: str) -> float:
+    def arrival(self, source: Life, target: Life) -> float:
         """When what is sent now gets there: what is lost or cut off is sent again."""
-        at = self.loop.time() + self.network.travels(self._draw)
-        until = self.network.cut_until(source, target)
+        at = self.loop.time() + self.network.travels(source, self._draw)
+        until = self.network.wires.cut_until(source, target) / S
         if until > at:
-            self.trace.mark("message cut off")
+            self.recording.mark("message cut off")
             return until + RESENT_S
         return at
 
@@ -192,8 +198,9 @@ class Connection:
             self.server.send(self.client.broken, f"{self.door}: connection refused")
             return
         process, gateway = found
-        self.streams.trace.event("connected", self.client.name, process.name)
-        self.server.owner, self.server.name = process, process.name
+        self.streams.recording.event("connected", self.client.name, process.name)
+        self.server.owner = self.server.life = process
+        self.server.name = process.name
         self._when_killed(self.server)
         self._serving = self.streams.loop.spawn(process, self._serve(gateway))
 
@@ -212,8 +219,9 @@ class Connection:
 
     def break_(self, *, silently: bool) -> None:
         """Neither end sends any more; one of them hears of it, or both."""
-        trace = self.streams.trace
-        trace.mark("connection ended silently" if silently else "connection broken")
+        self.streams.recording.mark(
+            "connection ended silently" if silently else "connection broken"
+        )
         ends = [self.client, self.server]
         if self.streams.happens(0.5):
             ends.reverse()
@@ -233,7 +241,7 @@ class Connection:
             elif end.error is None:
                 end.error = "killed"
                 if self.streams.happens(self.streams.plan.silent_end_chance):
-                    self.streams.trace.mark("connection ended silently")
+                    self.streams.recording.mark("connection ended silently")
                 else:
                     end.send(end.other.broken, f"{end.name} died")
 
@@ -260,6 +268,8 @@ class End:
         self.other: End
         self.connection = connection
         self.owner = owner
+        self.life: Life = owner or Life(name.partition(":")[0], 0)
+        """Its owner, or who may live behind the door."""
         self.name = name
         self.error: str | None = None
         """Why nothing can be sent any more."""
@@ -282,7 +292,7 @@ class End:
         """The next frame; `EOF` where the peer has ended the stream."""
         plan = self._streams.plan
         if self.is_slow and plan.slow_reader_s:
-            self._streams.trace.mark("frames wait for a slow reader")
+            self._streams.recording.mark("frames wait for a slow reader")
             await asyncio.sleep(plan.slow_reader_s)
         while not self.unread:
             if self._has_ended:
@@ -303,7 +313,7 @@ class End:
         self._streams.watch.written(self, frame)
         self.send(self.other.arrived, frame)
         while self._sent_bytes > self._streams.plan.window:
-            self._streams.trace.mark("writer waits for a reader")
+            self._streams.recording.mark("writer waits for a reader")
             self._writing = self._streams.loop.create_future()
             await self._writing
             self._raise_if_over()
@@ -330,13 +340,13 @@ class End:
 
     def send(self, then: Callable[..., None], *given: object) -> None:
         """Let something happen at the peer behind all that was sent before."""
-        arrival = self._streams.arrival(self.name, self.other.name)
+        arrival = self._streams.arrival(self.life, self.other.life)
         self._last_arrival = max(arrival, self._last_arrival)
         self._streams.loop.call_at(self._last_arrival, then, *given, context=NOBODY)
 
     def arrived(self, frame: bytes) -> None:
         if self.error is None and not self.is_deaf:
-            self._streams.trace.event("frame", self.other.name, self.name, len(frame))
+            self._streams.recording.event("frame", self.other.name, self.name, len(frame))
             self.unread.append(frame)
             _wake(self._reading)
 
@@ -369,7 +379,7 @@ class End:
             return
         self._missed = 0 if self._hears() else self._missed + 1
         if self._missed >= SIGNS_MISSED:
-            self._streams.trace.mark("connection frozen out")
+            self._streams.recording.mark("connection frozen out")
             self.is_deaf = False
             self.broken("no sign of life")
 
@@ -379,13 +389,8 @@ class End:
             return False
         if self._streams.plan.is_proxied:
             return True
-        now, network = self._streams.loop.time(), self._streams.network
-        is_cut = (
-            max(
-                network.cut_until(self.name, peer.name), network.cut_until(peer.name, self.name)
-            )
-            > now
-        )
+        wires = self._streams.network.wires
+        is_cut = wires.is_cut(self.life, peer.life) or wires.is_cut(peer.life, self.life)
         return not is_cut and peer.owner is not None and not peer.owner.is_paused
 
     def _raise_if_over(self) -> None:

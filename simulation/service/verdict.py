@@ -16,11 +16,14 @@ from tierledger.simulation.checkers.all import check
 from tierledger.simulation.checkers.verdict import MINIMUMS, Verdict
 from tierledger.simulation.checkers.violation import Violation, bounded
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
+from tierledger.simulation.machines.knobs import turned_to
+from tierledger.simulation.machines.medium import completed
+from tierledger.simulation.machines.verdict import uncollected
 from tierledger.simulation.questions.decisions import asking
 from tierledger.simulation.service.controller import READ_S
-from tierledger.simulation.service.lying_store import completed
 from tierledger.simulation.service.plan import WorldPlan
-from tierledger.simulation.service.world import CLUSTER_ID, World
+from tierledger.simulation.service.stage import CLUSTER_ID
+from tierledger.simulation.service.world import World
 from tierledger.storage.partition.checkpoint import CheckpointStore
 
 COMMANDS = 30
@@ -38,10 +41,10 @@ def judge(plan: WorldPlan) -> Verdict:
     return verdict
 
 
-def ran(plan: WorldPlan, *, keeps_lines: bool = False) -> World:
+def ran(plan: WorldPlan) -> World:
     """The world of `plan`, at its end."""
-    world = World(plan, keeps_lines=keeps_lines)
-    with _silence():
+    world = World(plan)
+    with _silence(), uncollected():
         world.run()
     return world
 
@@ -59,6 +62,11 @@ def _silence() -> Iterator[None]:
 
 def verdict_of(world: World) -> Verdict:
     """What every checker says of a world that has run."""
+    with turned_to(world.plan.knobs):
+        return _verdict_of(world)
+
+
+def _verdict_of(world: World) -> Verdict:
     history = world.recorder.history()
     violations = list(_of_the_run(world))
     logs: dict[PartitionKey, FinalLog] = {}
@@ -85,13 +93,13 @@ def verdict_of(world: World) -> Verdict:
     return Verdict(
         seed=world.plan.seed,
         violations=violations,
-        trace_hash=world.trace.digest(),
+        trace_hash=world.recording.digest(),
         calls=len(history.operations),
         ok_calls=ok_calls,
         changes=world.controller.changes,
-        steps=world.loop.steps,
+        steps=world.loop.clock.steps,
         virtual_s=world.loop.time(),
-        marks=world.trace.marks,
+        marks=world.recording.marks,
         counts={},
     )
 
@@ -103,7 +111,7 @@ def _of_the_run(world: World) -> list[Violation]:
         for error in world.loop.failures
     ]
     found += bounded(world.watch.violations)
-    gave_up = world.trace.marks["gave up"]
+    gave_up = world.recording.marks.get("gave up")
     if gave_up:
         found.append(Violation("unforeseen_failure", None, f"{gave_up} processes gave up"))
     if not world.is_well:
@@ -127,7 +135,7 @@ def _late_followers(world: World, logs: Mapping[PartitionKey, FinalLog]) -> Iter
 
 
 def _log(world: World, tip: TopicIdPartition) -> FinalLog:
-    values, created_at = world.store.values, world.store.created_at
+    values, created_at = world.medium.state, world.store.created_at
     keys = [key for key in values if key.startswith(world.keys.log(tip))]
     batches = []
     for number in range(len(keys)):
@@ -141,7 +149,7 @@ def _log(world: World, tip: TopicIdPartition) -> FinalLog:
 def _checkpoint(world: World, tip: TopicIdPartition) -> list[tuple[int, bytes]]:
     """Position and digest of the checkpoint that stands, if one does."""
     serde = world.settings.serde()
-    store = CheckpointStore(world.store.medium, world.keys, serde, tip)
+    store = CheckpointStore(world.medium.backend, world.keys, serde, tip)
     stored = completed(store.read_stored())
     if stored is None:
         return []

@@ -11,37 +11,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import heapq
 import inspect
-from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
+from math import ceil
 from typing import Any, TypeVar
 
 from typing_extensions import override
+
+from tierledger.simulation.machines.clockwork import Clockwork, Life, S
 
 T = TypeVar("T")
 
 _OWNER: ContextVar[Process] = ContextVar("owner")
 
 
-class Process:
+class Process(Life):
     """Something that can be paused and killed; its steps run on the world's loop."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.is_dead = False
-        self.is_paused = False
+    def __init__(self, site: str, number: int = 0) -> None:
+        super().__init__(site, number)
         self.is_frozen = False
         """Paused for good: it does not go on when all heals."""
-        self.is_cut_off = False
-        """Believed dead by everybody: no call reaches it, but its own go out."""
         self.steps = 0
-        self.held: deque[Step] = deque()
-        """Steps that fell due during a pause."""
         self.fuse: int | None = None
-        """Steps after which `on_fuse` is called, before the next one runs."""
-        self.on_fuse: Callable[[], None] | None = None
+        """Steps after which it ends, before the next one runs."""
         self.when_killed: dict[int, Callable[[], None]] = {}
         """Told of the end, as callers over a broken connection are."""
 
@@ -51,23 +45,21 @@ class Process:
         context.run(_OWNER.set, self)
         return context
 
-    @property
-    def is_reachable(self) -> bool:
-        return not (self.is_dead or self.is_cut_off)
-
 
 class Step:
     """A callback that is due; asyncio calls it a handle."""
 
-    __slots__ = ("args", "callback", "context", "due")
+    __slots__ = ("_loop", "args", "callback", "context", "due")
 
     def __init__(
         self,
+        loop: VirtualLoop,
         due: float,
         callback: Callable[..., Any] | None,
         args: tuple[Any, ...],
         context: Context,
     ) -> None:
+        self._loop = loop
         self.due = due
         self.callback = callback
         self.args = args
@@ -84,21 +76,30 @@ class Step:
     def when(self) -> float:
         return self.due
 
+    def run(self) -> None:
+        """It is due, and its process, if it has one, runs."""
+        if self.callback is None:
+            return
+        process = self.context.get(_OWNER)
+        if process is not None:
+            process.steps += 1
+            if process.fuse is not None and process.steps > process.fuse:
+                process.fuse = None
+                process.held.append((self.run, ()))
+                self._loop.kill(process)
+                return
+        self.context.run(self.callback, *self.args)
+
 
 class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no use for.
     """Runs steps in order of their virtual time (seconds since the world began)."""
 
-    def __init__(self) -> None:
-        self._now = 0.0
-        self._ready: deque[Step] = deque()
-        self._timers: list[tuple[float, int, Step]] = []
-        self._count = 0
+    def __init__(self, clock: Clockwork | None = None) -> None:
+        self.clock = clock or Clockwork()
         self._is_closed = False
         self._spawned: list[asyncio.Task[Any]] = []
         """Nothing else may hold what a process that died has left suspended, and the collector
         would close it in the middle of the run."""
-        self._stopping = False
-        self.steps = 0
         self._failures: list[BaseException] = []
 
     @property
@@ -112,16 +113,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no u
 
     @override
     def time(self) -> float:
-        return self._now
+        return self.clock.now / S
 
     @override
     def call_soon(  # type: ignore[override]  # A handle of our own, lighter than asyncio's.
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> Step:
-        step = Step(self._now, callback, args, _own(context))
-        if not self._is_closed:
-            self._ready.append(step)
-        return step
+        return self.call_at(self.time(), callback, *args, context=context)
 
     @override
     def call_at(  # type: ignore[override]
@@ -131,10 +129,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no u
         *args: Any,
         context: Context | None = None,
     ) -> Step:
-        step = Step(when, callback, args, _own(context))
+        step = Step(self, when, callback, args, _own(context))
         if not self._is_closed:
-            self._count += 1
-            heapq.heappush(self._timers, (when, self._count, step))
+            at = ceil(when * S)
+            at += at / S < when  # Who is woken before its time goes on sleeping until then.
+            self.clock.at(max(self.clock.now, at), step.context.get(_OWNER), step.run)
         return step
 
     @override
@@ -145,7 +144,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no u
         *args: Any,
         context: Context | None = None,
     ) -> Step:
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        return self.call_at(self.time() + delay, callback, *args, context=context)
 
     @override
     def create_future(self) -> asyncio.Future[Any]:
@@ -182,14 +181,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no u
 
     @override
     def stop(self) -> None:
-        self._stopping = True
+        self.clock.is_stopped = True
 
     @override
     def close(self) -> None:
         """Nothing runs any more, whatever is still scheduled; `discard` frees it."""
         self._is_closed = True
-        self._ready.clear()
-        self._timers.clear()
+        self.clock.heap.clear()
 
     def discard(self) -> None:
         """Close every coroutine that the end of the run left suspended.
@@ -224,9 +222,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no u
 
     def resume(self, process: Process) -> None:
         """Let `process` go on as if no time had passed: its timers fire all at once."""
-        process.is_paused = False
-        self._ready.extend(process.held)
-        process.held.clear()
+        self.clock.resume(process)
 
     def kill(self, process: Process) -> None:
         """End `process` between two steps: nothing of it runs again, no clean-up either."""
@@ -252,49 +248,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no u
         """Run until that virtual time, until `stop`, or until nothing is left to do."""
         former = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
-        self._stopping = False
         try:
-            while not self._stopping and self._next(until):
-                pass
+            self.clock.run(ceil(until * S))
         finally:
             asyncio._set_running_loop(former)
-
-    def _next(self, until: float) -> bool:
-        """Run what is ready, then move time; false if nothing happens before `until`."""
-        ready, owner = self._ready, _OWNER
-        while ready:
-            step = ready.popleft()
-            if step.callback is None:
-                continue
-            process = step.context.get(owner)
-            if process is None or self._may_run(process, step):
-                self.steps += 1
-                step.context.run(step.callback, *step.args)
-                if self._stopping:
-                    return False
-        timers = self._timers
-        while timers and timers[0][2].callback is None:
-            heapq.heappop(timers)
-        if not timers or timers[0][0] > until:
-            self._now = max(self._now, until)
-            return False
-        self._now = max(self._now, timers[0][0])
-        while timers and timers[0][0] <= self._now:
-            ready.append(heapq.heappop(timers)[2])
-        return True
-
-    def _may_run(self, process: Process, step: Step) -> bool:
-        if process.is_paused or process.is_dead:
-            process.held.append(step)  # For ever, if it is dead: see `close`.
-            return False
-        process.steps += 1
-        if process.fuse is not None and process.steps > process.fuse:
-            process.fuse = None
-            assert process.on_fuse is not None, "who sets a fuse says what it does"
-            process.on_fuse()
-            self._ready.appendleft(step)  # It is held, or runs after all.
-            return False
-        return True
 
 
 def _is_open(task: asyncio.Task[Any]) -> bool:

@@ -6,16 +6,13 @@ It looks on at both ends of each stream, and knows nothing of how they are made.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire.calls import DEADLINE_MS
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.service.network import NOBODY
+from tierledger.simulation.service.streams import Connection, End
 from tierledger.simulation.service.virtual_loop import VirtualLoop
-
-if TYPE_CHECKING:
-    from tierledger.simulation.service.streams import Connection, End
 
 LATE_S = 0.5
 """How much later than its deadline a call may be without an answer, while its host runs."""

@@ -163,10 +163,10 @@ def _service_again(asked: Asked, files: Files) -> Verdict:
     from tierledger.simulation.service.verdict import ran, verdict_of
 
     with with_mistake(asked.mutant):
-        world = ran(drawn(asked.seed), keeps_lines=files.trace is not None)
+        world = ran(drawn(asked.seed))
         verdict = verdict_of(world)
     if files.trace is not None:
-        files.write(files.trace, (f"{line}\n".encode() for line in world.trace.lines or ()))
+        files.write(files.trace, (f"{line}\n".encode() for line in world.recording.lines()))
     if files.history is not None:
         files.write(files.history, history_as_lines(world.recorder.history()))
     world.loop.discard()

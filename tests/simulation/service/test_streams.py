@@ -15,11 +15,11 @@ from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.server.gateway import Gateway
 from tierledger.events.errors import NotReady, OutcomeUnknown
 from tierledger.simulation.campaign.campaign import mutant_named
+from tierledger.simulation.machines.recording import Recording
 from tierledger.simulation.mutants.catalogue import planted
 from tierledger.simulation.service.network import Network
-from tierledger.simulation.service.plan import DoorPlan, NetworkPlan
+from tierledger.simulation.service.plan import FURTHER, DoorPlan, NetworkPlan
 from tierledger.simulation.service.streams import StreamNetwork
-from tierledger.simulation.service.trace import Trace
 from tierledger.simulation.service.virtual_loop import Process, VirtualLoop
 from tierledger.simulation.service.wire_watch import WireWatch
 
@@ -46,7 +46,8 @@ class Wharf:
     def __init__(self, loop: VirtualLoop, plan: DoorPlan, network: NetworkPlan) -> None:
         self.loop = loop
         self.watch = WireWatch(loop)
-        self.network = Network(loop, Random(1), network, Trace(loop))
+        recording = Recording(loop.clock, further=FURTHER)
+        self.network = Network(loop, Random(1), network, recording)
         self.streams = StreamNetwork(self.network, Random(1), plan, self.watch)
         self.coordinator: Any = Coordinator()
         self.hosts = [self._host(number) for number in (0, 1)]
@@ -56,7 +57,7 @@ class Wharf:
         )
 
     def _host(self, number: int) -> Process:
-        process = Process(f"host-{number}/1")
+        process = Process(f"host-{number}", 1)
         peers = Streams(greeting_of(CLUSTER), opened=self.streams.opened)
         host: Any = None  # Nobody asks it anything.
         desk = Desk(f"host-{number}/1", host, self.coordinator, peers)
@@ -114,7 +115,7 @@ def test_a_frozen_host_loses_its_connections_where_nobody_speaks_for_it(
 
 
 def test_frames_keep_their_order_however_long_each_travels(loop: VirtualLoop) -> None:
-    plan = NetworkPlan(delay_s=0.5, straggler_chance=0.5, straggler_s=5.0, loss_chance=0.3)
+    plan = NetworkPlan(delays=(500_000, 1_500_000, 100_000), loss_chance=0.3)
     wharf = Wharf(loop, DoorPlan(), plan)
     read: list[int] = []
 

@@ -90,7 +90,7 @@ def test_a_fuse_ends_a_process_before_the_step_it_was_set_for(loop: VirtualLoop)
             await asyncio.sleep(0)
 
     process = Process("one")
-    process.fuse, process.on_fuse = 4, lambda: loop.kill(process)
+    process.fuse = 4
     loop.spawn(process, count())
     loop.run(until=1.0)
 
@@ -102,7 +102,7 @@ def test_a_step_belongs_to_the_process_that_scheduled_it(loop: VirtualLoop) -> N
 
     def note() -> None:
         process = current_process()
-        owners.append("nobody" if process is None else process.name)
+        owners.append("nobody" if process is None else process.site)
 
     async def work() -> None:
         asyncio.get_running_loop().call_later(1.0, note)

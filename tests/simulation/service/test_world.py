@@ -24,7 +24,7 @@ STORE_FAULTS = (
     "store refused",
     "write lost",
     "answer of a write lost",
-    "write lands late",
+    "write landed late",
     "write sent twice",
 )
 
@@ -55,7 +55,7 @@ def test_whatever_fails_nothing_is_lost_and_all_comes_back(first: int) -> None:
 
 
 def test_a_calm_world_serves_every_call() -> None:
-    world = ran(calm(1, calls_max=500))
+    world = ran(calm(2, calls_max=500))
     operations = world.recorder.history().operations
 
     assert not verdict_of(world).violations
