@@ -70,7 +70,7 @@ class KafkaBrokers:
 
         Raises:
             ConnectionError: No broker answered within `within_s`; with each one's error.
-            InvalidArgument: As of `client_options`.
+            InvalidArgument: The settings' file is wrong; see `client_options`.
         """
         from aiokafka.conn import (  # type: ignore[import-untyped] # noqa: PLC0415 - An extra.
             collect_hosts,

@@ -46,7 +46,7 @@ from tierledger.events.tables.segment_rows import (
 )
 
 CUSTOM_METADATA_BYTES_CEILING = 1 << 20
-"""Bytes of custom metadata that a deletion keeps, 1 MiB; KIP-917's limit is for copies."""
+"""Most bytes of custom metadata that a deletion may carry, 1 MiB; longer ones are dropped."""
 
 TOMBSTONES_PER_DROP = 500
 """Most tombstones that one event drops, so that the step stays below a millisecond."""

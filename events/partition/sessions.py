@@ -94,8 +94,8 @@ def _rival(view: Overlay, command: OpenSession) -> Session | None:
     """Another broker's open session, which the claim contests; None without one.
 
     A broker that has announced since that it only follows is no rival. It may have died before
-    its session was closed. An importer could never win against such a session: it has neither
-    a leader epoch nor a verdict of Kafka's.
+    its session was closed. That session would fence or dispute an import, which has neither a
+    leader epoch nor a verdict of Kafka's on its side.
     """
     session = view.session
     if session is None or not session.is_open:

@@ -78,7 +78,7 @@ Directory: TypeAlias = tuple[tuple[Count, Any, Count, Count], ...]
 
 @types.coroutine
 def others() -> Generator[None, None, None]:
-    """Yield once to the event loop; works on asyncio's and on the simulator's."""
+    """Yield once to the event loop, asyncio's or another."""
     yield
 
 

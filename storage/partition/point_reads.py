@@ -1,4 +1,4 @@
-"""Single answers from the store, of which only the needed parts of a checkpoint are read.
+"""Single answers from the store, for which only the needed parts of a checkpoint are read.
 
 Rule: the checkpoint's value is read again at the end. If a writer has replaced it meanwhile,
 the parts may not belong together, and the reading starts again.

@@ -35,7 +35,7 @@ class FindingKind(StrEnum):
     CHECKPOINT = "checkpoint"
     """The checkpoint is not the fold of the log up to its position."""
     HEAD = "head"
-    """The slot of the next batch is taken."""
+    """The key of the next batch exists, but lists do not show it."""
 
 
 class Finding(NamedTuple):

@@ -282,7 +282,7 @@ def _guard(operation: Operation) -> tuple[str, bytes]:
 
 
 def _conflict(operation: Operation, present: bytes | None) -> ConflictReason | None:
-    """Why `operation` fails on what is `present`, if it does."""
+    """Why `operation` fails if the key's value is `present`; None if it does not."""
     if isinstance(operation, Create):
         return None if present is None else ConflictReason.EXISTS
     if isinstance(operation, Put):

@@ -27,8 +27,8 @@ reads of single keys."""
 
 SETTLE_PAUSE_S = 0.01
 SETTLE_TRIES = 300
-"""Checks whether a process of the server has ended: for 3 s. It ends at once, unless it or its
-disk is frozen."""
+"""Number of checks whether a process of the server has ended, over 3 s in all. It ends at once,
+unless it or its disk is frozen."""
 
 END_PROCESS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity

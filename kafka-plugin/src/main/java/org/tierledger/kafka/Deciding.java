@@ -131,8 +131,9 @@ final class Deciding implements Manager {
             loop.after(HOMELESS_MS, this::attend);
             return;
         }
-        // Read before the count, as write() counts before it reads the word: a write that this
-        // count misses sees this OwnerWord or a newer one, and so does not begin.
+        // Read before the count, as write() counts before it reads `word`: a write that this
+        // count misses reads this OwnerWord or a newer one. So if this one is of a move, the
+        // manager that gives the metadata away does not begin that write.
         OwnerWord stand = word;
         boolean isIdle =
             writes(stand).isEmpty() && underWay.get() == 0 && fitFor == stand.getNumber();
@@ -257,12 +258,11 @@ final class Deciding implements Manager {
 
     @Override
     public CompletableFuture<Void> write(RemoteLogMetadata change) throws RemoteStorageException {
-        // The order matters. The future is taken before the word is read; otherwise a held
-        // write could miss a word that comes in between. The write is counted before the word
-        // is read, because attend() reads them the other way round: it reports idle if it reads
-        // the word of a move and then a count of 0. A write that is counted later reads the
-        // same word or a newer one; so the manager that gives the metadata away does not begin
-        // it.
+        // The order matters. `otherWord` is read before `word`; otherwise a held write could
+        // miss an OwnerWord that comes in between. The write is counted before `word` is read,
+        // because attend() reads them the other way round: it reports idle if it reads the
+        // OwnerWord of a move and then a count of 0. A write that is counted later reads the
+        // same or a newer one; so the manager that gives the metadata away does not begin it.
         CompletableFuture<Void> other = otherWord;
         underWay.incrementAndGet();
         OwnerWord now = word;

@@ -181,8 +181,8 @@ final class FedReplica implements FeedStream.Taker {
     }
 
     /**
-     * While there is no room: poll a host whether this claim is ready. Subscribe again once
-     * there is room, or to compare the logs when the home conversation is a new one.
+     * While there is no room: ask a host, again and again, whether this claim is ready.
+     * Subscribe once there is room, or to compare the logs when the home conversation is new.
      */
     private void look(int mine) {
         Claim claim = hosted.claim;

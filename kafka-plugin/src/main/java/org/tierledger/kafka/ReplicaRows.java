@@ -69,7 +69,7 @@ final class ReplicaRows {
         return ids.size();
     }
 
-    /** The bytes that rows take. */
+    /** Bytes of the chunks that have the rows. */
     long size() {
         return slab.size();
     }

@@ -49,7 +49,7 @@ final class Roles {
 
         Said(Hosted hosted) {
             this.hosted = hosted;
-            this.word = hosted.word; // Before the role: a role that changes now is sent again.
+            this.word = hosted.word; // Read before the role: a role that changes now is resent.
             this.role = hosted.role;
         }
     }

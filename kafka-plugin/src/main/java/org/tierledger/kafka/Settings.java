@@ -12,7 +12,7 @@ import org.apache.kafka.common.config.ConfigDef.Type;
 import org.apache.kafka.common.config.ConfigException;
 import org.tierledger.door.v1.PluginMode;
 
-/** What the broker's configuration says; a wrong value is a ConfigException that names it. */
+/** The plugin's settings in the broker's; a wrong value is a ConfigException that names it. */
 final class Settings {
     static final String BROKER = "broker.id";
     static final String CLUSTER = "cluster.id";

@@ -120,7 +120,7 @@ public final class TierledgerRemoteLogMetadataManager implements RemoteLogMetada
         return this.<Long>answer(QuestionKind.SIZE, topicIdPartition, epoch, 0);
     }
 
-    @SuppressWarnings("unchecked") // The kind says which it is.
+    @SuppressWarnings("unchecked") // The question's kind determines the answer's type.
     private <T> T answer(QuestionKind kind, TopicIdPartition tip, int epoch, long offset)
         throws RemoteStorageException {
         return (T) known().answer(new Question(kind, tip, epoch, offset));
