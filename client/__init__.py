@@ -1,7 +1,8 @@
-"""What a Python program needs to talk to a service: `import tierledger.client`.
+"""The public API for Python programs that use a service: `import tierledger.client`.
 
-The managers, what they take and answer, and what they raise. Loads neither Ray, Spark nor what
-reads a tier; nothing else in tierledger imports it. What needs gRPC is loaded when it is used.
+It has the managers, the types of their arguments and answers, and their errors. It loads
+neither Ray nor Spark nor the reader of a tier, and loads gRPC only when it is needed. Nothing
+else in tierledger imports it.
 """
 
 from typing import TYPE_CHECKING
@@ -99,7 +100,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in {"BlockingFedReplica", "BlockingReplicas", "FedReplica", "Replicas"}:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # They load gRPC.
+    # Imported here, as these load gRPC.
     from tierledger.actors.client import blocking_replicas  # noqa: PLC0415
     from tierledger.actors.door.client import replicas  # noqa: PLC0415
 

@@ -1,1 +1,1 @@
-"""Recorded metadata topics: replayed through the service, our answers held against Kafka's."""
+"""Replays recorded metadata topics through a service, and compares answers with Kafka's."""

@@ -1,4 +1,4 @@
-"""Answers the questions of a trace from a leader, a follower, or the store itself."""
+"""Answers the questions of a trace from a leader, a follower, or the store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tierledger.storage.partition.reader import PartitionReader
 SOURCES = (LEADER, FOLLOWER, "storage")
 
 ASKED_AT_ONCE = 1000
-"""Questions under way at a time; what waits for one host travels together anyway."""
+"""Most questions in progress at a time; calls that wait for one host share a message."""
 
 
 async def answer_from_actors(
@@ -67,7 +67,7 @@ async def answer_from_storage(
 
 
 def outcome_from_state(state: PartitionState, question: Question) -> Outcome:
-    """What a partition in that state answers."""
+    """The answer of a partition in that state."""
     try:
         return Answer(_plain(question.query, _from_state(state, question)))
     except RemoteStorageError as error:
@@ -98,12 +98,12 @@ def _from_state(state: PartitionState, question: Question) -> Any:  # noqa: ANN4
 
 
 def partition_of(question: Question) -> TopicIdPartition:
-    """The partition a question is about."""
+    """The partition of a question."""
     return TopicIdPartition(question.topic_id, question.partition, question.topic)
 
 
 def _plain(query: str, value: Any) -> Any:  # noqa: ANN401 - JSON of any kind.
-    """An answer as it stands in an answers file."""
+    """An answer in the form of an answers file."""
     match query:
         case "lookup" | "next_txn":
             return None if value is None else str(Uuid(id_of_row(value)))

@@ -1,7 +1,7 @@
 """Questions about a trace, and answers to them, one JSON object per line.
 
-Kafka's recorded answers are questions, too: the same lines with `answer` or `error` added. We
-write our answers in the same form, in the order of the questions.
+Kafka's recorded answers are questions, too: the same lines with `answer` or `error` added. Our
+answers are written in the same form, in the order of the questions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tierledger.events.tables.segment_rows import (
 )
 
 After: TypeAlias = "Mapping[int, int] | None"
-"""Last applied offset by metadata partition, what is absent not being begun; None: all."""
+"""Last applied offset by metadata partition; nothing of absent ones is applied. None: all."""
 
 NOT_BEGUN = -1
 """The "last applied offset" of a metadata partition of which nothing is applied."""
@@ -45,12 +45,12 @@ ARGUMENTS = {
     "size": ("epoch",),
     "next_txn": ("epoch", "offset"),
 }
-"""Every query, and what it takes beside the partition."""
+"""Every query, and its arguments besides the partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One query, asked when the trace has been applied up to `after`."""
+    """One query, for the state after the trace was applied up to `after`."""
 
     after: After
     topic: str
@@ -60,10 +60,10 @@ class Question:
     epoch: int | None = None
     offset: int | None = None
     fields: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """The line as it stood, which is what an answer repeats."""
+    """The original line's fields, which the answer's line repeats."""
 
     def same_as(self, other: Question) -> bool:
-        """Whether both ask the same; the topic's name is no part of it, its id is."""
+        """Whether both questions are the same; topics are compared by id, not by name."""
         ours = (self.after, self.topic_id, self.partition, self.query, self.epoch, self.offset)
         theirs = (other.after, other.topic_id, other.partition, other.query, other.epoch)
         return ours == (*theirs, other.offset)
@@ -71,7 +71,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a query returned: JSON's null, number, text or list."""
+    """A query's result: JSON's null, number, text or list."""
 
     value: Any
 
@@ -88,14 +88,14 @@ Outcome: TypeAlias = Answer | Failure
 
 @dataclass(frozen=True, slots=True)
 class AnsweredQuestion:
-    """A question with its outcome; None where the line carries neither answer nor error."""
+    """A question with its outcome; None if the line has neither answer nor error."""
 
     question: Question
     outcome: Outcome | None
 
 
 def read_questions(path: Path) -> Iterator[Question]:
-    """The questions of a file in its order; answers on the lines are left aside.
+    """The questions of a file in its order; answers in the lines are ignored.
 
     Raises:
         InvalidArgument: The file cannot be read.
@@ -110,11 +110,11 @@ def read_answers(path: Path) -> Iterator[AnsweredQuestion]:
 
 
 def grouped_by_after(questions: Iterable[Question]) -> Iterator[tuple[After, list[Question]]]:
-    """Runs of questions with one `after`, so that each state is reached once, going forward.
+    """Runs of questions with the same `after`, which never goes back from run to run.
 
     Raises:
-        InvalidArgument: A question's `after` lies before that of the one above it; the runs
-            before it have been yielded.
+        InvalidArgument: A question's `after` is before that of the question above it; the runs
+            before it were yielded.
     """
     before: After = {}
     for number, (after, run) in enumerate(groupby(questions, key=lambda one: one.after)):
@@ -140,7 +140,7 @@ def answer_line(question: Question, outcome: Outcome) -> str:
 
 
 def recorded_segment(row: bytes) -> dict[str, Any]:
-    """A segment as it stands in an answer."""
+    """A segment in the form of an answer."""
     fields = unpack_row(row)
     custom = fields[CUSTOM]
     return {
@@ -180,7 +180,7 @@ def _plain(after: After) -> dict[str, int] | None:
 
 
 def _first_back(before: After, after: After) -> str | None:
-    """Names what `after` takes back of `before`; None if nothing."""
+    """The part of `before` that `after` takes back, by name; None if there is none."""
     if after is None:
         return None
     if before is None:

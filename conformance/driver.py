@@ -1,4 +1,4 @@
-"""Feeds a trace through live leaders, changing leaders and disturbing the service meanwhile."""
+"""Feeds a trace through live leaders, while it changes leaders and disturbs the service."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ OBSERVER = 2**31 - 1
 """The broker id under which a replay follows all partitions, to ask questions."""
 
 STAND_IN = 1_000_000
-"""Added to a broker's id for the one that takes its partition away for a while."""
+"""Added to a broker's id, for a stand-in that takes over the broker's partition for a while."""
 
 DEADLINE_S = 150.0
-"""Within which a call is answered. A killed host's successor has to start: Python and Ray take
+"""Deadline of a call in seconds. A killed host's successor has to start: Python and Ray take
 2 s of a core, half a minute at load 16, and it may be killed in turn. The coordinator itself
-gives the host that writes for all 120 s to start."""
+gives the one host that may write to the store 120 s to start."""
 
 FED_AT_ONCE = 16
-"""Partitions that are fed side by side."""
+"""Partitions that are fed concurrently."""
 
 ATTEMPTS = 5
-"""Times a run is announced and sent anew because somebody else led meanwhile."""
+"""Attempts to announce and send a run of records; one fails if another broker took the lead."""
 
 
 class Driver:
@@ -55,7 +55,7 @@ class Driver:
         churn: Sequence[PlannedDisturbance],
         progress: Callable[[int], None],
     ) -> None:
-        """`progress` is told how many records were fed just now."""
+        """`progress` is called with the number of records just fed."""
         self.observer = service.manager(DEADLINE_S)
         self.counts: Counter[str] = Counter()
         self.refusals: list[tuple[ImportedRecord, RemoteStorageError]] = []
@@ -73,7 +73,7 @@ class Driver:
         self._fed = 0
 
     async def start(self) -> None:
-        """Announce every partition of the trace: led by who acts first, followed by us."""
+        """Announce all partitions: led by the first record's broker, followed by `OBSERVER`."""
         await self.observer.configure(self._config(OBSERVER))
         first: dict[int, list[FedPartition]] = {}
         for part in self._trace.partitions:
@@ -99,7 +99,7 @@ class Driver:
         await self.observer.when_ready(tips)
 
     async def feed(self, after: After) -> None:
-        """Feed every partition up to `after`, and let followers be asked no earlier state."""
+        """Feed every partition up to `after`; later answers are as of then or later."""
         gate = asyncio.Semaphore(FED_AT_ONCE)
 
         async def feed_one(part: FedPartition) -> None:
@@ -116,7 +116,7 @@ class Driver:
             await self._ensure_led(part)
 
     async def close(self) -> None:
-        """Let all partitions go, so that they are checkpointed, and leave the service."""
+        """Stop all partitions, so that they are checkpointed, and close all managers."""
         tips = [part.topic_id_partition for part in self._trace.partitions]
         for manager in self._managers.values():
             await manager.on_stop_partitions(tips)
@@ -134,7 +134,7 @@ class Driver:
             await self._disturb()
 
     async def _ensure_led(self, part: FedPartition) -> None:
-        """A partition that was stopped last is led again, so that its leader can be asked."""
+        """Let a stopped partition be led again, so that its leader can be asked."""
         tip = part.topic_id_partition
         async with self._locks[tip]:
             if tip not in self._leaders:
@@ -159,7 +159,7 @@ class Driver:
         raise AssertionError("the last attempt returns or raises")
 
     async def _lead(self, tip: TopicIdPartition, broker_id: int, time_ms: int) -> None:
-        """Let `broker_id` lead; the leader before follows, or stops hosting the partition."""
+        """Let `broker_id` lead; the former leader follows, or stops hosting the partition."""
         former = self._leaders.get(tip)
         if former == broker_id:
             return
@@ -182,7 +182,7 @@ class Driver:
     async def _send_each(
         self, manager: AsyncRemoteLogMetadataManager, unsent: deque[ImportedRecord]
     ) -> int:
-        """Send them as commands; whatever has an answer is taken out of `unsent`."""
+        """Send records as commands; each that was answered is removed from `unsent`."""
         position = -1
         while unsent:
             item = unsent[0]
@@ -246,6 +246,6 @@ class Driver:
 
 
 def _first(group: BaseExceptionGroup[RemoteStorageError]) -> RemoteStorageError:
-    """One of the errors that stopped the feeding; the others are its companions."""
+    """The first of the errors that stopped the feeding."""
     inner = group.exceptions[0]
     return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner

@@ -1,4 +1,4 @@
-"""Files of one JSON object per line, plain or gzipped, and errors that say where."""
+"""Reads files of one JSON object per line, plain or gzipped; errors name file and line."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from tierledger.events.errors import InvalidArgument, MetadataParseError
 
 GZIP_MAGIC = b"\x1f\x8b"
-"""How every gzip file begins; names are not trusted, people rename files."""
+"""The first bytes of a gzip file; the file's name is not trusted."""
 
 SHOWN_CHARACTERS_MAX = 80
-"""How much of an unexpected value an error quotes: enough to find it with a search."""
+"""Most characters of an unexpected value that an error quotes: enough to search for it."""
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
 
 class JsonLine(NamedTuple):
-    """One object of a file, and where it stands, for errors about it."""
+    """One object of a file, with its path and line for errors."""
 
     path: Path
     number: int
     fields: dict[str, Any]
 
     def integer(self, name: str, *, low: int, high: int) -> int:
-        """The whole number in field `name`; refused outside of `low` to `high`."""
+        """The integer in field `name`, which must be from `low` to `high`."""
         value = self.field(name)
         if type(value) is not int or not low <= value <= high:
             raise self.wrong(name, f"a whole number from {low} to {high}", value)
@@ -45,13 +45,13 @@ class JsonLine(NamedTuple):
         return value
 
     def field(self, name: str) -> object:
-        """The value of a field that has to be there, possibly null."""
+        """The value of a field that must exist; it may be null."""
         if name not in self.fields:
             raise self.error(f"expected a field {name!r}, found {sorted(self.fields)}")
         return self.fields[name]
 
     def wrong(self, name: str, expected: str, found: object) -> MetadataParseError:
-        """An error that says what `name` should have been."""
+        """An error about the value of the field `name`."""
         return self.error(f"expected {name!r} to be {expected}, found {_shown(found)}")
 
     def error(self, what: str) -> MetadataParseError:
@@ -60,12 +60,12 @@ class JsonLine(NamedTuple):
 
 
 def read_json_lines(path: Path) -> Iterator[JsonLine]:
-    """Yield the objects of a file in its order; the next one is read when asked for.
+    """The objects of a file in its order, read lazily.
 
     Raises:
-        InvalidArgument: The file cannot be read at all.
+        InvalidArgument: The file cannot be read.
         MetadataParseError: A line is not a JSON object, or the file ends within its gzip
-            stream. The lines before it have been yielded.
+            stream. The lines before it were yielded.
     """
     with _opened(path) as lines:
         number = 0
@@ -102,7 +102,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         parsed = json.loads(line)
-    # RecursionError: brackets nested a thousand deep are as wrong as any other line.
+    # RecursionError: a line with brackets nested a thousand deep is refused like any other.
     except (ValueError, RecursionError) as error:
         raise MetadataParseError(
             f"{path}, line {number}: expected a JSON object, found {_shown(line)} ({error})"

@@ -1,6 +1,6 @@
-"""A recorded trace made ready to be fed: by user partition, in order, and with what is refused.
+"""A recorded trace, loaded by user partition, with the records that were refused.
 
-The file is sorted by metadata partition, so only the order within a user partition counts.
+The file is sorted by metadata partition, so only the order within a user partition is known.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from tierledger.events.metadata import (
 )
 
 RECORDS_PER_COMMAND = 128
-"""Records of one import command: half a batch, so that a full batch is two of them."""
+"""Most records of one import command: half a full batch, so that two fit into one."""
 
 CUSTOM_BYTES_PER_COMMAND = 4 * 1024 * 1024
-"""Custom metadata of one import command, up to the one record that exceeds it."""
+"""Bytes of custom metadata after which an import command takes no further record."""
 
 RECORD_BYTES_MAX = 16 * 1024 * 1024
-"""What one record may take: 16 times what a broker accepts by default, a fourth of what a store
-keeps in one value."""
+"""Most bytes of one record: 16 times a broker's default limit, a quarter of a store's longest
+value."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedRecord:
-    """A record that belongs to no partition, because it cannot be read; the others go on."""
+    """A record that cannot be read, and so belongs to no partition."""
 
     partition: int
     offset: int
@@ -42,7 +42,7 @@ class RefusedRecord:
 
 @dataclass(slots=True)
 class FedPartition:
-    """One user partition: its records, and how many of them have been fed."""
+    """One user partition: its records, and the number of those already fed."""
 
     topic_id_partition: TopicIdPartition
     records: list[ImportedRecord] = field(default_factory=list)
@@ -63,7 +63,7 @@ def _is_due(record: ImportedRecord, after: After) -> bool:
 def runs_by_broker(
     records: Iterable[ImportedRecord],
 ) -> Iterator[tuple[int, list[ImportedRecord]]]:
-    """Stretches of records that one broker wrote, cut to what one command takes."""
+    """Runs of successive records of one broker, each within the limits of one command."""
     run: list[ImportedRecord] = []
     size = 0
     for record in records:
@@ -78,14 +78,14 @@ def runs_by_broker(
 
 
 def partition_of(record: ImportedRecord) -> TopicIdPartition:
-    """The partition the record is about."""
+    """The partition of the record."""
     value = record.record.value
     assert not isinstance(value, RemoteLogSegmentMetadataSnapshot), "those are refused"
     return value.topic_id_partition
 
 
 def broker_of(record: ImportedRecord) -> int:
-    """The broker that acted."""
+    """The broker that wrote the record."""
     return record.record.value.broker_id
 
 
@@ -106,7 +106,7 @@ class LoadedTrace:
     refused: list[RefusedRecord]
     gaps: list[OffsetGap]
     names: dict[str, list[str]]
-    """Topic ids that go by several names, an anomaly: the first one is used."""
+    """Topic ids with several names, an anomaly, and these names; the first name is used."""
 
     @property
     def record_count(self) -> int:
@@ -114,7 +114,7 @@ class LoadedTrace:
 
     @property
     def brokers(self) -> list[int]:
-        """All brokers that acted, ascending."""
+        """All brokers that wrote records, ascending."""
         return sorted({broker_of(r) for part in self.partitions for r in part.records})
 
 
@@ -124,8 +124,8 @@ def load_trace(
     """Read the trace in `directory`.
 
     Raises:
-        InvalidArgument: There is none, or it holds no record.
-        MetadataParseError: The file itself is damaged: not a trace line, a gap, a repeat.
+        InvalidArgument: There is no trace, or it has no record.
+        MetadataParseError: The file is damaged: a malformed line, a gap or a repeated record.
     """
     gaps: list[OffsetGap] = []
     raw = list(read_records(directory, allow_gaps=allow_gaps, on_gap=gaps.append))
@@ -150,7 +150,7 @@ def load_trace(
 
 
 def imported_record(record: TraceRecord) -> ImportedRecord | RefusedRecord:
-    """The record as it is imported, or why it cannot be."""
+    """The record to import, or the reason why it is refused."""
     if record.value is None:
         reason = "a null value"
     elif len(record.value) > RECORD_BYTES_MAX:

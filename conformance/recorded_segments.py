@@ -1,7 +1,7 @@
-"""What a trace's records say, read by brute force, for checking answers against.
+"""A trace's segments, folded and searched by brute force, to check answers against.
 
-Shares no table with the state that gives the answers: segments are a plain dict, every
-question is a scan. Only the wire codec and the table of legal transitions are the same.
+It shares no table with the state that gives the answers: segments are in a plain dict, and
+every question is a scan. Only the wire codec and the table of legal transitions are the same.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class RecordedSegment:
     added: RemoteLogSegmentMetadata
     state: RemoteLogSegmentState
     last: RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate
-    """What was said of it last: broker, time and custom metadata are of that."""
+    """The last record of the segment, which has its broker, time and custom metadata."""
 
     def holds(self, epoch: int, offset: int) -> bool:
-        """Whether this is finished and has `offset` in `epoch`."""
+        """Whether the segment is finished and has `offset` in `epoch`."""
         epochs = self.added.segment_leader_epochs
         if self.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED or epoch not in epochs:
             return False
         return epochs[epoch] <= offset <= self.ends()[epoch]
 
     def ends(self) -> dict[int, int]:
-        """By each leader epoch in it, the last offset of that."""
+        """The last offset of each leader epoch in the segment."""
         epochs = self.added.segment_leader_epochs
         ends = {}
         for epoch in epochs:
@@ -54,17 +54,17 @@ class RecordedSegment:
 
 @dataclass(slots=True)
 class RecordedPartition:
-    """One partition's segments by id as text; none once the partition's deletion finished."""
+    """One partition's segments by id as text; empty once its deletion is finished."""
 
     segments: dict[str, RecordedSegment] = field(default_factory=dict)
     deleted: bool = False
     highest: dict[int, int] = field(default_factory=dict)
     """By leader epoch: the highest offset of a segment that ever finished in it."""
     deletion: RemotePartitionDeleteState | None = None
-    """How far that of the whole partition has come."""
+    """State of the whole partition's deletion."""
 
     def of_epoch(self, epoch: int) -> set[str]:
-        """Ids of all segments of `epoch`, whatever their state."""
+        """Ids of all segments of `epoch`, in any state."""
         return {
             one
             for one, segment in self.segments.items()
@@ -94,18 +94,18 @@ class RecordedPartition:
         return ends
 
     def sizes(self, ids: Iterable[str]) -> int:
-        """Bytes of these segments together."""
+        """Total bytes of these segments."""
         return sum(self.segments[one].added.segment_size_in_bytes for one in ids)
 
     def add(self, added: RemoteLogSegmentMetadata) -> None:
-        """Take a recorded segment, or drop it as Kafka's consumer does."""
+        """Apply a recorded segment, or drop it as Kafka's consumer does."""
         one = str(added.remote_log_segment_id.id)
         started = RemoteLogSegmentState.COPY_SEGMENT_STARTED
         if added.state is started and self._may_become(one, started):
             self.segments[one] = RecordedSegment(added, started, added)
 
     def update(self, update: RemoteLogSegmentMetadataUpdate) -> None:
-        """Take a recorded update, or drop it as Kafka's consumer does."""
+        """Apply a recorded update, or drop it as Kafka's consumer does."""
         one = str(update.remote_log_segment_id.id)
         started = RemoteLogSegmentState.COPY_SEGMENT_STARTED
         if update.state is started or not self._may_become(one, update.state):
@@ -124,7 +124,7 @@ class RecordedPartition:
 
 
 class RecordedTopic:
-    """All partitions of a trace; it only goes forward."""
+    """All partitions of a trace, folded step by step."""
 
     def __init__(self, records: Iterable[TraceRecord]) -> None:
         recorded: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
@@ -136,13 +136,13 @@ class RecordedTopic:
         self._partitions: dict[tuple[Uuid, int], RecordedPartition] = {}
 
     def advance(self, after: After) -> None:
-        """Apply everything up to `after` that is not applied yet."""
+        """Apply all records up to `after` that are not applied yet."""
         for one in self._ahead:
             for value in self._until(one, after):
                 self.apply(value)
 
     def partition(self, topic_id: Uuid, partition: int) -> RecordedPartition:
-        """The partition as it is now; an empty one before its first record."""
+        """The partition after the applied records; empty before its first."""
         return self._partitions.get((topic_id, partition)) or RecordedPartition()
 
     def _until(self, one: int, after: Mapping[int, int] | None) -> Iterator[bytes]:
@@ -153,7 +153,7 @@ class RecordedTopic:
             yield record[1]
 
     def apply(self, value: bytes) -> None:
-        """Take one record; those of a partition in their order."""
+        """Apply one record; a partition's records have to come in their order."""
         match decode(value).value:
             case RemoteLogSegmentMetadata() as added:
                 of = added.remote_log_segment_id.topic_id_partition

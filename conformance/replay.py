@@ -1,4 +1,4 @@
-"""One replay, from trace to verdict: feed, ask, compare. What is printed is the command's."""
+"""One replay, from trace to verdicts: feed, ask, compare. The command prints the result."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from tierledger.storage.backend import MetadataStorageBackend
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """How to replay.
+    """Options of a replay.
 
     Attributes:
         strict: Send ordinary commands instead of importing.
-        churn: How many leadership changes, stops and host kills to add.
-        seed: What they are drawn from.
-        sources: Who is asked: leader, follower, storage.
+        churn: Number of leadership changes, stops and host kills to add.
+        seed: The random seed from which they are drawn.
+        sources: Where questions are answered: leader, follower, storage.
     """
 
     strict: bool = False
@@ -45,7 +45,7 @@ class ReplayOptions:
 
 @dataclass(slots=True)
 class ReplayResult:
-    """What a replay came to."""
+    """The result of a replay."""
 
     trace: LoadedTrace
     counts: Counter[str]

@@ -1,4 +1,4 @@
-"""Where a command finds its service: running already, started for it, or in this process."""
+"""Finds a command's service: one that runs already, one started for it, or in this process."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from tierledger.storage.backend import MetadataStorageBackend
 
 
 class Service(Protocol):
-    """A service that a command works with."""
+    """A service that a command uses."""
 
     settings: ServiceSettings
     description: str
 
     def manager(self, deadline_s: float) -> AsyncRemoteLogMetadataManager:
-        """A new manager, not yet configured, whose calls end within `deadline_s`."""
+        """A new manager, not yet configured, whose calls have that deadline."""
         ...
 
     async def kill_host(self, which: int) -> None:
-        """Let one of the hosts die in the middle of whatever it does; `which` counts round."""
+        """Kill one of the hosts; `which` is taken modulo their number."""
         ...
 
     async def readable_backend(self) -> MetadataStorageBackend | None:
-        """The store, opened for reading; none where only the service is known."""
+        """The store, opened for reading; None if only the service's doors are known."""
         ...
 
     async def close(self) -> None:
-        """End what was started for this command; leave alone what ran before."""
+        """End a service that was started for this command; one that ran before is kept."""
         ...
 
 
 class _RayService:
-    """A service on Ray, ours or one that was found."""
+    """A service on Ray, started here or found running."""
 
     def __init__(self, settings: ServiceSettings, description: str) -> None:
         self.settings = settings
@@ -52,11 +52,11 @@ class _RayService:
 
         await self._join()
         names = host_names(self.settings)
-        if names:  # Else all of them are being started.
+        if names:  # Without any, all hosts are being started.
             kill_host(names[which % len(names)], self.settings)
 
     async def _join(self) -> None:
-        """Be part of the cluster whose processes are to be killed."""
+        """Join the Ray cluster, so that its processes can be killed."""
         from tierledger.actors.discovery.service_record import live_record
         from tierledger.actors.ray import cluster as ray_cluster
 
@@ -67,13 +67,13 @@ class _RayService:
         return await self.settings.connector().backend(read_only=True)
 
     async def close(self) -> None:
-        """A service that was found goes on without us."""
+        """Do nothing: the service ran before."""
 
 
 class _OwnRayService(_RayService):
     @override
     async def _join(self) -> None:
-        """It is part of it."""
+        """Do nothing: this process has started the cluster."""
 
     async def start(self) -> None:
         from tierledger.actors.ray.service import RayService
@@ -112,7 +112,7 @@ class _LocalService:
 
 
 class _ReachedService:
-    """A service that was named by its doors: nothing is known of its store."""
+    """A service that was named by its doors; its store is not known."""
 
     def __init__(self, settings: ServiceSettings) -> None:
         self.settings = settings
@@ -125,10 +125,10 @@ class _ReachedService:
         raise InvalidArgument(f"host {which} cannot be killed through a door")
 
     async def readable_backend(self) -> None:
-        """Its store is not known."""
+        """None, as the store is not known."""
 
     async def close(self) -> None:
-        """It goes on without us."""
+        """Do nothing: the service ran before."""
 
 
 async def service_for(settings: ServiceSettings) -> Service:
@@ -136,7 +136,7 @@ async def service_for(settings: ServiceSettings) -> Service:
 
     Raises:
         StoreRefused: The store cannot be opened for writing.
-        NotAuthorized: The one that runs does not let us in, or is not believed.
+        NotAuthorized: The running service refuses this client, or its certificate is not valid.
     """
     url = settings.storage["metadata.storage.url"]
     if url.startswith((SCHEME, TLS_SCHEME)):
@@ -150,7 +150,8 @@ async def service_for(settings: ServiceSettings) -> Service:
     try:
         connection = await connect(settings)
     except (NotReady, StoreRefused):
-        # None runs. If the store is unusable, starting one says why. Its doors ask for nothing.
+        # No service runs. Starting one reports why a store is unusable. The doors of the new
+        # one need no certificate or token, so the settings for these are removed.
         plain = {
             key: one for key, one in settings.storage.items() if not key.startswith("door.")
         }

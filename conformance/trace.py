@@ -1,7 +1,7 @@
-"""Recorded `__remote_log_metadata` topics, read from a directory or a file.
+"""Reads recorded `__remote_log_metadata` topics from a directory or a file.
 
-A trace is sorted by metadata partition, then offset. What would make a replay answer
-wrongly without anybody noticing (a record missing, twice, or out of order) is an error here.
+A trace is sorted by metadata partition, then offset. A record that is missing, repeated or out
+of order is an error here: it would lead to wrong answers of a replay that no check notices.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tierledger.events.errors import InvalidArgument
 
 RECORDS_NAMES = ("records.jsonl", "records.jsonl.gz")
 ANSWERS_NAMES = ("answers.jsonl", "answers.jsonl.gz")
-"""What a trace directory calls its files; the plain one is read where both are there."""
+"""Names of the files in a trace's directory; the first that exists is read."""
 
 
 class TraceRecord(NamedTuple):
@@ -58,13 +58,13 @@ def read_records(
 
     Args:
         trace: A trace directory, or a records file, plain or gzipped.
-        allow_gaps: Go on when offsets are missing within a metadata partition.
-        on_gap: Told of each gap that was allowed.
+        allow_gaps: Continue if offsets are missing within a metadata partition.
+        on_gap: Called with each gap that was allowed.
 
     Raises:
         InvalidArgument: There is no such file; raised before anything is read.
         MetadataParseError: A line is damaged, repeated, out of order or follows a gap; the
-            records before it have been yielded.
+            records before it were yielded.
     """
     return _in_order(records_path(trace), allow_gaps, on_gap)
 
@@ -123,7 +123,7 @@ def _value(line: JsonLine) -> bytes | None:
     if not isinstance(found, str):
         raise line.wrong("value_hex", "null or pairs of hex digits", found)
     try:
-        # Not `bytes.fromhex`, which skips blanks: a blank here is damage.
+        # `bytes.fromhex` would skip blanks, but a blank here is damage.
         return unhexlify(found)
     except ValueError as error:
         raise line.wrong(

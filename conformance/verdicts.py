@@ -1,12 +1,12 @@
-"""Our answers about a trace against Kafka's own, and against its records.
+"""Compares our answers about a trace with Kafka's own, and with the trace's records.
 
 Every answer gets a verdict:
 
-- equal: what Kafka answers;
-- recovered: Kafka answers none, or has lost segments from a list, and ours is what the
-  records say is there;
-- missed: nobody answers, though a finished segment holds the offset; or our list leaves out
-  a segment of the epoch;
+- equal: ours is Kafka's answer;
+- recovered: Kafka answers none, or has lost segments from a list, and by the records ours is
+  right;
+- missed: we answer none, though a finished segment holds the offset; or our list leaves out a
+  segment of the epoch;
 - wrong: anything else.
 """
 
@@ -24,7 +24,7 @@ from tierledger.conformance.recorded_segments import RecordedPartition, Recorded
 from tierledger.conformance.trace import TraceRecord
 
 FINDINGS_MAX = 20
-"""How many wrong and missed answers a report shows; one cause often has thousands."""
+"""Most wrong and missed answers that a report shows; one cause often leads to thousands."""
 
 SEGMENT_FIELDS = (
     "state",
@@ -38,11 +38,11 @@ SEGMENT_FIELDS = (
     "txn_index_empty",
 )
 NULLABLE_FIELDS = ("custom_metadata_hex",)
-"""Null says that a segment has none; in any other field, that it was not recorded."""
+"""Fields in which null means that a segment has none; in others, that it was not recorded."""
 
 
 class Verdict(StrEnum):
-    """What an answer is, beside Kafka's."""
+    """The verdict on an answer; see the module."""
 
     EQUAL = "equal"
     RECOVERED = "recovered"
@@ -62,7 +62,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """How many answers got which verdict, and the first of those that are not right."""
+    """The number of answers with each verdict, and the first wrong or missed ones."""
 
     counts: Mapping[Verdict, int]
     questions: int
@@ -71,12 +71,12 @@ class CheckReport:
 
     @property
     def passed(self) -> bool:
-        """Whether every question was answered, and none wrong or missed."""
+        """Whether every question was answered, and no answer is wrong or missed."""
         right = not self.counts[Verdict.WRONG] and not self.counts[Verdict.MISSED]
         return right and self.questions == self.answers and self.questions > 0
 
     def summary(self) -> str:
-        """One line: the number of each verdict, out of how many questions."""
+        """One line: the number of each verdict, and of all questions."""
         counts = " ".join(f"{verdict}={self.counts[verdict]}" for verdict in Verdict)
         unanswered = "" if self.questions == self.answers else f", {self.answers} answered"
         return f"{counts} of {self.questions}{unanswered}"
@@ -90,9 +90,9 @@ def check(
     """Compare our answers with Kafka's, question by question.
 
     Args:
-        records: The trace. It is read by brute force, not through what we answer from.
+        records: The trace. It is searched by brute force, not by the code that answers.
         kafka_lines: Questions with Kafka's answers; their `after` never goes back.
-        our_lines: The same questions in the same order, with ours.
+        our_lines: The same questions in the same order, with our answers.
 
     Raises:
         MetadataParseError: A record is damaged.
@@ -113,14 +113,14 @@ RECOVERED: Judged = (Verdict.RECOVERED, "")
 
 
 class _Case(NamedTuple):
-    """One answer to judge, and what there is to judge it by."""
+    """One answer to judge, with Kafka's answer and the records."""
 
     question: Question
     kafka: Any
     ours: Any
     recorded: RecordedPartition
     kafka_list: list[str] | None
-    """Kafka's list of the same epoch at the same time, if it was asked for."""
+    """Kafka's list of the same epoch at the same time; None if it was not asked for."""
 
 
 def _verdicts(
@@ -183,7 +183,7 @@ def _judge(
 
 
 def _judge_same(case: _Case) -> Judged:
-    # The types, too: Python's `1 == True == 1.0` is not JSON's.
+    # Types are compared, too: `1 == True == 1.0` holds in Python, but not in JSON.
     if type(case.kafka) is type(case.ours) and case.kafka == case.ours:
         return EQUAL
     return Verdict.WRONG, "differs from Kafka's"
@@ -233,7 +233,7 @@ def _judge_list_epoch(case: _Case) -> Judged:
 
 
 def _same_order(kafka: list[str], ours: list[str], recorded: RecordedPartition) -> bool:
-    """Whether both name the same segments, in orders that differ only within equal starts.
+    """Whether both have the same segments, in orders that differ only among equal starts.
 
     Kafka lists unreferenced segments with equal start offsets in the order of their hashes.
     """
@@ -272,7 +272,7 @@ def _judge_list(case: _Case) -> Judged:
 
 
 def _place(question: Question) -> tuple[int, int]:
-    """Epoch and offset as the query takes them; what it does not take plays no part."""
+    """The question's epoch and offset; 0 for one that the query does not take."""
     return question.epoch or 0, question.offset or 0
 
 

@@ -1,1 +1,1 @@
-"""The domain: identifiers, metadata, lifecycle, events, rules, codecs and errors. Pure."""
+"""The domain: identifiers, metadata, lifecycle, events, rules, codecs and errors; all pure."""

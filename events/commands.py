@@ -1,4 +1,4 @@
-"""What callers ask of a partition's leader."""
+"""Commands to a partition's leader."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tierledger.events.typed_fields import Count, Int32, Int64, RequestId, Text,
 
 
 class Claim(NamedTuple):
-    """Under which announcement a writer believes that it leads."""
+    """The announcement under which a broker claims to lead or to follow."""
 
     broker_id: Int32
     incarnation: Int64
@@ -23,22 +23,22 @@ class Claim(NamedTuple):
 
 
 NO_CLAIM = Claim(-1, 0, 0)
-"""What a broker is told whose claim was not taken; nobody leads under it."""
+"""The answer to a broker whose announcement was refused; no broker leads under it."""
 
 
 class LeaderVerdict(NamedTuple):
-    """Who leads a partition as the brokers know it, and in which leader epoch if they said."""
+    """A partition's leader according to Kafka, and its leader epoch if Kafka reported it."""
 
     broker_id: Int32
     leader_epoch: Int32 | None = None
 
 
 NOBODY_KNOWS = LeaderVerdict(-1)
-"""The leader oracle had no answer; Kafka says -1, too, where it has no leader to name."""
+"""The leader oracle knows no leader; Kafka answers -1, too, for a partition without one."""
 
 
 class OpenSession(NamedTuple):
-    """Lead on behalf of `claim`'s broker."""
+    """Open a session that leads on behalf of `claim`'s broker."""
 
     claim: Claim
     assignment: Int64
@@ -46,19 +46,20 @@ class OpenSession(NamedTuple):
     topic: Topic
     import_cluster: Text | None = None
     verdict: LeaderVerdict | None = None
-    """What the leader oracle said; none if it was not asked."""
+    """The leader oracle's verdict; None if it was not asked."""
     asked_of: Count | None = None
-    """The session against which it was asked: of another one its word says nothing."""
+    """Number of the session against which the oracle was asked; not valid against others."""
     waited_ms: Count = 0
-    """How long this claim was held back already; the log's clock may not be this host's."""
+    """How long this claim has waited; log time may come from another host's clock."""
     opener: RequestId | None = None
-    """Which process opens; so two that are told the same never open one session both."""
+    """The opening process. Two processes with the same assignment write different events, so
+    after a lost answer each can tell whether its own is in the log."""
     resigned: tuple[Claim, ...] = ()
-    """Of brokers that only follow: an earlier session of theirs is taken for closed."""
+    """Claims of brokers that only follow now; an earlier session of theirs counts as closed."""
 
 
 class CloseSession(NamedTuple):
-    """Stop leading; only the session that `claim` holds is closed."""
+    """Close the session of `claim`, and no other."""
 
     claim: Claim
     reason: Text
@@ -73,7 +74,7 @@ class AddSegment(NamedTuple):
 
 
 class UpdateSegment(NamedTuple):
-    """Move a segment on in its life."""
+    """Move a segment to its next state."""
 
     claim: Claim
     origin: Origin
@@ -81,7 +82,7 @@ class UpdateSegment(NamedTuple):
 
 
 class PutPartitionDelete(NamedTuple):
-    """Move the deletion of the whole partition on."""
+    """Move the whole partition's deletion to its next state."""
 
     claim: Claim
     origin: Origin
@@ -89,7 +90,7 @@ class PutPartitionDelete(NamedTuple):
 
 
 class ImportedRecord(NamedTuple):
-    """One record of a recorded `__remote_log_metadata`, where and when it stood."""
+    """One record of a `__remote_log_metadata` topic, with its place and time."""
 
     metadata_partition: Int32
     offset: Count
@@ -98,14 +99,14 @@ class ImportedRecord(NamedTuple):
 
 
 class ImportRecords(NamedTuple):
-    """Take over recorded history, by the rules of Kafka's own consumer."""
+    """Import recorded history, by the rules of Kafka's own consumer."""
 
     claim: Claim
     records: tuple[ImportedRecord, ...]
 
 
 class DropTombstones(NamedTuple):
-    """Forget ids that were deleted longer ago than the retention."""
+    """Forget ids of segments that were deleted longer ago than the retention."""
 
 
 Command: TypeAlias = (

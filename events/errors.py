@@ -1,21 +1,21 @@
 """Every error a caller can catch, in one tree.
 
     RemoteStorageError                      Kafka's RemoteStorageException
-    ├── RetryableError                      it did not happen; trying again is safe
-    │   ├── NotReady                        still catching up
-    │   ├── NotLeader                       somebody else leads, or nobody does
-    │   ├── Overloaded                      too much is waiting already; slow down
-    │   └── StorageUnavailable              the medium refused, and kept nothing
-    ├── OutcomeUnknown                      it may have happened; repeat the same request id
-    ├── RejectedError                       it did not happen and will not
+    ├── RetryableError                      nothing changed; a retry is safe
+    │   ├── NotReady                        the partition is still catching up
+    │   ├── NotLeader                       another broker leads, or none does
+    │   ├── Overloaded                      back-pressure: a queue is full; slow down
+    │   └── StorageUnavailable              the medium refused the step and stored nothing
+    ├── OutcomeUnknown                      in doubt; retry with the same request id
+    ├── RejectedError                       nothing changed; a retry fails again
     │   ├── InvalidStateTransition
     │   ├── RemoteResourceNotFound
     │   │   └── PartitionDeleted
     │   ├── CustomMetadataSizeLimitExceeded
     │   ├── NotAuthorized                   wrong certificate or token, or not allowed
     │   └── InvalidArgument                 also a ValueError
-    ├── Fenced                              it did not happen; this session is finished
-    └── DataError                           stop; a person must look
+    ├── Fenced                              nothing changed; this claim has lost the lead
+    └── DataError                           stop; an operator has to look
         ├── CorruptLog
         ├── CorruptCheckpoint
         ├── Quarantined
@@ -24,24 +24,24 @@
         ├── StoreRefused
         └── FormatTooNew
 
-These are all that a caller of either client gets, whatever failed below: `actors.service_link`.
-The branches are the different things a caller can do. A new class is added only when a caller
-would act differently on it; everything else goes in the message, the one argument of each.
+Callers of either client get these and no others: `actors/client/service_link.py` converts the
+rest. Each branch calls for a different reaction of the caller. A new class is added only if
+callers would react differently to it; all else is in the message, the one argument of each.
 Names are Kafka's without "Exception", so that an operator recognises them.
 
 Rule: an error crosses processes by pickle, which rebuilds it as `type(error)(*error.args)`. So
-none here has an `__init__`; one added elsewhere passes all that it takes to `super().__init__`.
+no class here has an `__init__`; a class elsewhere passes all its arguments to the base's.
 """
 
 from __future__ import annotations
 
 
 class RemoteStorageError(Exception):
-    """Anything that tierledger says no with."""
+    """The base of all errors of tierledger."""
 
 
 class RetryableError(RemoteStorageError):
-    """It did not happen; the same call may succeed later."""
+    """Nothing changed; the same call may succeed later."""
 
 
 class NotReady(RetryableError):
@@ -49,7 +49,7 @@ class NotReady(RetryableError):
 
 
 class NotLeader(RetryableError):
-    """This process does not lead the partition; ask the coordinator who does."""
+    """This host does not lead the partition; ask the coordinator for the one that does."""
 
 
 class Overloaded(RetryableError):
@@ -61,15 +61,15 @@ class StorageUnavailable(RetryableError):
 
 
 class OutcomeUnknown(RemoteStorageError):
-    """It may or may not have happened; repeat it with the same request id to find out."""
+    """The call is in doubt; a retry with the same request id finds out what happened."""
 
 
 class RejectedError(RemoteStorageError):
-    """It did not happen, and repeating it will not change that."""
+    """Nothing changed, and a retry would fail again."""
 
 
 class InvalidStateTransition(RejectedError):
-    """The lifecycle does not lead from the present state to the wanted one; nothing changed."""
+    """The lifecycle has no transition from the present state to the wanted one; no change."""
 
 
 class RemoteResourceNotFound(RejectedError):
@@ -77,7 +77,7 @@ class RemoteResourceNotFound(RejectedError):
 
 
 class PartitionDeleted(RemoteResourceNotFound):
-    """The partition's deletion has finished; it answers nothing and takes nothing."""
+    """The partition's deletion is finished; it takes no questions and no writes."""
 
 
 class CustomMetadataSizeLimitExceeded(RejectedError):
@@ -85,19 +85,19 @@ class CustomMetadataSizeLimitExceeded(RejectedError):
 
 
 class NotAuthorized(RejectedError):
-    """One side of a connection is not who it must be, or may not do what it asked for."""
+    """One side of a connection failed to authenticate, or lacks the right for the call."""
 
 
 class InvalidArgument(RejectedError, ValueError):
-    """The call itself is wrong: a value out of range, or of the wrong form."""
+    """An argument of the call is out of range or malformed."""
 
 
 class Fenced(RemoteStorageError):
-    """A newer announcement leads; nothing this session sends will be accepted again."""
+    """A newer claim leads; no write under the caller's claim will be accepted again."""
 
 
 class DataError(RemoteStorageError):
-    """Stored or recorded bytes are not what they must be; a person must look."""
+    """Stored or recorded bytes are damaged; an operator has to look."""
 
 
 class CorruptLog(DataError):
@@ -105,7 +105,7 @@ class CorruptLog(DataError):
 
 
 class CorruptCheckpoint(DataError):
-    """A checkpoint does not verify; the log behind it may still be whole."""
+    """A checkpoint does not verify; its log may still be undamaged."""
 
 
 class Quarantined(DataError):
@@ -113,16 +113,16 @@ class Quarantined(DataError):
 
 
 class MetadataParseError(DataError, ValueError):
-    """Bytes or a line that should hold Kafka's metadata do not."""
+    """Bytes, or a line of a file, cannot be parsed as Kafka's metadata."""
 
 
 class CorruptRemoteData(DataError):
-    """Bytes from the remote tier are not what was copied there."""
+    """Bytes from the remote tier differ from those that were copied there."""
 
 
 class StoreRefused(DataError):
-    """The store is not ours to open: foreign, missing, read-only, or in use by a writer."""
+    """The store cannot be opened: another program's, missing, read-only, or has a writer."""
 
 
 class FormatTooNew(DataError):
-    """A newer program wrote this; update this one."""
+    """A newer version of the program wrote the data; update this one."""

@@ -1,8 +1,9 @@
-"""Events as bytes: msgpack, versioned, checksummed, chained.
+"""Encodes events as bytes: msgpack with version, checksum and a hash chain.
 
 One event is `crc32 (4 bytes, big-endian) | msgpack [position, session, type, version,
-log_time_ms, broker_id, request_id, hash of the predecessor, fields]`. The hash covers the
-predecessor's stored bytes, so two replicas hold the same log iff the hash of one event agrees.
+log_time_ms, broker_id, request_id, hash of the predecessor, fields]`. The hash is over the
+predecessor's stored bytes. So if two replicas agree in an event's hash, their logs are equal up
+to there.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ TYPES: EventTypes = (
 """Type number, class, and the version that is written today."""
 
 UPCASTERS: dict[tuple[int, int], Upcaster] = {
-    (3, 1): lambda fields: [*fields, 0],  # Disputes were not counted in a row.
+    (3, 1): lambda fields: [*fields, 0],  # Version 1 did not count disputes in a row.
 }
 """(type, version) to a function from that version's fields to the next version's."""
 
@@ -48,29 +49,29 @@ _pack = msgpack.Packer(autoreset=True).pack
 _unpack = msgpack.unpackb
 _checksum = Struct(">I").pack
 _unhashed = blake2b(digest_size=HASH_BYTES)
-_new = tuple.__new__  # A named tuple's own constructor costs twice as much.
+_new = tuple.__new__  # A named tuple's own constructor takes twice as long.
 
 
 def genesis(cluster_id: str, topic_id: bytes, partition: int) -> bytes:
-    """The hash that stands before a partition's first event; no two partitions share it."""
+    """The hash before a partition's first event, different for each partition."""
     text = _pack(("tierledger", cluster_id, bytes(topic_id), partition))
     return blake2b(text, digest_size=HASH_BYTES).digest()
 
 
 def chain(stored: bytes) -> bytes:
-    """The hash of one stored event, which its successor carries."""
-    hashed = _unhashed.copy()  # A copy costs half of what a new one does.
+    """The hash of one stored event, which is stored in its successor."""
+    hashed = _unhashed.copy()  # Takes half as long as creating one.
     hashed.update(stored)
     return hashed.digest()
 
 
 _PLACE = {name: kind for name, kind in kinds_of(Event).items() if name != "body"}
 _is_placed = values_test(_PLACE.values())
-"""Whether an event is sound but for its body, of which nothing is asked."""
+"""Tests all fields of an event except its body."""
 
 
 def _test_of_body(kind: type[Any], *, is_strict: bool) -> Callable[[Any], bool]:
-    """Whether the fields of a body are what its class says, and fit each other."""
+    """A test whether a body's fields fit their annotations and each other."""
     width = len(kind._fields)
     if not is_strict:
         return lambda body: len(body) == width
@@ -81,10 +82,10 @@ def _test_of_body(kind: type[Any], *, is_strict: bool) -> Callable[[Any], bool]:
 
 
 def _refuse(event: Event) -> NoReturn:
-    """Say what is wrong with `event`.
+    """Report what is wrong with `event`.
 
     Raises:
-        InvalidArgument: The message names the field.
+        InvalidArgument: Always; the message names the field.
     """
     check_items(_PLACE, event[:-1])
     check_items(kinds_of(type(event.body)), event.body)
@@ -103,11 +104,11 @@ class EventCodec:
         *,
         is_strict: bool = True,
     ) -> None:
-        """Know `types`: number, class, and the version that is written.
+        """`types`: number, class, and written version of each type of event.
 
         `upcasters` map (type, version) to a function from that version's fields to the next's.
-        Unless `is_strict`, of a body's own fields only the number is checked: the reader can do
-        without an item that is wrong.
+        If not `is_strict`, only the number of a body's fields is checked, for readers that skip
+        a wrong item themselves.
         """
         tests = {kind: _test_of_body(kind, is_strict=is_strict) for _, kind, _ in types}
         self._by_number = {
@@ -122,7 +123,7 @@ class EventCodec:
         """The stored bytes of `event`, which follows the event whose hash is `previous`.
 
         Raises:
-            InvalidArgument: `decode` would refuse them.
+            InvalidArgument: A field does not fit, so `decode` would refuse the bytes.
         """
         number, version, fits = self._by_class[type(event.body)]
         at, session, log_time, broker, request, body = event
@@ -140,13 +141,13 @@ class EventCodec:
 
         Args:
             stored: Stored events, consecutive.
-            position: Where the first must stand.
-            previous: The hash of the event before it.
+            position: The position that the first must have.
+            previous: The hash of the event before the first.
 
         Raises:
-            CorruptLog: A checksum, a position or the chain does not fit, or a field is not what
-                its class says.
-            FormatTooNew: An event of a type or version that this program does not know.
+            CorruptLog: A checksum, a position or a hash is wrong, or a field does not fit its
+                annotation.
+            FormatTooNew: An event has a type or version that this program does not know.
         """
         events: list[Event] = []
         known, note, fresh = self._by_number, events.append, _unhashed.copy
@@ -182,7 +183,7 @@ class EventCodec:
         except (CorruptLog, FormatTooNew) as error:
             raise type(error)(f"position {position}: {error}") from None
         except (ValueError, TypeError, LookupError) as error:
-            # A right checksum over bytes that we never wrote.
+            # The checksum is right, but no event was encoded so.
             raise CorruptLog(f"position {position}: not an event ({error})") from error
         return events, previous
 

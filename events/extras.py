@@ -1,4 +1,4 @@
-"""What is said where a package is missing that only some of tierledger needs."""
+"""Errors for optional packages that are not installed, naming the extra that brings them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ EXTRAS = {
     "pyarrow": "spark",
     "pyspark": "spark",
 }
-"""Which extra of pyproject.toml brings a package, by the name it is imported under."""
+"""The extra of pyproject.toml that brings a package, by the package's import name."""
 
 
 def missing(module: str) -> InvalidArgument:
-    """The error where `module`, of a package of `EXTRAS`, is not installed."""
+    """The error for `module` of a package in `EXTRAS` that is not installed."""
     extra = EXTRAS[module.partition(".")[0]]
     return InvalidArgument(
         f"this needs {module}, which is not installed; "
@@ -33,7 +33,7 @@ def missing(module: str) -> InvalidArgument:
 
 @contextmanager
 def naming_extras() -> Iterator[None]:
-    """Let an import in the block that fails for want of an extra name it.
+    """Convert a failed import of an extra's package in the block into an error that names it.
 
     Raises:
         InvalidArgument: A package of `EXTRAS` is missing; the message says how to install it.
@@ -41,7 +41,7 @@ def naming_extras() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        # A part of it is missing from another version, or from a folder that has its name.
+        # The name may be another package's, or a module missing from another version.
         if error.name is None or error.name.partition(".")[0] not in EXTRAS:
             raise
         raise missing(error.name) from error

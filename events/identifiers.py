@@ -1,4 +1,4 @@
-"""What things are called: topics, partitions and segments, as Kafka names them."""
+"""Identifiers of topics, partitions and segments, as in Kafka."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}(?:==)?", re.ASCII)
 
 
 class Uuid(bytes):
-    """Kafka's 128-bit id: its 16 big-endian bytes, and equal to them.
+    """Kafka's 128-bit id as 16 big-endian bytes; equal to plain bytes.
 
     `str()` gives Kafka's text: URL-safe base64 without padding, 22 characters.
     """
@@ -42,11 +42,11 @@ class Uuid(bytes):
 
     @classmethod
     def parse(cls, text: object) -> Uuid:
-        """The id that `text` spells.
+        """The id in `text`.
 
         Raises:
-            InvalidArgument: `text` is not 22 characters of URL-safe base64 (Kafka lets two
-                `=` of padding follow, and so do we).
+            InvalidArgument: `text` is not 22 characters of URL-safe base64 (two `=` of padding
+                may follow, as in Kafka).
         """
         if not isinstance(text, str) or _UUID_TEXT.fullmatch(text) is None:
             raise InvalidArgument(
@@ -67,11 +67,11 @@ class Uuid(bytes):
 class TopicIdPartition(QuickPickle):
     """One partition of a topic: its id and number.
 
-    The topic's name is an attribute, not part of the identity: two names for one id are an
-    anomaly of the sender, not two partitions. (Kafka compares the name, too.)
+    The topic's name does not count when two are compared: two names for one id are an anomaly
+    of the sender, not two partitions. (Kafka compares the name, too.)
 
     Raises:
-        InvalidArgument: A field is not what it says; the message names it.
+        InvalidArgument: A field does not fit its annotation; the message names it.
     """
 
     topic_id: Uuid
@@ -91,7 +91,7 @@ class RemoteLogSegmentId(QuickPickle):
     """One attempt to copy a segment; a retry of the same segment gets a new `id`.
 
     Raises:
-        InvalidArgument: A field is not what it says; the message names it.
+        InvalidArgument: A field does not fit its annotation; the message names it.
     """
 
     topic_id_partition: TopicIdPartition

@@ -1,8 +1,8 @@
-"""The lives of a segment and of a partition's deletion, as tables.
+"""The state transitions of a segment and of a partition's deletion, as tables.
 
-Rule: the tables are the only place that says which transitions are legal. `decide` asks them,
-and the documentation's diagrams are drawn from them. A state may follow itself, because brokers
-repeat themselves after failures.
+Rule: only the tables define which transitions are legal. `decide` uses them, and the
+documentation's diagrams are drawn from them. A state may follow itself, because brokers retry
+after failures.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, overload
 
 
 class RemoteLogSegmentState(IntEnum):
-    """Where a segment is in its life; the number is the one on Kafka's wire."""
+    """State of a segment; the number is the one on Kafka's wire."""
 
     COPY_SEGMENT_STARTED = 0
     COPY_SEGMENT_FINISHED = 1
@@ -22,7 +22,7 @@ class RemoteLogSegmentState(IntEnum):
 
 
 class RemotePartitionDeleteState(IntEnum):
-    """How far a partition's deletion is; the number is the one on Kafka's wire."""
+    """State of a partition's deletion; the number is the one on Kafka's wire."""
 
     DELETE_PARTITION_MARKED = 0
     DELETE_PARTITION_STARTED = 1
@@ -42,7 +42,7 @@ SEGMENT_TRANSITIONS: Final[frozenset[SegmentTransition]] = frozenset(
         (None, _CS),
         (_CS, _CS),
         (_CS, _CF),
-        (_CS, _DS),  # A copy that was given up is cleaned without ever having finished.
+        (_CS, _DS),  # A copy that was given up is deleted without ever having finished.
         (_CF, _CF),
         (_CF, _DS),
         (_DS, _DS),
@@ -68,7 +68,7 @@ PARTITION_DELETE_TRANSITIONS: Final[frozenset[PartitionDeleteTransition]] = froz
 def is_valid_segment_transition(
     source: RemoteLogSegmentState | None, target: RemoteLogSegmentState
 ) -> bool:
-    """Whether `target` may follow `source`; None stands for a segment never heard of."""
+    """Whether `target` may follow `source`; None stands for an unknown segment."""
     return (source, target) in SEGMENT_TRANSITIONS
 
 
@@ -92,7 +92,7 @@ def is_valid_transition(
     target: RemoteLogSegmentState | RemotePartitionDeleteState,
 ) -> bool:
     """Whether `target` may follow `source`, by the table of `target`'s kind."""
-    # The numbers of both kinds overlap and compare equal, so the kind has to be asked.
+    # The numbers of both kinds overlap and compare equal, so the kind has to be checked.
     if isinstance(target, RemoteLogSegmentState):
         return (source, target) in SEGMENT_TRANSITIONS
     return (source, target) in PARTITION_DELETE_TRANSITIONS
@@ -102,7 +102,7 @@ def diagram(
     transitions: AbstractSet[SegmentTransition]
     | AbstractSet[PartitionDeleteTransition] = SEGMENT_TRANSITIONS,
 ) -> str:
-    """A Mermaid state diagram of one of the tables above, the same text each time."""
+    """A Mermaid state diagram of one of the tables above; deterministic."""
     known = sorted({state for pair in transitions for state in pair if state is not None})
     lines = ["stateDiagram-v2"]
     for source in (None, *known):

@@ -1,7 +1,7 @@
-"""Which remote segments belong to the history that a leader's log has today.
+"""Tells which remote segments belong to the present history of a leader's log.
 
-An unclean election leaves segments in the tier whose records the new leader never had. They
-are told by their leader epochs, as Kafka's `isRemoteSegmentWithinLeaderEpochs` does.
+An unclean election leaves segments in the tier whose records the new leader never had. Their
+leader epochs tell them apart, as in Kafka's `isRemoteSegmentWithinLeaderEpochs`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from collections.abc import Mapping
 class Lineage:
     """A log's leader epochs, each with the offset at which it starts.
 
-    Made once for many segments: a question costs a search.
+    Create it once for many segments; `holds` takes one binary search.
     """
 
     __slots__ = ("epochs", "offsets")
 
     def __init__(self, leader_epochs: Mapping[int, int]) -> None:
-        """`leader_epochs` as the log has them; those without records do not count."""
+        """`leader_epochs`: those of the log; epochs without records are left out."""
         kept = without_empty_epochs(leader_epochs)
         self.epochs = tuple(kept)
         self.offsets = tuple(kept.values())
 
     @property
     def first_epoch(self) -> int | None:
-        """The epoch of the log's first record; none without any."""
+        """The epoch of the log's first record; None without any."""
         return self.epochs[0] if self.epochs else None
 
     def holds(
@@ -34,10 +34,9 @@ class Lineage:
     ) -> bool:
         """Whether a segment with these epochs, up to `end_offset`, is part of the log.
 
-        Its epochs from the log's first one on are all in the log, and each but the last ends
-        where it does there; the last ends there or before. Epochs older than the log's first
-        may be anything, and the segment may begin before the log does: the log's start has
-        moved on since.
+        The segment's epochs, from the log's first one on, must all be in the log. Each but the
+        last must end at the same offset as in the log; the last may end earlier. Older epochs
+        of the segment do not matter, and it may begin before the log, whose start moves up.
         """
         if not self.epochs or not segment_epochs or end_offset >= log_end_offset:
             return False
@@ -61,7 +60,7 @@ class Lineage:
 def without_empty_epochs(leader_epochs: Mapping[int, int]) -> dict[int, int]:
     """The epochs that have records, ascending (Kafka's `buildFilteredLeaderEpochMap`).
 
-    One that starts where the next one does has none.
+    An epoch that starts at the same offset as the next one has no records.
     """
     kept: dict[int, int] = {}
     previous: int | None = None

@@ -1,11 +1,10 @@
-"""What can happen to a partition: the events of its log.
+"""The events of a partition's log.
 
-An event is a fact. It never carries a rule: whether it was allowed was decided before it was
-appended, so every reader, however old, folds the same log to the same state. Fields are only
-ever added, at the end and under a new version, with an upcaster in `event_codec`.
+An event is a fact without rules: whether it is allowed was decided before it was appended, so
+every reader, however old, folds the same log to the same state. Fields are only ever added, at
+the end and under a new version, with an upcaster in `event_codec`.
 
-The annotations are checked when an event becomes bytes and when bytes become one: what they
-allow, `evolve` can apply.
+Encoding and decoding check the annotations; `evolve` can apply every value that they allow.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from tierledger.events.typed_fields import (
 )
 
 Source: TypeAlias = tuple[Int32, Count] | None
-"""Where an imported event stood: metadata partition and offset of `__remote_log_metadata`."""
+"""Place of an imported record: metadata partition and offset of `__remote_log_metadata`."""
 
 Tags: TypeAlias = tuple[Any, ...] | None
-"""Unknown tagged fields of an imported record, kept for the way back."""
+"""Unknown tagged fields of an imported record, kept for an export to Kafka."""
 
 
 class SessionOpened(NamedTuple):
-    """From here on `broker_id` leads, under the pair (incarnation, announcement)."""
+    """From here on `broker_id` leads, under the lease (incarnation, announcement)."""
 
     number: Count
     broker_id: Int32
@@ -48,29 +47,29 @@ class SessionOpened(NamedTuple):
     leader_epoch: Int32 | None
     topic: Topic
     import_cluster: Text | None
-    """The cluster whose recorded history is being imported; its events keep recorded time."""
+    """The cluster whose history is being imported, whose events have their recorded times."""
 
 
 class SessionClosed(NamedTuple):
-    """Session `number` ended in good order; nobody leads until the next is opened."""
+    """Session `number` was closed; no broker leads until the next is opened."""
 
     number: Count
     reason: Text
 
 
 class SessionDisputed(NamedTuple):
-    """Two brokers claim to lead and nobody could say which does; the later claim won."""
+    """Two brokers claim to lead, and the oracle had no verdict; the later claim won."""
 
     broker_id: Int32
     leader_epoch: Int32 | None
     rival_broker_id: Int32
     rival_leader_epoch: Int32 | None
     in_a_row: Count = 0
-    """This one and those that opened the sessions right before it; 0 if nobody counted."""
+    """Disputes in a row, including this one; 0 in events from before they were counted."""
 
 
 class SegmentAdded(NamedTuple):
-    """A copy started: a segment's metadata as the leader broker gave it."""
+    """A segment's copy started, with the metadata from the leading broker."""
 
     segment_id: Id
     start_offset: Count
@@ -87,7 +86,7 @@ class SegmentAdded(NamedTuple):
     tags: Tags = None
 
     def is_orderly(self) -> bool:
-        """Whether offsets and leader epochs ascend, as in the metadata this was made of."""
+        """Whether offsets and leader epochs ascend, as in valid metadata."""
         flat = self.epochs
         if self.start_offset > self.end_offset:
             return False
@@ -97,7 +96,7 @@ class SegmentAdded(NamedTuple):
 
 
 class SegmentUpdated(NamedTuple):
-    """A segment moved on in its life; replaces state, broker, time and custom metadata."""
+    """A segment's new state, which also replaces broker, time and custom metadata."""
 
     segment_id: Id
     state: Annotated[int, Within(1, 3)]
@@ -105,13 +104,13 @@ class SegmentUpdated(NamedTuple):
     event_timestamp_ms: Int64
     custom_metadata: bytes | None
     dropped_bytes: Count = 0
-    """Length of custom metadata above the ceiling, which was not stored."""
+    """Length of custom metadata that was too long to be stored."""
     source: Source = None
     tags: Tags = None
 
 
 class PartitionDeleteUpdated(NamedTuple):
-    """The partition's own deletion moved on; FINISHED removes all that the state held."""
+    """A new state of the whole partition's deletion; FINISHED removes all its segments."""
 
     state: Annotated[int, Within(0, 2)]
     broker_id: Int32
@@ -121,7 +120,7 @@ class PartitionDeleteUpdated(NamedTuple):
 
 
 class ImportRecordDropped(NamedTuple):
-    """A recorded event that Kafka's own manager dropped, too; it has no effect but a count."""
+    """A record that Kafka's own manager dropped, too; it is only counted."""
 
     source: Source
     reason: Text
@@ -129,7 +128,7 @@ class ImportRecordDropped(NamedTuple):
 
 
 class TombstonesDropped(NamedTuple):
-    """Of the oldest `ids` remembered deletions, those before position `until` are forgotten."""
+    """Of the oldest `ids` tombstones, those before position `until` are dropped."""
 
     until: Count
     ids: Count
@@ -148,7 +147,7 @@ Body: TypeAlias = (
 
 
 class Event(NamedTuple):
-    """One event in its place: `position` in the log, and who asked for it."""
+    """One event, with its position, session, time and origin."""
 
     position: Count
     session: Count
@@ -159,7 +158,7 @@ class Event(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Who asks: a broker, and an id of the request that makes a repeat recognisable."""
+    """The requesting broker, and the request's id, by which a retry is recognised."""
 
     broker_id: Int32
     request_id: RequestId | None
@@ -170,7 +169,7 @@ def added_body(
     source: Source = None,
     tags: tuple[object, ...] | None = None,
 ) -> SegmentAdded:
-    """The event of a started copy."""
+    """The event for a started copy."""
     custom, epochs = metadata.custom_metadata, metadata.segment_leader_epochs.items()
     return SegmentAdded(
         bytes(metadata.remote_log_segment_id.id),

@@ -1,9 +1,9 @@
-"""What Kafka says about segments and partitions: the objects of its metadata interface.
+"""Metadata of segments and partitions: the objects of Kafka's metadata interface.
 
-Rule: an object that exists is well-formed. The constructors make Kafka's own checks, and that
-every field is exactly of its type and fits what it has on Kafka's wire (`typed_fields`), so
-nothing behind them checks again.
-Whether a change is *allowed* is not asked here; that is `lifecycle` and the rules above it.
+Rule: every object is well-formed. Its constructor makes Kafka's own checks, and checks that
+each field is exactly of its type and fits into its field on Kafka's wire (`typed_fields`). So
+no other code checks again.
+Whether a change is *allowed* is decided elsewhere, by `lifecycle` and the rules that use it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tierledger.events.typed_fields import (
 
 @dataclass(frozen=True, slots=True)
 class CustomMetadata:
-    """Bytes a storage manager attached to a segment; opaque, and empty is not absent.
+    """Opaque bytes that a storage manager attached to a segment; empty differs from absent.
 
-    As many as Kafka's field can hold: how many are stored is a leader's rule, and the clean-up
-    of a copy with too many has to carry them.
+    Any length that Kafka's field can have: only leaders limit it, and the deletion of a copy
+    with too many bytes still has to carry them.
     """
 
     value: Annotated[bytes, Sized(0, INT32_MAX)]
@@ -54,7 +54,7 @@ def _check_segment(self: RemoteLogSegmentMetadata | RemoteLogSegmentMetadataSnap
 
 @dataclass(frozen=True, slots=True)
 class RemoteLogSegmentMetadata(QuickPickle):
-    """All that is known about one segment.
+    """The metadata of one segment.
 
     `end_offset` is inclusive. `segment_size_in_bytes` counts the log file only, and Kafka lets
     it (and both times) be negative. `segment_leader_epochs` maps each leader epoch in the
@@ -62,7 +62,7 @@ class RemoteLogSegmentMetadata(QuickPickle):
 
     Raises:
         InvalidArgument: `end_offset` is before `start_offset`, there is no leader epoch, or a
-            field is not what it says; the message names it.
+            field does not fit its annotation; the message names it.
     """
 
     remote_log_segment_id: RemoteLogSegmentId
@@ -87,13 +87,13 @@ class RemoteLogSegmentMetadata(QuickPickle):
     def create_with_updates(
         self, update: RemoteLogSegmentMetadataUpdate
     ) -> RemoteLogSegmentMetadata:
-        """This segment after `update`; whether the transition is legal is not asked.
+        """This segment after `update`; whether the transition is legal is not checked.
 
-        Broker, event time, state and custom metadata are replaced. All of them: an update
-        without custom metadata erases what was there, as it does in Kafka.
+        Broker, event time, state and custom metadata are all replaced: an update without custom
+        metadata removes the old, as in Kafka.
 
         Raises:
-            InvalidArgument: `update` is about another segment.
+            InvalidArgument: `update` is of another segment.
         """
         if update.remote_log_segment_id != self.remote_log_segment_id:
             raise InvalidArgument(
@@ -111,16 +111,16 @@ class RemoteLogSegmentMetadata(QuickPickle):
     def create_with_custom_metadata(
         self, custom_metadata: CustomMetadata | None
     ) -> RemoteLogSegmentMetadata:
-        """This segment with other custom metadata, or with none."""
+        """This segment with other custom metadata, or without."""
         return replace(self, custom_metadata=custom_metadata)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteLogSegmentMetadataUpdate(QuickPickle):
-    """A segment's next state, with everything that it replaces.
+    """A segment's next state, and the other fields that an update replaces.
 
     Raises:
-        InvalidArgument: A field is not what it says; the message names it.
+        InvalidArgument: A field does not fit its annotation; the message names it.
     """
 
     remote_log_segment_id: RemoteLogSegmentId
@@ -139,7 +139,7 @@ class RemoteLogSegmentMetadataUpdate(QuickPickle):
 
 @dataclass(frozen=True, slots=True)
 class RemoteLogSegmentMetadataSnapshot:
-    """One segment in a snapshot of a partition, which does not repeat the partition's name.
+    """One segment in a snapshot of a partition, without the partition's name.
 
     Fields and checks are those of `RemoteLogSegmentMetadata`.
     """
@@ -162,10 +162,10 @@ class RemoteLogSegmentMetadataSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class RemotePartitionDeleteMetadata(QuickPickle):
-    """The next step of a partition's deletion.
+    """The next state of a partition's deletion.
 
     Raises:
-        InvalidArgument: A field is not what it says; the message names it.
+        InvalidArgument: A field does not fit its annotation; the message names it.
     """
 
     topic_id_partition: TopicIdPartition

@@ -1,12 +1,12 @@
-"""What a value from outside must be to become part of an object: exact types and bounds.
+"""Checks values from outside: exact types and bounds of an object's fields.
 
-Both stand in the annotations of a class's fields, so what a class says is what is checked, in
-its constructor, where calls arrive, and where bytes are decoded.
+Types and bounds are in the annotations of a class's fields. They are checked by the class's
+constructor, where calls arrive, and where bytes are decoded.
 
-Rule 1: what passes is exactly of its type, never of a subclass, so that what was stored is read
-back equal. A constructor turns what can stand for a number (one of numpy's) into an `int`.
-Rule 2: what does not pass is refused with `InvalidArgument`, which names the field; whatever
-a foreign object does when it is looked at, nothing else is raised.
+Rule 1: a value that passes is exactly of its type, never of a subclass, so that it is equal
+after it was stored and read. A constructor converts other integers (numpy's) to `int`.
+Rule 2: a value that does not pass raises `InvalidArgument`, which names the field. Nothing else
+is raised, whatever a foreign object's methods do.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ TOPIC_CHARACTERS_MAX: Final = 249
 """Kafka's own limit for a topic's name."""
 
 LEADER_EPOCHS_MAX: Final = 10_000
-"""Leader epochs of one segment: a leader every minute for a week, which Kafka's default
-`segment.ms` is."""
+"""Most leader epochs of one segment: a new leader every minute for a week, which is Kafka's
+default `segment.ms`."""
 
 ITEMS_MAX: Final = 1_000_000
-"""Items of one collection that a caller gives: the partitions of a large cluster."""
+"""Most items of a caller's collection: the partitions of a large cluster."""
 
 TEXT_CHARACTERS_MAX: Final = 4096
 REQUEST_ID_BYTES_MAX: Final = 64
@@ -56,14 +56,14 @@ SHOWN_CHARACTERS: Final = 80
 
 
 class Within(NamedTuple):
-    """A number's least and greatest value."""
+    """The bounds of a number, both inclusive."""
 
     low: int
     high: int
 
 
 class Sized(NamedTuple):
-    """How many characters, bytes or items there are: a multiple of `step`."""
+    """The bounds of a length in characters, bytes or items; it is a multiple of `step`."""
 
     low: int
     high: int
@@ -78,17 +78,17 @@ PartitionNumber: TypeAlias = Annotated[int, Within(0, INT32_MAX)]
 Id: TypeAlias = Annotated[bytes, Sized(16, 16)]
 RequestId: TypeAlias = Annotated[bytes, Sized(0, REQUEST_ID_BYTES_MAX)]
 Topic: TypeAlias = Annotated[str, Sized(0, TOPIC_CHARACTERS_MAX)]
-"""Empty where the name is not known."""
+"""A topic's name; empty if it is not known."""
 Text: TypeAlias = Annotated[str, Sized(0, TEXT_CHARACTERS_MAX)]
 LeaderEpochs: TypeAlias = Annotated[Mapping[Int32, Int64], Sized(1, LEADER_EPOCHS_MAX)]
 """Leader epoch to the offset at which it starts."""
 
 
 def checked(kind: Any, value: object, name: str) -> Any:  # noqa: ANN401 - Of that kind.
-    """`value` as the annotation `kind` says.
+    """`value`, which must fit the annotation `kind`, converted if need be.
 
     Raises:
-        InvalidArgument: It is not; the message calls it `name`.
+        InvalidArgument: It does not fit; the message calls it `name`.
     """
     try:
         return value if exactly(kind)(value) else _taken(kind, value, name)
@@ -101,10 +101,10 @@ def checked(kind: Any, value: object, name: str) -> Any:  # noqa: ANN401 - Of th
 
 
 def checked_items(kind: Any, given: object, name: str) -> list[Any]:  # noqa: ANN401 - As above.
-    """The items of a collection, each as the annotation `kind` says.
+    """The items of a collection, each of which must fit the annotation `kind`.
 
     Raises:
-        InvalidArgument: It is no collection, has too many items, or one is something else.
+        InvalidArgument: `given` is no collection, has too many items, or one does not fit.
     """
     if not isinstance(given, Collection) or isinstance(given, str | bytes):
         raise _refusal(Collection, given, name)
@@ -118,10 +118,10 @@ def checked_items(kind: Any, given: object, name: str) -> list[Any]:  # noqa: AN
 
 
 def check_fields(made: object) -> None:
-    """Check the fields of a frozen dataclass that is being made, and convert what can be.
+    """Check, in its constructor, the fields of a frozen dataclass; convert those that need it.
 
     Raises:
-        InvalidArgument: A field is not what its annotation says.
+        InvalidArgument: A field does not fit its annotation.
     """
     kind = type(made)
     test = _MADE.get(kind)
@@ -137,7 +137,7 @@ def check_items(kinds: Mapping[str, Any], values: tuple[Any, ...]) -> None:
     """Check a tuple's items, each by its name and annotation in `kinds`.
 
     Raises:
-        InvalidArgument: There are more or fewer, or one is not what its annotation says.
+        InvalidArgument: Their number is wrong, or one does not fit its annotation.
     """
     if len(values) != len(kinds):
         raise InvalidArgument(f"expected {len(kinds)} fields, got {len(values)}")
@@ -146,14 +146,14 @@ def check_items(kinds: Mapping[str, Any], values: tuple[Any, ...]) -> None:
 
 
 def as_tuples(plain: Any) -> Any:  # noqa: ANN401 - Lists of lists, as they were stored.
-    """`plain` with a tuple in place of each list, as annotations describe it."""
+    """`plain` with a tuple in place of each list, as annotations expect it."""
     if type(plain) is not list:
         return plain
     return tuple([as_tuples(one) if type(one) is list else one for one in plain])
 
 
 def exactly(kind: Any) -> Callable[[Any], bool]:  # noqa: ANN401 - Any annotation.
-    """Whether a value is exactly what the annotation `kind` says; fast."""
+    """A fast test whether a value fits the annotation `kind` without conversion."""
     known = _TESTS.get(kind)
     if known is None:
         source = _Source()
@@ -162,7 +162,7 @@ def exactly(kind: Any) -> Callable[[Any], bool]:  # noqa: ANN401 - Any annotatio
 
 
 def values_test(kinds: Iterable[Any]) -> Callable[..., bool]:
-    """Whether so many values, each an argument, are what the annotations say; the fastest."""
+    """The fastest test whether values, one argument each, fit the annotations `kinds`."""
     source, known = _Source(), list(kinds)
     names = [f"{_ROOT}{number}" for number in range(len(known))]
     tests = map(source.test, known, names)
@@ -170,7 +170,7 @@ def values_test(kinds: Iterable[Any]) -> Callable[..., bool]:
 
 
 def fits(kind: type[Any], values: tuple[Any, ...]) -> bool:
-    """Whether `values` are exactly what the fields of the class `kind` say; fast."""
+    """Whether `values` fit the fields of the class `kind` without conversion; fast."""
     known = _FITTING.get(kind)
     if known is None:
         known = _FITTING[kind] = values_test(kinds_of(kind).values())
@@ -188,7 +188,7 @@ def kinds_of(kind: type[Any]) -> dict[str, Any]:
 
 
 def shown(value: object) -> str:
-    """`value` in a message: short, and whatever its own `repr` does."""
+    """`value` as short text for a message, even if its `repr` fails."""
     try:
         text = _short.repr(value)
     except Exception:  # noqa: BLE001 - The message is about the value, not about its `repr`.
@@ -211,7 +211,7 @@ _FITTING: dict[type[Any], Callable[..., bool]] = {}
 _KINDS: dict[type[Any], dict[str, Any]] = {}
 
 
-# The slow way, which knows what to say and what to convert.
+# The slow check, which converts values and finds the message for an error.
 
 
 def _taken(kind: Any, value: Any, name: str) -> Any:  # noqa: ANN401 - One rule each.
@@ -227,12 +227,12 @@ def _taken(kind: Any, value: Any, name: str) -> Any:  # noqa: ANN401 - One rule 
         return _integer(bounds, value, name)
     if base in {str, bytes} and isinstance(value, base):
         return _sized(bounds, base.__getitem__(value, slice(None)), name)
-    if type(value) is base:  # Something within it is wrong, or stands for a number.
+    if type(value) is base:  # A field of it does not fit, or has to be converted.
         known = kinds_of(base).items()
         items = [checked(of, getattr(value, one), f"{name}.{one}") for one, of in known]
         return base(*items)
     if isinstance(base, type) and issubclass(base, bytes) and isinstance(value, bytes):
-        return base(value)  # An id; it says itself what is wrong.
+        return base(value)  # An id, whose constructor reports what is wrong.
     raise _refusal(kind, value, name)
 
 
@@ -337,7 +337,7 @@ _WIDEST: Final[dict[Any, Within | Sized]] = {
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether `text` can be written as UTF-8: it holds no half of a surrogate pair."""
+    """Whether `text` can be encoded as UTF-8: it has no lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -345,26 +345,26 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-# The fast way: one expression per annotation, as dataclasses and named tuples have theirs made.
+# The fast check: one compiled expression per annotation, much as dataclasses compile methods.
 
 
 _ROOT: Final = "v"
-"""What the tested value is called in an expression."""
+"""The tested value's name in an expression."""
 
 
 class _Source:
-    """Writes the test of an annotation as one expression of Python."""
+    """Builds the test of an annotation as one Python expression."""
 
     def __init__(self) -> None:
         self._names: dict[str, Any] = {"is_unicode": _is_unicode}
 
     def compiled(self, expression: str, parameters: str = _ROOT) -> Callable[..., bool]:
-        """The function that tests its arguments by `expression`."""
+        """The function that evaluates `expression` with its arguments."""
         test: Callable[..., bool] = eval(f"lambda {parameters}: {expression}", self._names)  # noqa: S307 - Of our own annotations.
         return test
 
     def test(self, kind: Any, at: str) -> str:  # noqa: ANN401 - One rule each.
-        """The expression that tests what is found at the expression `at`."""
+        """The expression that tests the value of the expression `at`."""
         base, bounds = _split(kind)
         origin = get_origin(base)
         if base is Any:
@@ -411,7 +411,7 @@ class _Source:
         if hasattr(kind, "_fields"):
             tests.append(self.items(kinds_of(kind).values(), at))
         elif is_dataclass(kind):
-            # What is frozen was checked when it was made; a mapping may have changed since.
+            # A frozen object was checked when created; only a mapping may have changed since.
             tests += [
                 self.test(of, f"{at}.{one}")
                 for one, of in kinds_of(kind).items()
@@ -420,7 +420,7 @@ class _Source:
         return "(" + " and ".join(tests) + ")"
 
     def _name(self, meaning: object) -> str:
-        """A name that nothing else has in this expression."""
+        """A new name in this expression, with `meaning` as its value."""
         name = f"n{len(self._names)}"
         self._names[name] = meaning
         return name

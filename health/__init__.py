@@ -1,1 +1,1 @@
-"""How a running service stands: asked, put together, and served as metrics."""
+"""Status of a running service: read, put together, and served as metrics."""

@@ -1,8 +1,8 @@
 """A service's status as Prometheus metrics. Pure: from a `ServiceStatus` to metric families.
 
-Everything is read anew for each scrape, and what is not known now is absent, never repeated
-from before. A counter belongs to a host's process and begins at 0 with the next one, which
-Prometheus' own functions for counters expect.
+Every scrape gets a new status. A value that is not known now is absent, and never that of an
+earlier scrape. A counter belongs to a host's process and begins at 0 with the next process, as
+Prometheus' functions for counters expect.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from tierledger.health.status import QUARANTINED, HostStatus, PartitionStatus, ServiceStatus
 
 SERIES_PARTITIONS_MAX = 1000
-"""Partitions up to which each has series of its own; with more there are only the totals."""
+"""Most partitions that have series of their own; with more there are only the totals."""
 
 HOST = ("host",)
 PARTITION = ("topic", "topic_id", "partition", "host")
 
 
 class Metric(NamedTuple):
-    """One metric: its name as it is exposed, and what it says."""
+    """One metric: its exposed name, its labels and its help text."""
 
     name: str
     labels: tuple[str, ...]
@@ -128,19 +128,19 @@ METRICS = (
         "Partitions left out of metrics by partition, since there are too many.",
     ),
 )
-"""All that is exposed, in this order."""
+"""All exposed metrics, in this order."""
 
 Sample = tuple[tuple[str, ...], float]
-"""Values of the labels, and of the metric."""
+"""Values of the labels, and the metric's value."""
 
 
 def families(
     status: ServiceStatus, partitions_max: int = SERIES_PARTITIONS_MAX
 ) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-    """The metrics of a service. One without a sample is told of, too: its text says what it is.
+    """The metrics of a service, including those without samples, for their help texts.
 
-    With more than `partitions_max` partitions no single one has series, and
-    `tierledger_partitions_without_series` says how many that are.
+    With more than `partitions_max` partitions none has series of its own, and
+    `tierledger_partitions_without_series` is their number.
     """
     count = len(status.partitions)
     shown = status.partitions if count <= partitions_max else []
@@ -172,7 +172,7 @@ _FEEDS = {
     "tierledger_host_feed_snapshots_waiting": "snapshots_waiting",
     "tierledger_host_feed_overtaken_total": "overtaken",
 }
-"""To what a host calls the count."""
+"""Metric to the name of the count in `HostStatus.feeds`."""
 
 
 def _of_coordinator(status: ServiceStatus) -> dict[str, Iterable[Sample]]:
@@ -213,7 +213,7 @@ def _of_hosts(hosts: list[HostStatus]) -> dict[str, Iterable[Sample]]:
 
 
 def _of_totals(status: ServiceStatus) -> dict[str, Iterable[Sample]]:
-    if status.coordinator is None:  # Nobody was asked, so nothing is 0.
+    if status.coordinator is None:  # The totals are not known, so they are not 0.
         names = [one.name for one in METRICS if one.name in _TOTALS]
         return {**dict.fromkeys(names, ()), "tierledger_troubled_partitions": ()}
     totals = status.totals()

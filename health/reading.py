@@ -1,4 +1,4 @@
-"""Asks a running service how it stands. Nothing is announced, and nobody is waited for long."""
+"""Reads the status of a running service, with short timeouts and without announcements."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tierledger.events.identifiers import Uuid
 from tierledger.health.status import HostReading, Reading
 
 SILENT_AFTER_S = 2.0
-"""Wait for a host's or the coordinator's word; who takes longer is shown as silent."""
+"""Timeout of a host or the coordinator, which is shown as silent if it takes longer."""
 
 PARTITIONS_TIMEOUT_S = 5.0
-"""Wait for a host's list of partitions, once it has said that it lives."""
+"""Timeout of a host's list of partitions, after its counts have come."""
 
 
 class AskedCoordinator(Protocol):
-    """What is asked of a coordinator; see `CoordinatorHandle`."""
+    """The calls to a coordinator; see `CoordinatorHandle`."""
 
     async def status(self) -> dict[str, Any]: ...
 
@@ -30,7 +30,7 @@ class AskedCoordinator(Protocol):
 
 
 class AskedHost(Protocol):
-    """What is asked of a host; see `HostHandle`."""
+    """The calls to a host; see `HostHandle`."""
 
     async def counts(self) -> dict[str, Any]: ...
 
@@ -38,7 +38,7 @@ class AskedHost(Protocol):
 
 
 class AskedService(Protocol):
-    """What is asked of a connection; see `ServiceConnection`."""
+    """The parts of a connection; see `ServiceConnection`."""
 
     @property
     def coordinator(self) -> AskedCoordinator: ...
@@ -49,11 +49,11 @@ class AskedService(Protocol):
 async def read_service(
     connection: AskedService, known_hosts: Mapping[str, str] | None = None
 ) -> Reading:
-    """What the coordinator says, then what its hosts say, asked side by side.
+    """The answers of the coordinator, and then of all hosts, which are asked concurrently.
 
-    A part that does not answer in time, or whose answer fails in whatever way, is noted as
-    silent; the rest stands. Nothing is raised for it. `known_hosts`, by name with their
-    addresses, are asked if the coordinator is silent.
+    A host or coordinator that does not answer in time, or fails, is noted as silent; nothing is
+    raised for it, and the other answers are kept. `known_hosts`, name to address, are asked if
+    the coordinator is silent.
     """
     coordinator: dict[str, Any] | None = None
     with contextlib.suppress(TimeoutError, RemoteStorageError):
@@ -94,7 +94,7 @@ async def _read_host(connection: AskedService, address: str) -> HostReading:
 
 
 def _leaderless(hosts: Mapping[str, HostReading]) -> list[PartitionKey]:
-    """Partitions that are followed somewhere, and led by nobody who answered."""
+    """Partitions with a follower on a host that answered, but without a leader on any."""
     led: dict[PartitionKey, bool] = {}
     for host in hosts.values():
         for one in host.partitions:

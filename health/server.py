@@ -1,7 +1,7 @@
 """Serves the metrics of the service that this process runs, over HTTP.
 
-The server answers in threads of its own; what it tells is read on the event loop, at most once
-a second however many ask, so that nobody who scrapes can load the service.
+The server answers in threads of its own. The status is read on the event loop, at most once a
+second for all scrapes, so that scrapes cannot load the service.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 CACHED_S = 1.0
-"""How long one reading serves all scrapes."""
+"""Seconds for which all scrapes get the same reading."""
 
 SCRAPE_TIMEOUT_S = 9.5
-"""Longest answer: 2 s for the coordinator, 7 s for the slowest host; Prometheus waits 10 s."""
+"""Timeout of a scrape: 2 s for the coordinator, 7 s for hosts; Prometheus waits 10 s."""
 
 
 PATH = "/metrics"
-"""The one page that there is."""
+"""The path of the only page."""
 
 
 class MetricsOptions(NamedTuple):
-    """Where metrics are served, and of how many partitions each."""
+    """Where metrics are served, and the most partitions with series of their own."""
 
     host: str
     port: int
@@ -50,14 +50,14 @@ class MetricsOptions(NamedTuple):
 
 
 class ServiceCollector(Collector):
-    """Reads the service whenever somebody scrapes; made on the loop that reads."""
+    """Reads the service for scrapes; has to be created on the loop that reads."""
 
     def __init__(
         self,
         read: Callable[[Mapping[str, str]], Coroutine[Any, Any, Reading]],
         partitions_max: int = SERIES_PARTITIONS_MAX,
     ) -> None:
-        """`read` gets the hosts that were known last, by name with their addresses."""
+        """`read` is called with the last known hosts, name to address."""
         self._read = read
         self._partitions_max = partitions_max
         self._loop = asyncio.get_running_loop()
@@ -67,7 +67,7 @@ class ServiceCollector(Collector):
         self._is_closed = False
 
     async def close(self) -> None:
-        """Read no more; returns when nothing is being read."""
+        """Cancel a reading and start no other; returns when it has ended."""
         self._is_closed = True
         if self._reading is not None:
             self._reading.cancel()
@@ -75,10 +75,10 @@ class ServiceCollector(Collector):
 
     @override
     def collect(self) -> Iterator[Metric]:
-        """What the service says; called in a thread of the server.
+        """The service's metrics; called in a thread of the server.
 
         Raises:
-            TimeoutError: The loop did not answer, so the scrape fails, as it should.
+            TimeoutError: The loop did not answer in time; the scrape fails.
         """
         work = asyncio.run_coroutine_threadsafe(self._status(), self._loop)
         try:
@@ -101,17 +101,17 @@ class ServiceCollector(Collector):
 
 
 class ServedMetrics:
-    """`/metrics` on an address, from when it is made until `close`.
+    """Serves `/metrics` on an address, from its creation until `close`.
 
-    A scrape before `connect` waits for it: the address is known, and part of the
-    service's record, before there is a service.
+    A scrape before `connect` waits for it: the address is known, and part of the service's
+    record, before the service has started.
     """
 
     def __init__(self, options: MetricsOptions) -> None:
-        """With port 0 a free one is taken.
+        """Listen at once; port 0 stands for a free one.
 
         Raises:
-            InvalidArgument: Nobody can listen there.
+            InvalidArgument: No socket can listen there.
         """
         self._connection: asyncio.Future[AskedService] = (
             asyncio.get_running_loop().create_future()
@@ -136,11 +136,11 @@ class ServedMetrics:
         return await read_service(await asyncio.shield(self._connection), known_hosts)
 
     def connect(self, connection: AskedService) -> None:
-        """From now on this service is read."""
+        """Read this service from now on."""
         self._connection.set_result(connection)
 
     async def close(self) -> None:
-        """Listen and read no more; a scrape that is under way fails."""
+        """Stop listening and reading; a scrape in progress fails."""
         await asyncio.to_thread(self._stop_listening)
         await self._collector.close()
 
@@ -154,7 +154,7 @@ def _listening(host: str, port: int, registry: CollectorRegistry) -> WSGIServer:
     """A server of the metrics at `PATH` and of nothing else.
 
     Raises:
-        OSError: Nobody can listen there.
+        OSError: No socket can listen there.
     """
     exposed = make_wsgi_app(registry)
 
@@ -174,19 +174,19 @@ def _listening(host: str, port: int, registry: CollectorRegistry) -> WSGIServer:
 
 
 class NoMetrics:
-    """Stands for metrics that nobody asked for."""
+    """Stands in for metrics that are switched off."""
 
     address = None
 
     def connect(self, connection: AskedService) -> None:
-        """Nobody reads it."""
+        """Do nothing."""
 
 
 @asynccontextmanager
 async def metrics_served(
     options: MetricsOptions | None,
 ) -> AsyncIterator[ServedMetrics | NoMetrics]:
-    """Metrics over HTTP as long as it lasts, if `options` call for them. Raises as these do."""
+    """Metrics over HTTP during the block; without `options` none. Raises as `ServedMetrics`."""
     if options is None:
         yield NoMetrics()
         return

@@ -1,9 +1,9 @@
-"""How a running service stands: what coordinator and hosts said, put together.
+"""The status of a running service, from the answers of its coordinator and hosts.
 
-Pure: `reading` asks, this module compares, `metrics` and the command `status` show. A lag is
-counted in events, which is exact for the two positions it compares; those are read at moments
-a few milliseconds apart, so a busy follower may look a little worse than it is. Time is not
-compared: leader and follower may stand on machines whose clocks differ.
+Pure: `reading` asks, this module compares, `metrics` and the command `status` show the result.
+A lag is counted in events, and exact for the two positions compared. These are read a few
+milliseconds apart, so a busy follower may seem to lag a little more than it does. Times are not
+compared, as the clocks of a leader's and a follower's machine may differ.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tierledger.actors.processes import node_of
 from tierledger.events.errors import RemoteResourceNotFound
 
 LAG_NOTED_EVENTS = 1000
-"""Events behind its leader from which a follower is in trouble: less is a poll's work."""
+"""Events of lag from which a follower is in trouble; fewer are read by one poll."""
 
 NAMED_MAX = 10
-"""Names that an error lists of what there is."""
+"""Most existing names that an error lists."""
 
 COORDINATOR_FIELDS = (
     "owner",
@@ -37,7 +37,7 @@ COORDINATOR_FIELDS = (
     "set_aside",
     "set_aside_items",
 )
-"""What is told of the coordinator beside its hosts and brokers."""
+"""Fields of the coordinator's status, besides hosts and brokers."""
 
 QUARANTINED = "quarantined"
 HOST_SILENT = "host silent"
@@ -54,41 +54,41 @@ TROUBLES = {
     NO_SESSION: "its leader runs without an open session",
     BEHIND: f"a follower is {LAG_NOTED_EVENTS} events or more behind its leader",
 }
-"""What can be wrong with a partition, the worst first."""
+"""The troubles of a partition, the worst first."""
 
 _RANKS = {trouble: rank for rank, trouble in enumerate(TROUBLES)}
 
 
 class HostReading(NamedTuple):
-    """What one host said; nothing if it was silent."""
+    """One host's answers, as far as it answered."""
 
     address: str | None = None
-    """Where it was asked."""
     said: Mapping[str, Any] | None = None
+    """The host's counts; None if it did not answer."""
     partitions: Sequence[Mapping[str, Any]] = ()
     silence: str | None = None
-    """Why nothing, or not everything, is known."""
+    """Why an answer is missing; None if none is."""
 
 
 class Reading(NamedTuple):
-    """All that was heard from a service, as it was said."""
+    """All answers of a service."""
 
     coordinator: Mapping[str, Any] | None
-    """Its `status`; none if it did not answer."""
+    """The coordinator's `status`; None if it did not answer."""
     hosts: Mapping[str, HostReading]
     leader_hosts: Mapping[tuple[str, int], str | None]
-    """Where the coordinator has placed the leaders of partitions that nobody was heard to lead;
-    none if a broker leads it and no host has it. What no broker leads is absent."""
+    """For partitions that no answering host leads, the host on which the coordinator has placed
+    the leader; None if no host has it. Partitions that no broker leads are absent."""
 
 
 class HostStatus(NamedTuple):
-    """One host as it stands."""
+    """The status of one host."""
 
     name: str
     address: str | None
     is_up: bool
     process: str | None
-    """What its process calls itself; of a silent host, what it called itself when it joined."""
+    """The name of its process; for a silent host the name with which it registered."""
     pid: int | None
     node: str | None
     """The Ray node that it runs on."""
@@ -97,17 +97,17 @@ class HostStatus(NamedTuple):
     commits: int | None
     batches: int | None
     waiting_max: int | None
-    """Calls that wait in its fullest inbox."""
+    """Calls in its fullest inbox."""
     alarms: dict[str, int]
     placed: Mapping[str, int] | None
     """Leaders and followers that the coordinator has placed there."""
     heard_ms_ago: int | None
-    """Since the coordinator heard from it last, by the coordinator's clock."""
+    """Milliseconds since its last answer to the coordinator, by the coordinator's clock."""
     silence: str | None
     door: str | None = None
-    """Where clients come in."""
+    """The address for clients."""
     feeds: Mapping[str, int] = MappingProxyType({})
-    """What is fed to replicas, as `Feeds.counts` names it; empty of a silent host."""
+    """Counts of its feeds, with the names of `Feeds.counts`; empty for a silent host."""
 
     def plain(self) -> dict[str, Any]:
         ratio = self.batches_per_commit
@@ -115,7 +115,7 @@ class HostStatus(NamedTuple):
 
     @property
     def batches_per_commit(self) -> float | None:
-        """How many partitions' batches one durable step took, on average."""
+        """Average number of partitions' batches in one durable step."""
         if self.batches is None or not self.commits:
             return None
         return self.batches / self.commits
@@ -128,31 +128,31 @@ class ServedStatus(NamedTuple):
     phase: str
     position: int
     lag_events: int | None
-    """Events behind the leader; none for a leader, and where no leader was heard."""
+    """Events behind the leader; None for a leader, and if no leader answered."""
     reason: str | None
-    """Of a quarantine."""
+    """Why it is in quarantine."""
     remote_log_bytes: int = 0
-    """Of all its segments, in any state, each once."""
+    """Bytes of all its segments, in any state, each once."""
 
 
 class PartitionStatus(NamedTuple):
-    """One partition with all that serve it."""
+    """The status of one partition, with its leader and followers."""
 
     topic: str
     topic_id: str
     partition: int
     trouble: str | None
-    """The worst of `TROUBLES` that holds."""
+    """The worst of its `TROUBLES`; None without any."""
     leader: ServedStatus | None
     placed_on: str | None
-    """The leader's host, also where it is silent."""
+    """The leader's host, also if it is silent."""
     followers: tuple[ServedStatus, ...]
     session: Mapping[str, Any] | None
     disputes: int
     disputes_in_a_row: int
-    """Of those, how many since a session opened undisputed last."""
+    """Disputes since the last session that opened without one."""
     last_dispute_ms: int | None
-    """Log time of the last of those in a row."""
+    """Log time of the last dispute in that row."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -160,13 +160,13 @@ class PartitionStatus(NamedTuple):
 
     @property
     def position(self) -> int:
-        """The last position that anybody here has applied."""
+        """The last position that its leader or a follower has applied."""
         served = [*([self.leader] if self.leader else []), *self.followers]
         return max((one.position for one in served), default=-1)
 
     @property
     def hosts(self) -> list[str]:
-        """The names of all hosts that it is on, or should be."""
+        """The names of all hosts that serve it, or on which it is placed."""
         placed = [] if self.placed_on is None else [self.placed_on]
         return [*placed, *(one.host for one in self.followers)]
 
@@ -189,7 +189,7 @@ class PartitionStatus(NamedTuple):
 
 
 class ServiceStatus(NamedTuple):
-    """A service as it stands; partitions worst first, then by topic and number."""
+    """The status of a service; partitions worst first, then by topic and number."""
 
     coordinator: dict[str, Any] | None
     brokers: dict[int, dict[str, Any]]
@@ -198,7 +198,7 @@ class ServiceStatus(NamedTuple):
 
     @property
     def has_set_aside(self) -> bool:
-        """Whether something cannot be carried out, and a person has to look."""
+        """Whether the coordinator has items that fail, so that an operator has to look."""
         return self.coordinator is not None and bool(self.coordinator["set_aside"])
 
     def plain(self) -> dict[str, Any]:
@@ -211,7 +211,7 @@ class ServiceStatus(NamedTuple):
         }
 
     def narrowed(self, partition: str | None, host: str | None) -> ServiceStatus:
-        """Only what has to do with that partition (TOPIC-NUMBER) and that host.
+        """The status of only that partition (TOPIC-NUMBER) and that host.
 
         Raises:
             RemoteResourceNotFound: The service serves no such partition, or has no such host.
@@ -236,7 +236,7 @@ class ServiceStatus(NamedTuple):
         return found
 
     def totals(self) -> dict[str, Any]:
-        """The numbers that say whether to look closer."""
+        """Counts over all partitions and hosts."""
         troubles = dict.fromkeys(TROUBLES, 0)
         for one in self.partitions:
             if one.trouble is not None:
@@ -293,7 +293,7 @@ def _order(one: PartitionStatus) -> tuple[int, int, str, str, int]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """A key under which host-2 comes before host-10."""
+    """A sort key by which host-2 comes before host-10."""
     parts = re.split(r"([0-9]+)", name)
     return [(int(one), "") if one.isdecimal() else (-1, one) for one in parts]
 
@@ -326,7 +326,7 @@ def _host(name: str, host: HostReading, coordinator: Mapping[str, Any]) -> HostS
 def _partition(
     key: tuple[str, int], rows: list[tuple[str, Mapping[str, Any]]], reading: Reading
 ) -> PartitionStatus:
-    # Of two leaders one is a zombie that does not know it yet: the later session is the true.
+    # Of two leaders one is a zombie that has not noticed yet: the later session leads.
     leaders = [row for row in rows if row[1]["role"] == LEADER]
     leading = max(leaders, key=_newest, default=None)
     newest = leading or max(rows, key=_newest)

@@ -1,7 +1,7 @@
-"""Kafka's metadata topic, folded by Kafka's rules, compared with tierledger's answers.
+"""Compares Kafka's metadata topic, folded by Kafka's rules, with tierledger's answers.
 
-The topic is folded here from its records alone, by brute force (`conformance`): neither Kafka's
-manager nor ours had a hand in it.
+The topic is folded here from its records alone, by brute force (`conformance`), without the
+code of Kafka's manager or of tierledger's.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from tierledger.moving.topic import TopicReader
 
 AT_ONCE = 16
-"""Partitions that are asked of side by side."""
+"""Partitions that are compared concurrently."""
 
 DELETED = "its deletion is finished"
 
 
 class Difference(NamedTuple):
-    """A question to which both managers have an answer, and not the same."""
+    """A question that Kafka's topic and tierledger answer differently."""
 
     partition: TopicIdPartition
     question: str
@@ -45,7 +45,7 @@ class Difference(NamedTuple):
 
     @override
     def __str__(self) -> str:
-        """One line: what was asked of which partition, and both answers."""
+        """One line: partition, question and both answers."""
         return (
             f"{self.partition}, {self.question}: by Kafka's metadata topic {self.kafka}, "
             f"by tierledger {self.tierledger}"
@@ -53,10 +53,10 @@ class Difference(NamedTuple):
 
 
 class Comparison:
-    """The topic's fold, up to where it was read."""
+    """A fold of the topic up to where it was read, to compare with leaders' answers."""
 
     def __init__(self, manager: AsyncRemoteLogMetadataManager, reader: TopicReader) -> None:
-        """`manager`: configured, it only asks; `reader`: at the topic's start."""
+        """`manager`: configured, used for questions only; `reader`: at the topic's start."""
         self.records = 0
         self._manager = manager
         self._reader = reader
@@ -64,7 +64,7 @@ class Comparison:
         self._names: dict[PartitionKey, TopicIdPartition] = {}
 
     async def read(self) -> set[TopicIdPartition]:
-        """The partitions of which the topic has new records, up to its present end.
+        """Read the topic to its present end; the partitions that have new records.
 
         Raises:
             RemoteStorageError: The brokers do not answer.
@@ -74,7 +74,7 @@ class Comparison:
             for record, _ in records:
                 imported = imported_record(record)
                 if isinstance(imported, RefusedRecord):
-                    continue  # Kafka's own consumer passes it over, too, or ends at it.
+                    continue  # Kafka's own consumer skips it, too, or ends there.
                 assert record.value is not None, "it was decoded"
                 self._topic.apply(record.value)
                 self.records += 1
@@ -83,7 +83,7 @@ class Comparison:
         return changed
 
     async def differences(self, partitions: Iterable[TopicIdPartition]) -> list[Difference]:
-        """All differences of those partitions; lists and sums only if no segment differs.
+        """All differences of those partitions; of lists and sums only if no segment differs.
 
         Raises:
             RemoteStorageError: Their leaders do not answer.
@@ -105,7 +105,7 @@ class Comparison:
             for question in sorted(by_kafka.keys() | by_us.keys())
             if by_kafka.get(question) != by_us.get(question)
         ]
-        # A segment says more than a list or a sum in which it is missing.
+        # A differing segment explains the lists and sums that differ, so it is enough.
         return [one for one in found if one.question.startswith("segment ")] or found
 
     async def _answers(self, tip: TopicIdPartition, kafka: RecordedPartition) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class Comparison:
 
 
 def epochs_of(kafka: RecordedPartition) -> list[int]:
-    """The leader epochs that the partition has segments or offsets of."""
+    """The leader epochs of the partition's segments and highest offsets, ascending."""
     listed = {
         epoch
         for segment in kafka.segments.values()
@@ -142,7 +142,7 @@ def epochs_of(kafka: RecordedPartition) -> list[int]:
 
 
 def answers_of(kafka: RecordedPartition) -> Mapping[str, Any]:
-    """The answers that the records of a partition give, by question."""
+    """The answers by a partition's records, by question."""
     if kafka.deleted:
         return {"deletion": DELETED}
     answers: dict[str, Any] = {
@@ -158,7 +158,7 @@ def answers_of(kafka: RecordedPartition) -> Mapping[str, Any]:
 
 
 def _plain(segment: RecordedSegment) -> dict[str, Any]:
-    """A segment in the form of tierledger's own answers."""
+    """A segment in the form of tierledger's answers."""
     added, last = segment.added, segment.last
     custom = last.custom_metadata
     return {

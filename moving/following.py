@@ -1,8 +1,8 @@
-"""What `serve --kafka` does beside serving: import Kafka's metadata topic, or mirror into it.
+"""The follower of `serve --kafka`: imports Kafka's metadata topic, or mirrors into it.
 
-The owner's word says which. One process does it, which the coordinator chooses, and says again
-and again how far it is; others stand by. It goes on while the metadata is moving, so that the
-command has only to wait for it.
+The owner of the metadata, an `OwnerWord` of the coordinator's, tells which. The coordinator
+chooses one follower, which reports its progress; others stand by. The follower continues while
+the metadata moves, so that the `handover` command only has to wait for its progress.
 """
 
 from __future__ import annotations
@@ -30,43 +30,43 @@ from tierledger.storage.catalog import Catalog
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 SAY_S = 0.25
-"""How often it says how it stands, and hears who owns the metadata."""
+"""Seconds between two reports to the coordinator, whose answer is the newest `OwnerWord`."""
 
 ROUND_S = 0.2
-"""Between two rounds."""
+"""Seconds between two rounds."""
 
 BACKOFF_S = (1.0, 2.0, 5.0)
-"""Before what has failed begins again; the last one stays."""
+"""Seconds before a failed task begins again, by failures in a row; then always the last."""
 
 DEADLINE_S = 10.0
-"""Of a write, and of a wait for a partition that is being placed."""
+"""Seconds for a write, or for a partition that is being placed."""
 
 MIRROR_S = 6 * 3600.0
-"""Then a mirror begins anew: Kafka forgets who was a producer's newest after some days of rest,
-and could then refuse an old one no more."""
+"""Seconds after which a mirror begins anew with a new producer. Kafka forgets the newest epoch
+of a producer that has been idle for some days, and could then no longer fence an old one."""
 
 IMPORT, MIRROR, NOTHING = "import", "mirror", "nothing"
 
 _log = structlog.get_logger("tierledger.moving")
-logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # Brokers that are away fill pages.
+logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # It floods logs without brokers.
 
 
 class FollowedCoordinator(Protocol):
-    """What is asked of the coordinator; see `CoordinatorService.follow_kafka`."""
+    """The coordinator, as a follower calls it; see `CoordinatorService.follow_kafka`."""
 
     async def follow_kafka(self, said: dict[str, Any]) -> Followed: ...
 
 
 class FollowOptions(NamedTuple):
-    """What is followed, and how."""
+    """Options of a follower."""
 
     brokers: KafkaBrokers
     mirror: bool | None = None
-    """None: if the cluster came from Kafka's own manager."""
+    """Whether to mirror; None: only if the cluster came from Kafka's own manager."""
 
 
 class Following:
-    """The task; cancel `run` to end it."""
+    """A follower; cancel `run` to end it."""
 
     def __init__(
         self,
@@ -74,21 +74,21 @@ class Following:
         coordinator: FollowedCoordinator,
         options: FollowOptions,
     ) -> None:
-        """`settings`: the service's own."""
+        """`settings`: those of the service."""
         self._settings = settings
         self._coordinator = coordinator
         self._options = options
         self._name = token_hex(8)
         self._task = self._asked = NOTHING
         self._said = self._round = 0
-        """Words to the coordinator, and rounds, since it was chosen."""
+        """Reports to the coordinator, and finished rounds, since this follower was chosen."""
         self._counts: dict[str, Any] = {}
         self._trouble: str | None = None
         self._imported: dict[int, int] | None = None
-        """The ends of the topic behind the last round of the import; none: it did none."""
+        """The topic's ends at the last round of the import; None without a round."""
 
     async def run(self) -> None:
-        """Do what the owner's word asks for, until it is cancelled."""
+        """Import or mirror as the newest `OwnerWord` asks, until cancelled."""
         doing: asyncio.Task[None] | None = None
         try:
             while True:
@@ -96,7 +96,8 @@ class Following:
                 if doing is None or self._asked != self._task:
                     await _ended(doing)
                     if self._task == NOTHING:
-                        # Numbers of another's time would tell the command of rounds in this.
+                        # The command counts rounds of the chosen follower. Rounds from before
+                        # another follower was chosen must not count as new ones.
                         self._said = self._round = 0
                     self._task, self._trouble, self._counts = self._asked, None, {}
                     doing = asyncio.create_task(self._again(self._task))
@@ -120,7 +121,7 @@ class Following:
         try:
             word, is_chosen = await self._coordinator.follow_kafka(said)
         except RemoteStorageError:
-            return  # It is being replaced; the last word stands.
+            return  # The coordinator is being replaced; the last `OwnerWord` holds.
         self._asked = self._asked_by(word) if is_chosen else NOTHING
 
     def _asked_by(self, word: OwnerWord) -> str:
@@ -131,14 +132,14 @@ class Following:
         return MIRROR if word.decider == Owner.TIERLEDGER and wanted else NOTHING
 
     async def _again(self, task: str) -> None:
-        """Do it, again and again after failures, ever later."""
+        """Run a task for ever, with a back-off after failures."""
         failures = 0
         while task != NOTHING:
             before = self._round
             try:
                 await (self._import() if task == IMPORT else self._mirror())
             except RemoteResourceNotFound as error:
-                self._trouble = str(error)  # Kafka's manager has made no topic yet.
+                self._trouble = str(error)  # Kafka's manager has not created its topic yet.
             except Exception as error:  # noqa: BLE001 - It must not end what is served.
                 self._trouble = str(error) or repr(error)
                 _log.warning("following Kafka's metadata topic begins anew", error=repr(error))

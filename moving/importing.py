@@ -1,7 +1,7 @@
-"""What Kafka's own manager writes, taken over into running logs as it comes.
+"""Imports the records of Kafka's own manager into tierledger's logs, as the topic grows.
 
-Each record is recognised by where it stands (cluster, metadata partition, offset), so whoever
-begins again begins at the start of the topic. One bad record or partition stops no other.
+A log recognises each record by its place (cluster, metadata partition, offset), so an importer
+can always begin at the topic's start. A bad record or partition does not stop the others.
 """
 
 from __future__ import annotations
@@ -34,52 +34,52 @@ if TYPE_CHECKING:
     from tierledger.moving.topic import TopicReader, TopicRecord
 
 IMPORTER = 2**31 - 2
-"""The broker id under which records are taken over; Kafka gives none so high."""
+"""The broker id under which records are imported; Kafka gives none so high."""
 
 AT_ONCE = 16
-"""Partitions that are written side by side."""
+"""Partitions that are imported concurrently."""
 
 _log = structlog.get_logger("tierledger.moving")
 
 
 class _Failed(NamedTuple):
-    """A partition whose records from `offset` on have to be read again."""
+    """Why a partition's import failed; its records from `offset` on have to be read again."""
 
     offset: int
     error: RemoteStorageError
 
 
 class TailImport:
-    """Takes over all of a topic, and then what comes."""
+    """Imports all of a topic, and then its new records."""
 
     def __init__(
         self, manager: AsyncRemoteLogMetadataManager, reader: TopicReader, cluster: str
     ) -> None:
         """`manager`: configured, for `IMPORTER`; `reader`: at the topic's start."""
         self.imported = 0
-        """Records that were sent, repeats among them."""
+        """Records sent to leaders, including those that had been imported before."""
         self.refused: list[RefusedRecord] = []
-        """Those that belong to no partition; passed over."""
+        """Records that belong to no partition, and are skipped."""
         self.ends: dict[int, int] = {}
-        """The offset behind the last round, by metadata partition."""
+        """By metadata partition the offset up to which the last round has imported."""
         self._manager = manager
         self._reader = reader
         self._cluster = cluster
         self._done: dict[TopicIdPartition, int] = {}
         self._led: set[TopicIdPartition] = set()
         self._failed: dict[TopicIdPartition, tuple[int, _Failed]] = {}
-        """With the metadata partition that it is in."""
+        """Failed partitions, each with the metadata partition of its records."""
 
     @property
     def trouble(self) -> str | None:
-        """The first of the partitions that could not be written, and why."""
+        """Number of partitions whose import failed, and why the first did; None if none."""
         if not self._failed:
             return None
         tip, (_, failed) = next(iter(self._failed.items()))
         return f"{len(self._failed)} partitions are not imported, {tip}: {failed.error}"
 
     async def round(self) -> None:
-        """Take over all that stands in the topic now; `trouble` says what of it could not be.
+        """Import all records that are in the topic now; `trouble` reports failed partitions.
 
         Raises:
             RemoteStorageError: The brokers or the coordinator do not answer.
@@ -91,12 +91,12 @@ class TailImport:
         self.ends = ends
 
     async def release(self) -> None:
-        """Lead nothing any more."""
+        """Give up the lead of all partitions."""
         await self._manager.on_stop_partitions(list(self._led))
         self._led.clear()
 
     def _again(self) -> None:
-        """Read again from where partitions have failed; what was done is passed over."""
+        """Seek back to where partitions failed; records imported since are skipped."""
         starts: dict[int, int] = {}
         for number, failed in self._failed.values():
             starts[number] = min(failed.offset, starts.get(number, failed.offset))
@@ -108,7 +108,7 @@ class TailImport:
         by_partition: dict[TopicIdPartition, list[ImportedRecord]] = {}
         for record, mirrored in records:
             if mirrored is not None:
-                continue  # It came from our own log.
+                continue  # A mirror wrote it from tierledger's own log.
             imported = imported_record(record)
             if isinstance(imported, RefusedRecord):
                 self._refuse(imported)
@@ -140,13 +140,13 @@ class TailImport:
                 group.create_task(take_one(tip, some))
 
     async def _look(self, tip: TopicIdPartition) -> None:
-        """Note a partition whose deletion is finished: no session opens there any more."""
+        """Note if a partition's deletion is finished: no session can be opened there."""
         try:
             await self._manager.ask(tip, LEADER, Query("summary"))
         except PartitionDeleted:
             self._done[tip] = INT64_MAX
         except RemoteStorageError:
-            pass  # It is not known yet; or who writes to it will hear what is wrong.
+            pass  # It has no log yet; any other problem is reported when it is imported.
 
     def _refuse(self, refused: RefusedRecord) -> None:
         known = {(one.partition, one.offset) for one in self.refused}
@@ -167,7 +167,7 @@ class TailImport:
                 self._done[tip] = run[-1].offset
                 self.imported += len(run)
         except PartitionDeleted:
-            self._done[tip] = INT64_MAX  # Kafka takes nothing more of it, either.
+            self._done[tip] = INT64_MAX  # Kafka ignores later records of it, too.
         except RemoteStorageError as error:
             first = next(one for one in records if one.offset > self._done.get(tip, -1))
             failed = _Failed(first.offset, error)
@@ -180,7 +180,7 @@ class TailImport:
             await self._manager.when_ready([tip])
             await self._manager.import_records(tip, run)
         except (Fenced, NotLeader):
-            # Another led it meanwhile.
+            # Another session, such as another importer's, took the lead: claim it again.
             await self._lead({tip: run[0].timestamp_ms})
             await self._manager.when_ready([tip])
             await self._manager.import_records(tip, run)

@@ -1,13 +1,14 @@
-"""What tierledger's own logs say, written into Kafka's metadata topic: the way back.
+"""Mirrors tierledger's logs into Kafka's metadata topic, so that a cluster can move back.
 
-Each event of a log in effect that was not imported becomes the record that Kafka's own manager
-would have written, in order, once. How far that has come is read from the topic itself: no
-second place could be wrong about it.
+Each effective event that was not imported becomes the record that Kafka's own manager would
+have written, in order and once. The progress is read from the topic itself, so no second place
+can contradict it.
 
-A record that comes a second time, behind later ones, ends the consumer of Kafka's own manager.
-So a mirror has a producer whose start takes the place of all earlier ones, and before it first
-writes to a metadata partition it puts a record there, a fence, by which the broker refuses
-those from then on; what they had written until then it reads.
+A record that is written again after later ones ends the consumer of Kafka's own manager. So no
+two mirrors may write. The start of a mirror's producer gets the newest producer epoch. Before
+it first writes to a metadata partition, the mirror writes a fence record there: from then on
+the broker of that partition refuses all earlier producers. Then the mirror reads what those had
+written before the fence, and only then writes.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Key: TypeAlias = tuple[bytes, int]
 
 
 MIRROR = "tierledger-mirror"
-"""The `transactional.id` of all mirrors into a cluster."""
+"""The `transactional.id` of all mirrors into a cluster, by which brokers fence old ones."""
 
 _BARRED = TopicIdPartition(NO_TOPIC, 0, MIRROR)
 FENCE = encode(
@@ -53,13 +54,14 @@ FENCE = encode(
         broker_id=0,
     )
 )
-"""About a partition that no broker hosts, so Kafka's own manager passes it over."""
+"""A record of a partition that no broker hosts, so Kafka's own manager ignores it."""
 
 
 class _FencingProducer(AIOKafkaProducer):  # type: ignore[misc] # It has no types.
-    """Its start gets it the newest epoch of `MIRROR`; then it writes without transactions.
+    """A producer that gets the newest epoch of `MIRROR`, and writes without transactions.
 
-    Their markers would hold up Kafka's own manager, which waits for the topic's last record.
+    Kafka's own manager waits until it has read the topic's last offset. A transaction's marker
+    there is no record, and would make it wait in vain.
     """
 
     @override
@@ -69,7 +71,7 @@ class _FencingProducer(AIOKafkaProducer):  # type: ignore[misc] # It has no type
 
     @override
     async def stop(self) -> None:
-        """Without what brokers that are away have not taken: the next mirror begins with it."""
+        """Drop records that brokers have not acknowledged; the next mirror writes them."""
         if self._sender.sender_task is not None:
             self._sender.sender_task.cancel()
         await super().stop()
@@ -77,7 +79,7 @@ class _FencingProducer(AIOKafkaProducer):  # type: ignore[misc] # It has no type
 
 @asynccontextmanager
 async def producer_of(brokers: KafkaBrokers) -> AsyncIterator[Producer]:
-    """A producer that writes each record once, in order, and instead of all before it.
+    """A producer that writes each record once, in order, and fences all earlier producers.
 
     Raises:
         StorageUnavailable: The brokers do not answer.
@@ -100,7 +102,7 @@ async def producer_of(brokers: KafkaBrokers) -> AsyncIterator[Producer]:
 
 
 class Mirror:
-    """Writes what is new in all logs."""
+    """Writes the new events of all logs to the topic."""
 
     def __init__(
         self,
@@ -110,30 +112,31 @@ class Mirror:
         brokers: KafkaBrokers,
         imported: Mapping[int, int] | None = None,
     ) -> None:
-        """`reader`: at the topic's start; `producer`: of `producer_of`, started.
+        """`reader`: at the topic's start; `producer`: from `producer_of`, started.
 
-        `imported`: the ends up to which others might write; none: its end as it is found.
+        `imported`: per metadata partition the offset before which records of others were
+        imported; None: the topic's ends at the first round.
         """
         self.mirrored = 0
-        """Records that were written."""
+        """Records that this mirror wrote."""
         self.foreign = 0
-        """Records of somebody else that came since."""
+        """Records after `imported` that no mirror wrote."""
         self._catalog = catalog
         self._reader = reader
         self._producer = producer
         self._brokers = brokers
         self._entries: dict[Key, LogEntry] = {}
         self._positions: dict[Key, int] = {}
-        """The last event of each log that stands in the topic."""
+        """The position of each log's last mirrored event."""
         self._topics: dict[Key, str] = {}
         self._damaged: dict[Key, str] = {}
         self._fenced: set[int] = set()
-        """Metadata partitions that no earlier mirror writes any more."""
+        """Metadata partitions from which earlier mirrors are fenced."""
         self._imported = imported
 
     @property
     def trouble(self) -> str | None:
-        """Whether somebody else writes the topic, too."""
+        """Logs that are damaged, or another writer of the topic; None if all is well."""
         if self._damaged:
             first = next(iter(self._damaged.values()))
             return f"{len(self._damaged)} logs are not mirrored: {first}"
@@ -142,7 +145,7 @@ class Mirror:
         return None
 
     async def round(self) -> None:
-        """Write what has come into the logs before this began.
+        """Write the events that were in the logs when the round began.
 
         Raises:
             RemoteStorageError: The brokers or the store do not answer, or a log is damaged.
@@ -157,7 +160,7 @@ class Mirror:
                 self._damaged[key] = f"{tip}: {error}"
 
     async def _read(self) -> None:
-        """Read the topic to its end: what was mirrored, and whether others write it."""
+        """Read the topic to its end: mirrored positions, and records of other writers."""
         ends = await self._reader.ends()
         imported = self._imported = ends if self._imported is None else self._imported
         async for records in self._reader.read(ends):
@@ -183,7 +186,7 @@ class Mirror:
                 if event.position <= self._positions.get(key, -1):
                     continue
                 if getattr(event.body, "source", None) is not None:
-                    continue  # Kafka's own.
+                    continue  # Imported from the topic, so it is there already.
                 named = replace(tip, topic=self._topics.get(key, ""))
                 value = kafka_record(named, event.body)
                 if value is not None:
@@ -220,7 +223,7 @@ class Mirror:
             self.mirrored += len(records)
 
     async def _fence(self, where: int) -> None:
-        """Bar earlier mirrors from a metadata partition, and read what they had written."""
+        """Fence earlier mirrors from a metadata partition, then read what they had written."""
         async with answering(self._brokers):
             written = await self._producer.send(
                 METADATA_TOPIC,

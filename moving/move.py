@@ -1,4 +1,4 @@
-"""The command's move: carries out the effects of its procedure, and decides nothing."""
+"""Moves a cluster's metadata for `handover`: carries out the effects of `procedure`."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ from tierledger.moving.topic import live_brokers, reading
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 LOOK_S = 0.1
-"""Between two looks."""
+"""Pause before each `Look`, in seconds."""
 
 OBSERVER = 2**31 - 3
-"""The broker id under which the ledger is asked; Kafka gives none so high."""
+"""The broker id of the command's client of the service; Kafka gives none so high."""
 
 COMPARE_PAUSE_S = 0.5
-"""Before what differs is compared again."""
+"""Pause before partitions that differ are compared again, in seconds."""
 
 DEADLINE_S = 30.0
-"""Of a question to the ledger; a leader may just be placed anew, after a broker's restart."""
+"""Deadline of a question to the service, in seconds. After a broker's restart a leader may
+still be being placed."""
 
 HOLD_S = GIVE_UP_AFTER_MS / 1000 - 2
-"""How long brokers may hold their writes; 2 s later the coordinator itself gives up."""
+"""Seconds for which brokers may hold their writes; the coordinator gives up 2 s later."""
 
 
 class Move:
-    """One run of the command."""
+    """One attempt to move the metadata."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class Move:
         *,
         accepts_losses: bool = False,
     ) -> None:
-        """`settings`: of a client of the service; `brokers`: Kafka's."""
+        """`settings`: for a client of the service; `brokers`: Kafka's brokers."""
         self._settings = settings
         self._connection = connection
         self._coordinator = connection.coordinator
@@ -54,15 +55,15 @@ class Move:
         self._procedure = Procedure(to, accepts_losses=accepts_losses)
         self._owned: Owned | None = None
         self._pending: set[TopicIdPartition] = set()
-        """What differed when it was compared, or has changed since."""
+        """Partitions that differed at the last comparison, or have changed since."""
         self._positions_known: dict[TopicIdPartition, int] = {}
-        """The position of each log before it was compared."""
+        """Each log's last position, read before the last comparison."""
 
     async def made(self, tell: Callable[[str], None]) -> Owned:
         """The new owner, once the metadata has moved; `tell` gets a line for each step.
 
         Raises:
-            RejectedError: It was refused, or given back: the owner is the one before.
+            RejectedError: The move was refused or undone: the owner is the one from before.
             RemoteStorageError: The service or the brokers do not answer.
         """
         manager = AsyncRemoteLogMetadataManager(deadline_s=DEADLINE_S)
@@ -103,7 +104,7 @@ class Move:
             except TimeoutError:
                 stimulus = steps.TimeIsUp()
             except asyncio.CancelledError:
-                # Ctrl-C: what has begun is given back first.
+                # Ctrl-C: the procedure first restores the owner from before the move.
                 task = asyncio.current_task()
                 assert task is not None, "it was cancelled"
                 task.uncancel()
@@ -146,7 +147,11 @@ class Move:
         )
 
     async def _differences(self, comparison: Comparison, *, is_all: bool) -> list[Difference]:
-        """What differs of all, or of what has changed or differed since it was compared."""
+        """The differences, of all partitions or of those that changed or differed last time.
+
+        Positions are read before the comparison, so a partition that changes while it is
+        compared counts as changed next time.
+        """
         positions = await self._positions()
         self._pending |= await comparison.read()
         known = self._positions_known
@@ -160,7 +165,7 @@ class Move:
         return found
 
     async def _positions(self) -> dict[TopicIdPartition, int]:
-        """The partitions that the service serves, with the last position of each log."""
+        """The last position of each log that the service serves."""
         hosts = await self._coordinator.hosts()
         found: dict[TopicIdPartition, int] = {}
         for served in await asyncio.gather(

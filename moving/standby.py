@@ -1,6 +1,6 @@
-"""A follower on a Ray cluster of others, which stands by: `serve --kafka` may die there.
+"""A follower that stands by on an existing Ray cluster, in case `serve --kafka` dies.
 
-Ray starts it anew, somewhere else if need be. The coordinator chooses between it and `serve`.
+Ray restarts it, on another node if need be. The coordinator chooses between it and `serve`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ NAME = "follower"
 
 
 class Standby:
-    """The actor: follows from its start on, in a thread and loop of its own."""
+    """The actor: runs a `Following` from its start on, in a thread and loop of its own."""
 
     def __init__(self, settings: ServiceSettings, options: FollowOptions, home: str) -> None:
-        """`home`: the Ray node whose machine has the store's file, if it is one."""
+        """`home`: the Ray node whose machine has the store's file, for a store in a file."""
         coordinator = RayConnection(settings, home).coordinator
         self._following = Following(settings, coordinator, options)
         self._loop = asyncio.new_event_loop()
@@ -36,7 +36,7 @@ class Standby:
         self._loop.run_until_complete(asyncio.gather(self._task, return_exceptions=True))
 
     def close(self) -> None:
-        """Follow no more."""
+        """End the follower and its thread."""
         self._loop.call_soon_threadsafe(self._task.cancel)
         self._thread.join()
 
@@ -45,14 +45,14 @@ _StandbyActor: Any = ray.remote(max_restarts=-1, max_task_retries=0, num_cpus=0)
 
 
 def start_standby(settings: ServiceSettings, options: FollowOptions, home: str) -> None:
-    """Start one that outlives this process, and end those that earlier ones have started."""
+    """Start a standby that outlives this process, and end those of earlier processes."""
     namespace = namespace_of(settings)
     for name in actor_names(namespace):
         if name.startswith(NAME):
             kill_actor(name, namespace)
     one_writer = settings.connector().has_one_writer
     _StandbyActor.options(
-        name=f"{NAME} of {this_process()}",  # The name of one that was killed is not free yet.
+        name=f"{NAME} of {this_process()}",  # A killed actor's name is not free at once.
         namespace=namespace,
         lifetime="detached",
         scheduling_strategy=on_node(home) if one_writer else "SPREAD",

@@ -1,6 +1,6 @@
-"""Kafka's metadata topic, read on and on: all partitions of it, each record once.
+"""Reads Kafka's metadata topic as it grows: all its partitions, each record once.
 
-What tierledger mirrored into it carries a header that says where it stands in which log.
+A record that tierledger mirrored into it has a header with its event's log and position.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from tierledger.pipeline.imports.topic import (
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 HEADER = "tierledger"
-"""Of a mirrored record: `TOPIC_ID:PARTITION:POSITION`, in ASCII."""
+"""Header of a mirrored record; its value is `TOPIC_ID:PARTITION:POSITION`, in ASCII."""
 
 NO_TOPIC = Uuid(bytes(16))
-"""Whose partition a mirror's fences are about: Kafka gives no topic this id."""
+"""The topic id in a mirror's fence records; Kafka gives it to no topic."""
 
 POLL_MS = 500
 
 
 class MirroredFrom(NamedTuple):
-    """The event that a mirrored record says again."""
+    """The event that a record mirrors."""
 
     topic_id: Uuid
     partition: int
@@ -42,10 +42,10 @@ class MirroredFrom(NamedTuple):
 
     @classmethod
     def parse(cls, header: bytes) -> MirroredFrom:
-        """What a header says.
+        """The event in a header's value.
 
         Raises:
-            InvalidArgument: It is none of ours.
+            InvalidArgument: The header is not one of a mirror's.
         """
         try:
             topic_id, partition, position = header.decode("ascii").split(":")
@@ -72,7 +72,7 @@ class TopicRecord(NamedTuple):
 
     record: TraceRecord
     mirrored: MirroredFrom | None
-    """None of what Kafka's own manager wrote, or somebody else."""
+    """The mirrored event; None if Kafka's own manager or anybody else wrote the record."""
 
 
 class TopicReader:
@@ -90,7 +90,7 @@ class TopicReader:
         return len(self._tops)
 
     async def ends(self) -> dict[int, int]:
-        """The offset that comes next, by metadata partition.
+        """The offset of the next record to come, by metadata partition.
 
         Raises:
             StorageUnavailable: The brokers do not answer.
@@ -100,15 +100,15 @@ class TopicReader:
         return {one.partition: end for one, end in found.items()}
 
     async def read(self, ends: Mapping[int, int]) -> AsyncIterator[list[TopicRecord]]:
-        """What was not read yet, and stands before `ends`, as it comes; no fences.
+        """The records before `ends` that were not read yet, as they come, without fences.
 
         Raises:
-            InvalidArgument: The brokers have deleted some of it.
-            StorageUnavailable: They do not answer.
+            InvalidArgument: The brokers have deleted some of them.
+            StorageUnavailable: The brokers do not answer.
         """
         while True:
             async with answering(self._brokers):
-                # Counts markers, too, which are not given to us.
+                # Positions also pass transaction markers, which no poll returns.
                 behind = [
                     one
                     for one in self._tops
@@ -132,7 +132,7 @@ class TopicReader:
             yield records
 
     def seek(self, partition: int, offset: int) -> None:
-        """Read that metadata partition from `offset` on."""
+        """Continue that metadata partition at `offset`."""
         self._consumer.seek(TopicPartition(METADATA_TOPIC, partition), offset)
 
 
@@ -143,7 +143,7 @@ def _mirrored(headers: tuple[tuple[str, bytes], ...]) -> MirroredFrom | None:
     try:
         return MirroredFrom.parse(found)
     except InvalidArgument:
-        return None  # Another's, whatever it is called.
+        return None  # Another program's header of the same name.
 
 
 @asynccontextmanager
@@ -166,10 +166,10 @@ async def reading(brokers: KafkaBrokers) -> AsyncIterator[TopicReader]:
 
 
 async def live_brokers(brokers: KafkaBrokers) -> set[int]:
-    """The ids of the brokers that Kafka knows as alive.
+    """The ids of the brokers that Kafka regards as alive.
 
     Raises:
-        StorageUnavailable: None answers.
+        StorageUnavailable: No broker answers.
     """
     async with answering(brokers), admin_of(brokers) as admin:
         found = await admin.describe_cluster()

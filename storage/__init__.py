@@ -1,1 +1,1 @@
-"""Where events and checkpoints are kept: key-value backends, and the log on top of them."""
+"""Storage of events and checkpoints: key-value backends, and the log on top of them."""

@@ -1,12 +1,12 @@
-"""The binary key-value store that everything is kept in, as an interface.
+"""The interface of the key-value store in which everything is kept.
 
-Keys are text in the order of their UTF-8 bytes, values are bytes. Every backend passes the
-contract suite in tests/contract; a new backend has to pass that suite.
+Keys are text in the order of their UTF-8 bytes, values are bytes. Every backend has to pass the
+suite in tests/storage/backends/backend_contract.py.
 
-Rule 1: what changes the store is durable when it returns.
-Rule 2: an error says what was left behind. `StorageUnavailable` and every `RejectedError`:
-nothing. `OutcomeUnknown`: all of the step or nothing, and the next read or write that succeeds
-tells which.
+Rule 1: a call that changes the store returns only when the change is durable.
+Rule 2: an error tells what the call has changed. `StorageUnavailable` and every
+`RejectedError`: nothing. `OutcomeUnknown`: all of the step or nothing, and the next read or
+write that succeeds tells which.
 Rule 3: a read sees every write that had returned before it was called.
 """
 
@@ -23,18 +23,18 @@ from typing_extensions import override
 from tierledger.events.errors import InvalidArgument, RejectedError
 
 VALUE_BYTES_MAX = 64 * 1024 * 1024
-"""Longest value. Far above a page or a batch; a larger one is a mistake of the caller."""
+"""Longest value, far above a page or a batch."""
 
 BATCH_BYTES_MAX = 16 * 1024 * 1024
-"""Most bytes of values in one `create_each` of several items: below 0.2 s of writing, which is
-what everything behind it waits. A single item may be as long as a value can be."""
+"""Most bytes of values in one `create_each` of several items, which delays later calls by less
+than 0.2 s. A single item may be as long as a value can be."""
 
 KEY_BYTES_MAX = 1024
 """Longest key in UTF-8. Below what every database can index (PostgreSQL: 2,704 bytes)."""
 
 
 class KeyExists(RejectedError):
-    """There is a value under the key already; it is unchanged."""
+    """The key already has a value, which is unchanged."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
@@ -46,7 +46,7 @@ class KeyExists(RejectedError):
 
 
 class KeyMissing(RejectedError):
-    """There is no value under the key, and still none."""
+    """The key has no value; nothing changed."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
@@ -58,7 +58,7 @@ class KeyMissing(RejectedError):
 
 
 class ValueMismatch(RejectedError):
-    """The value under the key is not the expected one; it is unchanged."""
+    """The key's value is not the expected one; it is unchanged."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
@@ -70,7 +70,7 @@ class ValueMismatch(RejectedError):
 
 
 class ConflictReason(StrEnum):
-    """What an operation met that it did not expect."""
+    """Why an operation failed."""
 
     EXISTS = "exists"
     MISSING = "missing"
@@ -78,7 +78,7 @@ class ConflictReason(StrEnum):
 
 
 class AtomicConflict(RejectedError):
-    """An operation of the list met what it did not expect; none of them was carried out."""
+    """An operation of the list failed, so none of them was carried out."""
 
     def __init__(self, key: str, why: ConflictReason) -> None:
         super().__init__(key, why)
@@ -95,21 +95,21 @@ CONFLICT_ERRORS = {
     ConflictReason.MISSING: KeyMissing,
     ConflictReason.MISMATCH: ValueMismatch,
 }
-"""What a single `create` or `update` raises for each reason."""
+"""The error of a single `create` or `update` for each reason."""
 
 
 class CreateOutcome(StrEnum):
-    """What became of one item of `create_each`."""
+    """The outcome of one item of `create_each`."""
 
     CREATED = "created"
     EXISTS = "exists"
     PASSED = "passed"
-    """Nothing is under the key, and its folder goes on behind it: what was there is removed."""
+    """The key has no value, but its folder has later keys: its value was removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Store a value under a key that has none."""
+    """Store a value under a key that must have none."""
 
     key: str
     value: bytes
@@ -117,7 +117,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Replace the value under a key that has one: the `expected` one, if that is given."""
+    """Replace a key's value, which must exist, and equal `expected` if that is given."""
 
     key: str
     value: bytes
@@ -134,7 +134,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Remove what is under a key: the `expected` value, or else whatever there is, if any."""
+    """Remove a key's value, which must equal `expected` if given, and else may be absent."""
 
     key: str
     expected: bytes | None = None
@@ -146,10 +146,11 @@ Operation: TypeAlias = Create | Update | Put | Remove
 class MetadataStorageBackend(ABC):
     """A durable, ordered map from text keys to bytes.
 
-    One event loop uses it; calls may be in flight at the same time. Every method raises
-    `StorageUnavailable` if the medium refused or the backend is closed, `InvalidArgument` for a
-    key or value beyond the limits above, and those that change something `StoreRefused` if it
-    was opened for reading only; the store is unchanged then.
+    A backend belongs to one event loop; calls may be in flight at the same time. Every method
+    raises `StorageUnavailable` if the medium refused or the backend is closed, and
+    `InvalidArgument` for a key or value beyond the limits above. Methods that change something
+    raise `StoreRefused` if the backend was opened for reading only. In these cases the store is
+    unchanged.
     """
 
     async def create(self, key: str, value: bytes) -> None:
@@ -157,7 +158,7 @@ class MetadataStorageBackend(ABC):
 
         Raises:
             KeyExists: There is a value; it is unchanged.
-            OutcomeUnknown: The medium failed in the middle: `get` tells.
+            OutcomeUnknown: The medium failed during the step; `get` tells the outcome.
         """
         await self._execute_one(Create(key, value))
 
@@ -167,7 +168,7 @@ class MetadataStorageBackend(ABC):
         Raises:
             KeyMissing: There is no value; still none.
             ValueMismatch: There is another value than `expected`; it is unchanged.
-            OutcomeUnknown: The medium failed in the middle: `get` tells.
+            OutcomeUnknown: The medium failed during the step; `get` tells the outcome.
         """
         await self._execute_one(Update(key, value, expected))
 
@@ -183,7 +184,7 @@ class MetadataStorageBackend(ABC):
 
     @abstractmethod
     async def get_each(self, keys: Sequence[str]) -> list[bytes | None]:
-        """The values under `keys` in the order of `keys`, all as of one moment."""
+        """The values under `keys`, in that order, all as of one moment; None if absent."""
 
     @abstractmethod
     async def get_like(
@@ -192,70 +193,71 @@ class MetadataStorageBackend(ABC):
         """Keys that start with `prefix`, and their values: in order, as of one moment.
 
         Args:
-            prefix: Taken literally; no character acts as a wildcard. Empty: every key.
-            after: Only keys beyond this one; it need not exist. To page on, the last key seen.
+            prefix: Literal text, without wildcards. Empty: every key.
+            after: Only keys after this one, which need not exist. For the next page, pass the
+                last key of the page before.
             limit: At most so many, at least one. Fewer come only where the keys end.
         """
 
     @abstractmethod
     async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
-        """The last key that starts with each of `prefixes`; none where there is no key."""
+        """For each of `prefixes` the last key that starts with it; None without any."""
 
     @abstractmethod
     async def remove_like(self, prefix: str) -> int:
-        """Remove every key that starts with `prefix`; how many those were.
+        """Remove every key that starts with `prefix`; returns their number.
 
-        Goes in steps, in the order of the keys, and lets other writes pass between them: a
-        million keys would hold everybody up for seconds. Keys that are created meanwhile may
-        stay.
+        Works in steps, in the order of the keys, with other writes in between: removing a
+        million keys at once would block all writers for seconds. Keys that are created
+        meanwhile may stay.
 
         Raises:
-            OutcomeUnknown: Some are removed, some not; repeat it.
+            OutcomeUnknown: Some keys are removed, some not; call it again.
         """
 
     @abstractmethod
     async def execute_atomically(self, operations: Sequence[Operation]) -> None:
         """Carry out `operations` one after another, all of them or none.
 
-        Each sees what those before it in the list did.
+        Each sees the effects of those before it in the list.
 
         Raises:
-            AtomicConflict: One found what it did not expect; nothing changed.
-            OutcomeUnknown: The medium failed in the middle: all of them happened, or none.
+            AtomicConflict: One of them failed; nothing changed.
+            OutcomeUnknown: The medium failed during the step: all were carried out, or none.
         """
 
     @abstractmethod
     async def create_each(self, items: Sequence[tuple[str, bytes]]) -> list[CreateOutcome]:
-        """Append each of `items` that can be, in one durable step; their outcomes, in order.
+        """Create those of `items` that can be, in one durable step; outcomes in their order.
 
-        This is group commit: a key that is taken fails no other. If a key is in `items` twice,
-        the first wins.
+        This is group commit: a key that is taken does not make the others fail. If a key is in
+        `items` twice, the first wins.
 
         Rule: a key with a folder (its text up to the last "/") is created only at the folder's
-        end. So a writer that slept cannot win a slot again that was removed behind its back:
-        whatever removes slots leaves a later one. Items of one folder are created in the
-        order of their keys.
+        end. This fences a writer that slept while its slot was taken and then removed: whatever
+        removes slots leaves a later one, so the slot cannot be created again. Items of one
+        folder are created in the order of their keys.
 
         Raises:
             InvalidArgument: Several items with more than `BATCH_BYTES_MAX` in all.
-            OutcomeUnknown: The medium failed in the middle: all that could be created were, or
-                none.
+            OutcomeUnknown: The medium failed during the step: every item that can be created
+                was created, or none.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """Let calls in flight finish, then let go of the medium. May be called again.
+        """Let calls in flight finish, then close the medium. May be called again.
 
-        Of `remove_like`, the step in flight.
+        A `remove_like` in flight ends after its current step.
         """
 
 
 def check_key(key: str) -> None:
-    """Refuse a key that some backend could not keep.
+    """Refuse a key that some backend cannot store.
 
     Raises:
-        InvalidArgument: It is empty, longer than `KEY_BYTES_MAX`, holds a NUL (PostgreSQL has
-            no such text) or is not Unicode.
+        InvalidArgument: The key is empty, longer than `KEY_BYTES_MAX`, has a NUL (which
+            PostgreSQL does not allow in text) or is not Unicode.
     """
     if not key:
         raise InvalidArgument("expected a key, got an empty one")
@@ -263,7 +265,7 @@ def check_key(key: str) -> None:
 
 
 def check_prefix(prefix: str) -> None:
-    """Refuse what no key can start with; see `check_key`. Every key starts with nothing."""
+    """Refuse a prefix that no key can have, as `check_key` does; it may be empty."""
     try:
         length = len(prefix) if prefix.isascii() else len(prefix.encode())
     except UnicodeEncodeError as error:
@@ -279,10 +281,10 @@ def check_prefix(prefix: str) -> None:
 
 
 def check_value(key: str, value: bytes) -> None:
-    """Refuse a value that is too long to keep.
+    """Refuse a value that is too long.
 
     Raises:
-        InvalidArgument: It is longer than `VALUE_BYTES_MAX`.
+        InvalidArgument: The value is longer than `VALUE_BYTES_MAX`.
     """
     if len(value) > VALUE_BYTES_MAX:
         raise InvalidArgument(
@@ -291,7 +293,7 @@ def check_value(key: str, value: bytes) -> None:
 
 
 def check_operations(operations: Sequence[Operation]) -> None:
-    """Refuse a list in which an operation could not be carried out anywhere."""
+    """Refuse operations with a key or a value beyond the limits."""
     for operation in operations:
         check_key(operation.key)
         if not isinstance(operation, Remove):
@@ -299,7 +301,7 @@ def check_operations(operations: Sequence[Operation]) -> None:
 
 
 def check_items(items: Sequence[tuple[str, bytes]]) -> None:
-    """Refuse items that `create_each` may not take in one step."""
+    """Refuse items beyond the limits of one `create_each`."""
     total = 0
     for key, value in items:
         check_key(key)
@@ -313,16 +315,16 @@ def check_items(items: Sequence[tuple[str, bytes]]) -> None:
 
 
 def folder_of(key: str) -> str | None:
-    """What all keys of the folder of `key` start with; none if it is in no folder."""
+    """The prefix of all keys in the folder of `key`; None if it has no folder."""
     name = key.rpartition("/")[2]
     return key.removesuffix(name) or None
 
 
 def check_page(prefix: str, after: str | None, limit: int) -> None:
-    """Refuse what `get_like` cannot answer.
+    """Refuse arguments that `get_like` does not take.
 
     Raises:
-        InvalidArgument: `prefix` or `after` can be no part of a key, or `limit` is below one.
+        InvalidArgument: No key can begin with `prefix` or `after`, or `limit` is below one.
     """
     check_prefix(prefix)
     if after is not None:
@@ -335,10 +337,10 @@ HIGHEST_CHARACTER = chr(0x10FFFF)
 
 
 def key_after(prefix: str) -> str | None:
-    """The first text beyond all that starts with `prefix`; none if there is no such text."""
+    """The first text after all that starts with `prefix`; None if there is no such text."""
     kept = prefix.rstrip(HIGHEST_CHARACTER)
     if not kept:
         return None
     following = ord(kept[-1]) + 1
-    # Surrogates are no characters of their own and cannot be stored.
+    # Surrogates are not characters and cannot be stored.
     return kept[:-1] + chr(0xE000 if following == 0xD800 else following)

@@ -1,8 +1,8 @@
-"""What a store holds: its clusters, and each cluster's topics and partitions.
+"""Lists a store's clusters, and each cluster's topics and partitions.
 
-Keys of one partition's log lie together, and those of its checkpoint, so a scan finds one and
-jumps past the rest: it costs two reads per partition, however long the logs are. A key that is
-nobody's is set aside.
+The keys of a partition's log are contiguous, and so are those of its checkpoint. A scan reads
+the first and skips the others, so it takes two reads per partition, however long the logs are.
+A key that belongs to nothing known is a stray; scans skip it.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from tierledger.storage.partition.reader import PartitionReader
 from tierledger.storage.serde import MetadataSerDe
 
 Found: TypeAlias = "tuple[TopicIdPartition, StoredBatch | None]"
-"""A partition, and the first batch that its log holds."""
+"""A partition, and the first batch of its log; None if it has none."""
 
 
 class CatalogEntry(NamedTuple):
-    """One partition, and when its log begins."""
+    """One partition, and the time of its log's first event."""
 
     topic_id_partition: TopicIdPartition
     first_log_time_ms: int
     is_forgotten: bool
-    """Nothing is left of it but the boundary at which its log could go on."""
+    """Whether only a boundary is left of the log."""
 
 
 class FoundTopic(NamedTuple):
-    """The topic that a user means."""
+    """The topic for a name or an id."""
 
     topic_id: Uuid
     topic: str
@@ -52,16 +52,16 @@ class FoundTopic(NamedTuple):
 
 
 async def clusters(backend: MetadataStorageBackend) -> list[str]:
-    """The ids of the clusters that the store holds."""
+    """The ids of the clusters in the store."""
     return [keys.cluster_id async for keys, _ in _by_cluster(backend) if keys is not None]
 
 
 def chosen_cluster(known: Sequence[str], named: str | None = None) -> str:
-    """The cluster that is meant, of those that a store holds: `named`, or the only one.
+    """The cluster `named` of a store with the clusters `known`, or the only one.
 
     Raises:
-        InvalidArgument: The store holds several clusters and none was named.
-        RemoteResourceNotFound: It does not hold the one that was named, or none at all.
+        InvalidArgument: The store has several clusters, and none was named.
+        RemoteResourceNotFound: The store has no cluster, or not the named one.
     """
     listed = ", ".join(known)
     if named is not None and named not in known:
@@ -75,7 +75,7 @@ def chosen_cluster(known: Sequence[str], named: str | None = None) -> str:
 
 
 async def stray_keys(backend: MetadataStorageBackend) -> AsyncIterator[str]:
-    """Keys of the store that are nobody's: neither a cluster's, nor a partition's."""
+    """Stray keys of the store, which belong neither to a cluster nor to a partition."""
     async for keys, first in _by_cluster(backend):
         if keys is None:
             yield first
@@ -93,7 +93,7 @@ async def stray_keys(backend: MetadataStorageBackend) -> AsyncIterator[str]:
 async def _by_cluster(
     backend: MetadataStorageBackend,
 ) -> AsyncIterator[tuple[DefaultMetadataKeyFactory | None, str]]:
-    """Each folder's keys, and its first key; no keys are known of a folder that is nobody's."""
+    """Each top folder's key factory and first key; None if the folder is no cluster's."""
     after: str | None = None
     while rows := await backend.get_like("", after=after, limit=1):
         first = rows[0][0]
@@ -106,7 +106,7 @@ async def _by_cluster(
 async def _cluster_in(
     backend: MetadataStorageBackend, key: str
 ) -> DefaultMetadataKeyFactory | None:
-    """The keys of the cluster in whose folder `key` is; none if that is no cluster's."""
+    """The key factory of the cluster in whose folder `key` is; None if it is no cluster's."""
     try:
         keys = DefaultMetadataKeyFactory(DefaultMetadataKeyFactory.cluster_of(key))
     except InvalidArgument:
@@ -118,7 +118,7 @@ async def _cluster_in(
 
 
 def _known(keys: MetadataKeyFactory, key: str) -> str | None:
-    """A text behind all that belongs together with `key`; none if it belongs to nothing."""
+    """A text after all keys of the log or table that has `key`; None if it is a stray."""
     if key == keys.service():
         return key
     if key.startswith(keys.coordinator_log()):
@@ -136,7 +136,7 @@ def _known(keys: MetadataKeyFactory, key: str) -> str | None:
 
 
 class Catalog:
-    """Finds partitions of one cluster."""
+    """Finds topics and partitions of one cluster."""
 
     def __init__(
         self,
@@ -150,24 +150,24 @@ class Catalog:
         self.serde = serde
         self.cluster_id = cluster_id
         self.strays: list[str] = []
-        """Keys that were met and set aside: they are no partition's."""
+        """Keys that scans have skipped, as they belong to no partition."""
 
     def reader(self, topic_id_partition: TopicIdPartition) -> PartitionReader:
-        """What reads that partition, whether or not there is one."""
+        """A reader of that partition, whether or not it exists."""
         return PartitionReader(
             self.backend, self.keys, self.serde, self.cluster_id, topic_id_partition
         )
 
     async def partitions(self, topic_id: Uuid | None = None) -> AsyncIterator[CatalogEntry]:
-        """All partitions, or those of one topic; by topic id and number.
+        """All partitions, or those of one topic, by topic id and number.
 
-        A partition has a log. One that has a checkpoint alone has lost it, and is there.
+        Includes a partition that has only a checkpoint, as its log was lost.
         """
         async for tip, first in self.first_batches(topic_id):
             yield await self._entry(tip, first)
 
     async def first_batches(self, topic_id: Uuid | None = None) -> AsyncIterator[Found]:
-        """All partitions, or those of one topic, with what their logs begin with; no names."""
+        """All partitions, or those of one topic, with their first batches; without names."""
         after = None
         if topic_id is not None:
             before = TopicIdPartition(topic_id, 0, "")
@@ -180,7 +180,7 @@ class Catalog:
             after = self._behind(tip)
 
     async def topic(self, name_or_id: str) -> FoundTopic:
-        """The topic with that id, or else the newest of that name.
+        """The topic with that id, or else the newest topic of that name.
 
         Raises:
             RemoteResourceNotFound: There is none.
@@ -204,11 +204,11 @@ class Catalog:
         return FoundTopic(newest.topic_id, newest.topic, others)
 
     async def partition(self, topic: FoundTopic, partition: int) -> TopicIdPartition:
-        """That partition of a topic.
+        """The partition of a topic with that number.
 
         Raises:
-            InvalidArgument: There can be none of that number.
-            RemoteResourceNotFound: There is none.
+            InvalidArgument: The number is out of range.
+            RemoteResourceNotFound: There is no such partition.
         """
         if not 0 <= partition <= INT32_MAX:
             raise InvalidArgument(
@@ -225,14 +225,14 @@ class Catalog:
         )
 
     async def _topics(self) -> AsyncIterator[CatalogEntry]:
-        """The first partition of each topic; all of one without a name."""
+        """For each topic its partitions up to the first with a name."""
         after = None
         while (found := await self._next(after)) is not None:
             tip, first = found
             entry = await self._entry(tip, first)
             if not entry.is_forgotten:
                 yield entry
-            # A damaged one may not say what it is called; the next may.
+            # A damaged partition may not have the topic's name; the next one may.
             if not entry.is_forgotten and entry.topic_id_partition.topic:
                 tip = TopicIdPartition(tip.topic_id, INT32_MAX, "")
             after = self._behind(tip)
@@ -251,7 +251,7 @@ class Catalog:
         return behind(self.keys.log(tip)), behind(self.keys.state(tip))
 
     async def _next(self, after: tuple[str, str] | None) -> Found | None:
-        """The next partition, and its log's first batch, if it has one."""
+        """The next partition after the keys `after`; None if there are no more."""
         of_logs, of_states = after or (None, None)
         in_logs = await self._next_in(self.keys.logs(), of_logs, self._parse_batch)
         in_states = await self._next_in(self.keys.states(), of_states, self._parse_state)
@@ -280,7 +280,7 @@ class Catalog:
         return TopicIdPartition(*self.keys.parse_partition(key), ""), None
 
     async def _entry(self, tip: TopicIdPartition, first: StoredBatch | None) -> CatalogEntry:
-        """What the first batch of a log says; if it is damaged, what the checkpoint says."""
+        """The entry by the log's first batch, or by the checkpoint if the batch is damaged."""
         reader = self.reader(tip)
         try:
             if first is None:

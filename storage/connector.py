@@ -1,6 +1,6 @@
-"""From settings to a store: the connector and the serializer that a user names, or ours.
+"""From settings to a store: the connector and serializer that a user names, or the defaults.
 
-Settings carry Kafka's names, with or without `rlmm.config.` in front. A class is named by its
+Settings have Kafka's names, with or without the prefix `rlmm.config.`. A class is named by its
 path, `package.module:Class` or `package.module.Class`.
 """
 
@@ -34,11 +34,11 @@ T = TypeVar("T")
 
 
 class MetadataStorageConnector(ABC):
-    """Makes what leads to one store. Constructed without arguments, then configured once."""
+    """Opens one store. Constructed without arguments, then configured once."""
 
     @abstractmethod
     def configure(self, config: Mapping[str, object]) -> None:
-        """Take what concerns this connector out of all settings.
+        """Take this connector's settings from all settings.
 
         Raises:
             InvalidArgument: A setting is wrong.
@@ -46,10 +46,10 @@ class MetadataStorageConnector(ABC):
 
     @property
     def has_one_writer(self) -> bool:
-        """Whether one process at a time may hold this store open for writing.
+        """Whether only one process at a time may have this store open for writing.
 
-        If so, other processes write through that one. A connector that says
-        nothing is taken to have one writer: the rule that is safe with any store.
+        If so, other processes write through that one. This is the default, as it is safe with
+        any store.
         """
         return True
 
@@ -59,15 +59,15 @@ class MetadataStorageConnector(ABC):
 
     @abstractmethod
     def key_factory(self, cluster_id: str) -> MetadataKeyFactory:
-        """What names the keys of one Kafka cluster in this store.
+        """The factory for the keys of one Kafka cluster in this store.
 
         Raises:
-            InvalidArgument: No cluster can be called that.
+            InvalidArgument: `cluster_id` is not valid as an id.
         """
 
 
 class SqliteConnector(MetadataStorageConnector):
-    """Leads to a SQLite file: `metadata.storage.url` = `sqlite:FILE`, or the user's own."""
+    """Opens a SQLite file: `metadata.storage.url` = `sqlite:FILE`; default: the user's own."""
 
     def __init__(self) -> None:
         self.path: Path | None = None
@@ -78,7 +78,7 @@ class SqliteConnector(MetadataStorageConnector):
 
     @override
     async def backend(self, *, read_only: bool) -> MetadataStorageBackend:
-        # Imported here: a PostgreSQL store does without it.
+        # Imported here, as a PostgreSQL store does not need it.
         from tierledger.storage.backends.sqlite.backend import SqliteBackend  # noqa: PLC0415
 
         if self.path is None:
@@ -92,7 +92,7 @@ class SqliteConnector(MetadataStorageConnector):
 
 
 class MemoryConnector(MetadataStorageConnector):
-    """Leads to a store in memory, the same one as long as the connector lives."""
+    """Opens a store in memory, the same one for the connector's lifetime."""
 
     def __init__(self) -> None:
         self._values: SortedDict[str, bytes] = SortedDict()
@@ -112,7 +112,7 @@ class MemoryConnector(MetadataStorageConnector):
 
 
 class PostgresConnector(MetadataStorageConnector):
-    """Leads to a PostgreSQL database: `metadata.storage.url` = `postgresql://USER@HOST/DB`."""
+    """Opens a PostgreSQL database: `metadata.storage.url` = `postgresql://USER@HOST/DB`."""
 
     def __init__(self) -> None:
         self.url: StoreUrl | None = None
@@ -128,7 +128,7 @@ class PostgresConnector(MetadataStorageConnector):
 
     @override
     async def backend(self, *, read_only: bool) -> MetadataStorageBackend:
-        # Imported here: a SQLite store does without it.
+        # Imported here, as a SQLite store does not need it.
         from tierledger.storage.backends.postgres.backend import PostgresBackend  # noqa: PLC0415
 
         if self.url is None:
@@ -149,10 +149,10 @@ CONNECTORS: dict[str, type[MetadataStorageConnector]] = {
 
 
 def load_connector(config: Mapping[str, object]) -> MetadataStorageConnector:
-    """The connector that `config` names, or that its URL calls for; configured.
+    """The connector that `config` names, or the one for its URL, configured.
 
     Raises:
-        InvalidArgument: The class cannot be loaded, is no connector, or a setting is wrong.
+        InvalidArgument: The class cannot be loaded or is no connector, or a setting is wrong.
     """
     path = setting(config, CONNECTOR_SETTING)
     if path is None:
@@ -176,10 +176,10 @@ def load_serde(config: Mapping[str, object]) -> MetadataSerDe:
 
 
 def setting(config: Mapping[str, object], name: str) -> str | None:
-    """The setting `name`, with or without Kafka's prefix; none if it is absent or empty.
+    """The setting `name`, with or without Kafka's prefix; None if it is absent or empty.
 
     Raises:
-        InvalidArgument: It is not text, or both spellings are there and differ.
+        InvalidArgument: The value is not text, or both spellings are set and differ.
     """
     plain, prefixed = config.get(name) or None, config.get(PREFIX + name) or None
     if plain is not None and prefixed is not None and plain != prefixed:
@@ -193,10 +193,10 @@ def setting(config: Mapping[str, object], name: str) -> str | None:
 
 
 def load_instance(path: str, kind: type[T]) -> T:
-    """An instance of the class at `path`, which must be a `kind`; made without arguments.
+    """An instance of the class at `path`, a subclass of `kind`, created without arguments.
 
     Raises:
-        InvalidArgument: There is no such class, it is no `kind`, or it cannot be made.
+        InvalidArgument: There is no such class, or it cannot be created so.
     """
     found = _load(path)
     if not isinstance(found, type) or not issubclass(found, kind):

@@ -1,4 +1,4 @@
-"""Small files that are replaced as a whole, and survive a crash in the old or the new form."""
+"""Replaces small files atomically: after a crash a file has its old or its new contents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TEMPORARY_SUFFIX: Final = ".tmp"
 
 
 def replace_durably(path: Path, data: bytes) -> None:
-    """Let `path` hold `data`; on disk on return. Blocks for one or two flushes."""
+    """Replace the contents of `path` by `data`, durably. Blocks for one or two flushes."""
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     with temporary.open("wb") as file:
         file.write(data)
@@ -21,7 +21,7 @@ def replace_durably(path: Path, data: bytes) -> None:
 
 
 def flush(path: Path) -> None:
-    """Let a file's bytes, or what was made, renamed or removed in a folder, survive a crash."""
+    """Make durable a file's contents, or a folder's new, renamed and removed entries."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,6 +1,6 @@
-"""Where a Kafka cluster's brokers are, and how who asks them proves who it is.
+"""Addresses of a Kafka cluster's brokers, and the TLS and login settings of clients.
 
-The file is one as Kafka's own tools take it (`--command-config`), of what is known here.
+The settings' file has the form of Kafka's own tools (`--command-config`), with fewer settings.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing_extensions import override
 from tierledger.events.errors import InvalidArgument
 
 OTHERS_S = 0.5
-"""How long the other brokers have once one has answered: one that hangs holds nothing up."""
+"""Seconds that the other brokers have after the first answer, so that none holds it up."""
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -36,7 +36,7 @@ SETTINGS = (
 
 T = TypeVar("T")
 Connection: TypeAlias = Any
-"""Of aiokafka, which has no types."""
+"""A connection of aiokafka, which has no types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +45,17 @@ class KafkaBrokers:
 
     addresses: str
     config: str | None = None
-    """The file; none: without TLS, and without proof. It is read at each use."""
+    """The settings' file, read at each use; None: without TLS and login."""
 
     @override
     def __str__(self) -> str:
         return self.addresses
 
     def client_options(self) -> dict[str, Any]:
-        """What a client of aiokafka is told besides where the brokers are.
+        """Arguments for a client of aiokafka, besides the addresses.
 
         Raises:
-            InvalidArgument: The file cannot be read, or something in it is not known.
+            InvalidArgument: The file cannot be read, or has an unknown setting.
         """
         if self.config is None:
             return {}
@@ -64,13 +64,13 @@ class KafkaBrokers:
     async def answers(
         self, ask: Callable[[Connection], Awaitable[T]], within_s: float
     ) -> dict[str, T]:
-        """By address, what brokers answer until a little after the first answer.
+        """Brokers' answers by address, of all that answer within `OTHERS_S` of the first.
 
-        All are asked at once, each by a connection of its own.
+        All brokers are asked at once, each by a connection of its own.
 
         Raises:
-            ConnectionError: None answered within `within_s`: why.
-            InvalidArgument: The file is none.
+            ConnectionError: No broker answered within `within_s`; with each one's error.
+            InvalidArgument: The settings' file is wrong; see `client_options`.
         """
         from aiokafka.conn import collect_hosts, create_conn  # type: ignore[import-untyped] # noqa: PLC0415 - An extra.
 
@@ -120,7 +120,7 @@ async def _first(asked: Mapping[asyncio.Task[T], str], within_s: float) -> dict[
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Config:
-    """A file's settings. What they are is in no error, but for those that are no secret."""
+    """A file's settings. Errors never have the value of a secret one."""
 
     file: str
     given: Mapping[str, str]
@@ -173,7 +173,7 @@ class _Config:
             context = ssl.create_default_context(cafile=self.given.get(TRUSTSTORE))
             name = KEYSTORE
             if KEYSTORE in self.given:
-                # Without a password OpenSSL would ask for one at the terminal.
+                # Without a password OpenSSL would prompt for one at the terminal.
                 password = self.given.get(KEY_PASSWORD, "")
                 context.load_cert_chain(self.given[KEYSTORE], password=lambda: password)
         except OSError as error:
@@ -186,7 +186,7 @@ class _Config:
 
 
 def _properties(file: str) -> dict[str, str]:
-    """A Java properties file: continued lines and escaped characters, too."""
+    """The properties in a Java properties file, with continued lines and escapes."""
     try:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

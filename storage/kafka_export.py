@@ -1,7 +1,7 @@
-"""A cluster's logs as the records of `__remote_log_metadata`: the way back to Kafka's manager.
+"""Exports a cluster's logs as records of `__remote_log_metadata`, for Kafka's own manager.
 
-Every event in effect becomes the record that Kafka would have written. Sessions, and imported
-records that had no effect, are ours alone and stay here.
+Every effective event becomes the record that Kafka would have written. Sessions, and imported
+records without effect, have no such record and are left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tierledger.events.metadata import (
 from tierledger.storage.partition.reader import PartitionReader
 
 BATCHES_AHEAD = 400
-"""Batches in memory while logs are merged, over all of them: with 64 KiB batches, 26 MB."""
+"""Batches of all logs in memory while they are merged: 26 MB if each has 64 KiB."""
 
 
 class ExportedRecord(NamedTuple):
@@ -50,12 +50,12 @@ async def exported_records(
 ) -> AsyncIterator[ExportedRecord]:
     """The records of all partitions, by metadata partition, then offset.
 
-    Within a metadata partition imported records keep the order they were recorded in, and what
-    came later follows in the order of log time; so an imported history comes back as it was.
+    Within a metadata partition imported records come first, in their recorded order; later
+    events follow by log time. So an imported history is exported unchanged.
 
     Raises:
         InvalidArgument: `partition_count` is not positive.
-        CorruptLog: A log does not verify; the records before have been given.
+        CorruptLog: A log does not verify; the records before the damage were yielded.
     """
     grouped: dict[int, list[PartitionReader]] = {}
     for reader in readers:
@@ -70,7 +70,7 @@ async def exported_records(
 
 
 def kafka_record(topic_id_partition: TopicIdPartition, body: log.Body) -> bytes | None:
-    """The record that says what `body` says; none if Kafka has no word for it."""
+    """The record of the metadata topic for `body`; None if Kafka has no such record."""
     value: KafkaValue
     match body:
         case log.SegmentAdded():

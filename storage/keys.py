@@ -1,4 +1,4 @@
-"""What things are called in a store.
+"""The keys of a store.
 
     {cluster}/log/{topic_id}/{partition}/{batch}
     {cluster}/state/{topic_id}/{partition}/partition
@@ -8,8 +8,8 @@
     {cluster}/coordinator/log/{batch}
     {cluster}/service
 
-Numbers are padded, so that keys sort as what they number. Every prefix that a method gives ends
-in `/`, so that partition 1 is never taken for partition 10, nor one cluster for another.
+Numbers are padded with zeros, so that keys sort by number. Every prefix ends with `/`, so that
+partition 1 is never taken for partition 10, nor one cluster for another.
 """
 
 from __future__ import annotations
@@ -28,25 +28,24 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
 CLUSTER_BYTES_MAX = 512
-"""Longest cluster id as it stands in keys: half of a key, the rest has a known length. (Kafka's
+"""Longest escaped cluster id: half of the longest key, as the rest of a key is short. (Kafka's
 own ids have 22 characters.)"""
 
 SEGMENT_HEX_DIGITS = 32
 
 
 class MetadataKeyFactory(ABC):
-    """Names the keys of one Kafka cluster.
+    """Makes the keys of one Kafka cluster.
 
-    Every key of a cluster starts with the same text, which `cluster_of` of the factory's class
-    turns back into the cluster's id. "Prefix" is what all keys of a kind start with, and no
-    others.
+    Every key of a cluster starts with the same text, from which `cluster_of` gets the cluster's
+    id. A "prefix" is the text with which all keys of a kind start, and no others.
     """
 
     @abstractmethod
     def log_batch(self, topic_id_partition: TopicIdPartition, batch: int) -> str:
         """The key of one batch of a partition's log; keys sort as batches do.
 
-        It is the prefix of the log, then text without "/": see `create_each`.
+        A key is the log's prefix and then text without "/": see `create_each`.
         """
 
     @abstractmethod
@@ -55,7 +54,7 @@ class MetadataKeyFactory(ABC):
 
     @abstractmethod
     def logs(self) -> str:
-        """The prefix of all partitions' logs; those of one partition lie together."""
+        """The prefix of all partitions' logs; keys of one log are contiguous."""
 
     @abstractmethod
     def partition(self, topic_id_partition: TopicIdPartition) -> str:
@@ -63,7 +62,7 @@ class MetadataKeyFactory(ABC):
 
     @abstractmethod
     def leader_epoch(self, topic_id_partition: TopicIdPartition, epoch: int) -> str:
-        """The key of a leader epoch's metadata; any 32-bit epoch, sorting as numbers do."""
+        """The key of a leader epoch's metadata; keys sort as the 32-bit epochs do."""
 
     @abstractmethod
     def leader_epoch_page(
@@ -81,7 +80,7 @@ class MetadataKeyFactory(ABC):
 
     @abstractmethod
     def segments(self, topic_id_partition: TopicIdPartition) -> str:
-        """The collective key (a prefix) of all segments of a partition."""
+        """The prefix of all segments of a partition."""
 
     @abstractmethod
     def state(self, topic_id_partition: TopicIdPartition) -> str:
@@ -89,7 +88,7 @@ class MetadataKeyFactory(ABC):
 
     @abstractmethod
     def states(self) -> str:
-        """The prefix of all partitions' checkpoints; those of one partition lie together."""
+        """The prefix of all partitions' checkpoints; keys of one checkpoint are contiguous."""
 
     @abstractmethod
     def coordinator_batch(self, batch: int) -> str:
@@ -101,14 +100,14 @@ class MetadataKeyFactory(ABC):
 
     @abstractmethod
     def service(self) -> str:
-        """The key of what the cluster's service knows about itself."""
+        """The key of the record of the cluster's service, by which clients find it."""
 
     @abstractmethod
     def parse_log_batch(self, key: str) -> tuple[Uuid, int, int]:
         """Topic id, partition and batch of a key that `log_batch` made.
 
         Raises:
-            InvalidArgument: It is not such a key of this cluster.
+            InvalidArgument: `key` is not such a key of this cluster.
         """
 
     @abstractmethod
@@ -116,12 +115,12 @@ class MetadataKeyFactory(ABC):
         """Topic id and partition of any key in a partition's log or checkpoint.
 
         Raises:
-            InvalidArgument: It is in none of this cluster.
+            InvalidArgument: `key` is in no log or checkpoint of this cluster.
         """
 
     @abstractmethod
     def segment_id_of(self, key: str) -> bytes:
-        """The 16 bytes of the segment id of a key that `segment` made; of others, nonsense."""
+        """The 16 bytes of the segment id in `key`, which must be one that `segment` made."""
 
     @staticmethod
     @abstractmethod
@@ -130,10 +129,10 @@ class MetadataKeyFactory(ABC):
 
 
 class DefaultMetadataKeyFactory(MetadataKeyFactory):
-    """Names keys as the head of this module shows."""
+    """Makes keys as the head of this module shows."""
 
     def __init__(self, cluster_id: str) -> None:
-        """Keys of `cluster_id`, which may hold any character.
+        """A factory for `cluster_id`, which may have any character.
 
         Raises:
             InvalidArgument: The id is empty, too long, or not Unicode.
@@ -249,7 +248,7 @@ class DefaultMetadataKeyFactory(MetadataKeyFactory):
 
 
 def behind(prefix: str) -> str:
-    """A text behind every key that starts with `prefix`: as `after`, it skips them all."""
+    """A text after every key that starts with `prefix`, to skip them all in a list."""
     return prefix + HIGHEST_CHARACTER
 
 
@@ -268,7 +267,7 @@ def _batch(batch: int) -> str:
 
 
 def _epoch(epoch: int) -> str:
-    """`epoch` so that texts sort as numbers: "-" stands before all digits."""
+    """`epoch` as text that sorts as numbers do: "-" sorts before all digits."""
     if not -(INT32_MAX + 1) <= epoch <= INT32_MAX:
         raise InvalidArgument(f"expected a leader epoch of 32 bits, got {epoch}")
     return f"{epoch:010d}" if epoch >= 0 else f"-{epoch + INT32_MAX + 1:010d}"

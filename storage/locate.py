@@ -1,4 +1,4 @@
-"""Where a store is, as people write it: `sqlite:FILE`, `postgresql://…` or `memory:`."""
+"""URLs of stores, as users write them: `sqlite:FILE`, `postgresql://…` or `memory:`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SCHEMES = {
     "postgresql": "postgresql://USER@HOST:PORT/DATABASE",
     "memory": "memory:",
 }
-"""Each scheme, and how a URL of it looks."""
+"""The form of a URL for each scheme."""
 
 ALIASES = {"postgres": "postgresql"}
-"""Other names of schemes, as libpq knows them."""
+"""Other names of schemes, which libpq takes, too."""
 
 SECRETS = {
     "password",
@@ -27,19 +27,19 @@ SECRETS = {
     "scram_client_key",
     "scram_server_key",
 }
-"""Parameters of libpq's that nobody else may see."""
+"""Secret parameters of libpq's, which no message may show."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreUrl:
-    """Which kind of store, and where."""
+    """The kind of a store, and its place."""
 
     scheme: str
     path: Path | None = None
-    """For a file."""
+    """The file of a store in one."""
 
     server: str = field(default="", repr=False)
-    """For a server: what stands behind the scheme, from `//` on. May hold a password."""
+    """For a server: the URL after the scheme, from `//` on. May have a password."""
 
     @override
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class StoreUrl:
 
     @property
     def public(self) -> str:
-        """How to write it where others read it: without what is secret."""
+        """The URL without secrets, for messages."""
         return f"{self.scheme}:{_without_secrets(self.server) or self.path or ''}"
 
 
@@ -61,7 +61,7 @@ def parse_store_url(text: str) -> StoreUrl:
     scheme = ALIASES.get(scheme, scheme)
     if not colon or scheme not in SCHEMES:
         known = " or ".join(SCHEMES.values())
-        # Somebody's password may be in what was meant for another program.
+        # A URL for another program may have a password in it.
         raise InvalidArgument(f"expected a store as {known}, got {public_url(text)!r}")
     if scheme == "postgresql":
         return _server(scheme, rest)
@@ -77,7 +77,7 @@ def parse_store_url(text: str) -> StoreUrl:
 
 
 def public_url(text: str) -> str:
-    """The store's URL `text` without what is secret in it, whatever kind of URL it is."""
+    """The URL `text` without secrets, whatever its scheme is."""
     scheme, colon, rest = text.partition(":")
     scheme = ALIASES.get(scheme, scheme)
     is_server = rest.startswith("//") and scheme != "sqlite"
@@ -85,13 +85,13 @@ def public_url(text: str) -> str:
 
 
 def with_secrets_of(known: str, text: str) -> str:
-    """The URL `text`, or `known` if they differ in nothing but what is secret."""
+    """`known` if `text` is that URL without its secrets, else `text`."""
     return known if public_url(known) == text else text
 
 
 def default_store_url() -> StoreUrl:
     """The store when none is named: a file among the user's data."""
-    # Imported here: a store that is named need not wait for it.
+    # Imported here, as only the default store needs it.
     from platformdirs import user_data_path  # noqa: PLC0415
 
     path = user_data_path("tierledger", appauthor=False) / "tierledger.sqlite"
@@ -107,7 +107,7 @@ def _server(scheme: str, rest: str) -> StoreUrl:
 def _without_secrets(server: str) -> str:
     slashes = server[: 2 if server.startswith("//") else 0]
     text = server[len(slashes) :]
-    # As libpq reads it: what stands before an @ is the user's, whatever is in it.
+    # As libpq parses it: everything before the last @ is user and password.
     user, at, _ = text.partition("/")[0].rpartition("@")
     place, _, query = text[len(user) + len(at) :].partition("?")
     name = user.partition(":")[0].partition("?")[0]
@@ -116,7 +116,7 @@ def _without_secrets(server: str) -> str:
 
 
 def _expanded(text: str) -> Path:
-    # A shell does not expand `~` behind a colon.
+    # A shell does not expand `~` after a colon.
     try:
         # Absolute, because it may be opened by a process that runs in another folder.
         return Path(text).expanduser().absolute()

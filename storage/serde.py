@@ -1,4 +1,4 @@
-"""How what is stored becomes bytes, and how bytes that are not what was stored are noticed."""
+"""Serialization of stored values, with checksums by which damaged bytes are noticed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing_extensions import override
 from tierledger.events.errors import CorruptCheckpoint, FormatTooNew, InvalidArgument
 
 Plain: TypeAlias = Any
-"""None, a bool, int (64 bits), str or bytes, or a list of such. `Any`, because a reader of a
-value knows what each field is, and must look anyway."""
+"""None, a bool, int (64 bits), str or bytes, or a list of such. It is `Any`, because code that
+reads a value knows each field's type and has to check it anyway."""
 
 KINDS = {
     "segment": b"S",
@@ -25,16 +25,16 @@ KINDS = {
     "batch": b"B",
     "service": b"V",
 }
-"""What can be stored, and the letter that stands for it in the checksum."""
+"""The kinds of stored values, each with the letter that enters its checksum."""
 
 VERSIONS = {**dict.fromkeys(KINDS, 1), "partition": 2}
-"""Which version of each kind is written."""
+"""The version in which each kind is written."""
 
 Upcaster: TypeAlias = "Callable[[list[Plain]], list[Plain]]"
 
 
 def _with_dispute_run(fields: list[Plain]) -> list[Plain]:
-    """Version 2 of a partition's value counts disputes in a row; before it nobody did."""
+    """A partition's fields in version 2, which counts disputes in a row; version 1 did not."""
     head_at = 8
     fields[head_at] = [*fields[head_at], None]
     return fields
@@ -46,14 +46,14 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {("partition", 1): _with_dispute_ru
 HEADER_BYTES = 5
 
 _pack = msgpack.Packer(autoreset=True).pack
-"""As `msgpack.packb`, which makes a packer each time."""
+"""Does what `msgpack.packb` does, without creating a packer for each call."""
 
 
 class MetadataSerDe(ABC):
-    """Turns the fields of what is stored into bytes and back.
+    """Turns the fields of a stored value into bytes and back.
 
-    `kind` is one of `KINDS`. What `deserialize` returns equals what `serialize` was given;
-    which fields there are is the business of the code that stores them.
+    `kind` is one of `KINDS`. `deserialize` returns fields equal to those that `serialize` got;
+    their number and types are up to the code that stores them.
     """
 
     @abstractmethod
@@ -66,10 +66,10 @@ class MetadataSerDe(ABC):
 
     @abstractmethod
     def deserialize(self, kind: str, data: bytes) -> list[Plain]:
-        """The fields that `data` was made of.
+        """The fields from which `serialize` made `data`.
 
         Raises:
-            CorruptCheckpoint: `data` is not what `serialize` made for this kind.
+            CorruptCheckpoint: `data` is damaged, or of another kind.
             FormatTooNew: A newer program made it.
             InvalidArgument: There is no such kind.
         """
@@ -91,10 +91,9 @@ class MetadataSerDe(ABC):
 class MsgpackSerDe(MetadataSerDe):
     """One byte of version, four of checksum, then the fields in msgpack.
 
-    The checksum covers version, kind and fields, so that a value that stands under another
-    kind's key is noticed. Version and checksum keep their places and meaning in every version;
-    so "newer" can be told from "damaged". What an older version wrote comes back as the newest
-    would have written it.
+    The checksum covers version, kind and fields, so a value under the key of another kind is
+    noticed. Version and checksum keep their places and meaning in every version, so a newer
+    value can be told from a damaged one. Values of older versions are upgraded when read.
     """
 
     @override
@@ -136,7 +135,7 @@ class MsgpackSerDe(MetadataSerDe):
 
 @cache
 def _seed(kind: str, version: int) -> int:
-    """The checksum of what comes before the fields."""
+    """The checksum of version and kind, with which that of the fields begins."""
     return zlib.crc32(bytes((version,)) + KINDS[kind])
 
 
@@ -158,7 +157,7 @@ def _known(kind: str) -> None:
 
 
 def _risen(kind: str, version: int, fields: list[Plain]) -> list[Plain]:
-    """The fields as the newest version has them."""
+    """The fields, upgraded to the newest version."""
     try:
         for step in range(version, VERSIONS[kind]):
             fields = UPCASTERS[kind, step](fields)
@@ -170,7 +169,7 @@ def _risen(kind: str, version: int, fields: list[Plain]) -> list[Plain]:
 
 
 def _check(kind: str, data: bytes) -> None:
-    """Refuse `data` unless its checksum holds and its version is one that we know."""
+    """Refuse `data` unless its checksum is right and its version is known."""
     if len(data) <= HEADER_BYTES:
         raise CorruptCheckpoint(f"a {kind} of {len(data)} bytes")
     version = data[0]

@@ -1,12 +1,12 @@
-"""The records of Kafka's `__remote_log_metadata` topic, to objects and back.
+"""Decodes and encodes the records of Kafka's `__remote_log_metadata` topic.
 
 A value is `frame version 1 | api key | message version 0 | message`. Api keys:
 
     0 segment    1 segment update    2 partition delete    3 segment in a snapshot
 
-Rule 1: `decode` raises `MetadataParseError` or returns; no bytes make it do anything else.
-Rule 2: `encode(*decode(value)) == value` for every value that decodes. What an object cannot
-hold (tagged fields of a newer Kafka, an unusual spelling) is carried beside it.
+Rule 1: `decode` returns or raises `MetadataParseError`, for any bytes.
+Rule 2: `encode(*decode(value)) == value` for every value that decodes. Tagged fields of a newer
+Kafka, or an unusual spelling, which an object has no place for, are kept beside it.
 """
 
 from __future__ import annotations
@@ -60,26 +60,26 @@ __all__ = [
 
 _SEGMENT_STATES = tuple(RemoteLogSegmentState)
 _DELETE_STATES = tuple(RemotePartitionDeleteState)
-_new_uuid = bytes.__new__  # The layout has measured the 16 bytes already.
+_new_uuid = bytes.__new__  # Skips the check of the length: the layout has 16 bytes.
 
 
 class KafkaRecord(NamedTuple):
-    """A record's object, and what else the record held."""
+    """A record's object, and the record's unknown tagged fields."""
 
     value: KafkaValue
     tags: UnknownTags = NO_TAGS
 
 
 def decode(value: bytes) -> KafkaRecord:
-    """The record that `value` holds.
+    """The record in `value`.
 
-    As in Kafka, of a leader epoch that is listed twice the last entry counts, and a segment may
-    be in any state, which is for the reader to judge. Unlike in Kafka, a topic's name that is
-    not UTF-8 is refused, because it could not be written again, and so is what Kafka would
-    refuse elsewhere: a name that is too long, a negative partition.
+    As in Kafka, the last entry counts if a leader epoch is listed twice, and a segment may be
+    in any state. Unlike in Kafka, a topic's name that is not UTF-8 is refused, because it could
+    not be written again. A name that is too long and a negative partition are refused, too,
+    which Kafka does elsewhere.
 
     Raises:
-        MetadataParseError: `value` is no record of Kafka's; says where, what and why.
+        MetadataParseError: `value` is no record of Kafka's; the message tells where and why.
     """
     reader = Reader(value)
     key = _read_frame(reader)
@@ -100,11 +100,11 @@ def decode(value: bytes) -> KafkaRecord:
 
 
 def peek_partition(value: bytes) -> TopicIdPartition:
-    """The partition that `value` is about; the rest of it is not looked at.
+    """The partition of the record `value`, whose rest is not decoded.
 
     Raises:
-        MetadataParseError: The beginning of `value` is no record of Kafka's, or it is a segment
-            in a snapshot, which names no partition.
+        MetadataParseError: `value` does not begin like a record of Kafka's, or is a segment in
+            a snapshot, which names no partition.
     """
     reader = Reader(value)
     key = _read_frame(reader)
@@ -114,7 +114,7 @@ def peek_partition(value: bytes) -> TopicIdPartition:
 
 
 def encode(value: KafkaValue, tags: UnknownTags = NO_TAGS) -> bytes:
-    """The record that says `value`, as Kafka writes it, with `tags` where they stood.
+    """The record of `value`, as Kafka writes it, with `tags` in their places.
 
     Raises:
         InvalidArgument: The topic's name or the partition does not fit Kafka's field.
@@ -128,7 +128,7 @@ def encode(value: KafkaValue, tags: UnknownTags = NO_TAGS) -> bytes:
 
 
 def _read_frame(reader: Reader) -> int:
-    """The api key."""
+    """The api key in the record's frame, whose versions are checked."""
     key = KEY_OF_FRAME.get(reader.value[:3])
     if key is not None:
         reader.at = 3
@@ -151,7 +151,7 @@ def _read_header(reader: Reader, what: str, lowest: int, highest: int) -> int:
 
 
 def _made(at: int, kind: Callable[..., T], *fields: Any) -> T:  # noqa: ANN401
-    """The object of `fields`, which were read from position `at` on."""
+    """The object with `fields`, which were read from position `at` on."""
     try:
         return kind(*fields)
     except InvalidArgument as error:
@@ -198,7 +198,7 @@ def _read_snapshot(reader: Reader) -> KafkaRecord:
 def _read_segment_body(
     reader: Reader,
 ) -> tuple[tuple[Any, ...], EpochTags, Tags]:
-    """What both segment records end with: fields in their constructors' order, and tags."""
+    """The end of both segment records: fields in their constructors' order, and tags."""
     head = reader.unpack(SEGMENT_HEAD, "offsets, broker and times")
     start, end, broker, max_timestamp_ms, event_timestamp_ms = head
     epochs, epoch_tags = _read_epochs(reader)
@@ -256,7 +256,7 @@ def _read_epochs(reader: Reader) -> tuple[dict[int, int], EpochTags]:
         raise reader.error(at, room, count)
     epochs: dict[int, int] = {}
     for epoch, offset, tag_count in PLAIN_EPOCH.iter_unpack(reader.value[reader.at : end]):
-        if tag_count:  # Whatever follows has been cut at the wrong places.
+        if tag_count:  # The following entries were cut at wrong places: read them singly.
             return _read_tagged_epochs(reader, count)
         epochs[epoch] = offset
     reader.at = end

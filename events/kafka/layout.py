@@ -7,18 +7,18 @@ from typing import Final
 
 FRAME_VERSION: Final = 1
 MESSAGE_VERSION: Final = 0
-"""The only version known, of all four records."""
+"""The only known version of each of the four records."""
 
 SEGMENT, SEGMENT_UPDATE, PARTITION_DELETE, SEGMENT_SNAPSHOT = range(4)
 
 HEADER_MAX: Final = 32767
-"""Kafka reads each of the three numbers of the frame into 16 bits."""
+"""The highest number in a frame: Kafka reads each of the three into 16 bits."""
 
 TXN_INDEX_EMPTY: Final = 0
-"""The tag of the one tagged field we know, in records 0 and 3: a byte, absent for false."""
+"""The tag of the one known tagged field, in records 0 and 3: a byte, absent for false."""
 
 TXN_INDEX_EMPTY_ALONE: Final = bytes((1, TXN_INDEX_EMPTY, 1, 1))
-"""The section of tagged fields that says it, as most segments of a Kafka 4 end."""
+"""The section of tagged fields with which most segments of a Kafka 4 end: only that field."""
 
 FRAMES: Final = tuple(bytes((FRAME_VERSION, key, MESSAGE_VERSION)) for key in range(4))
 KEY_OF_FRAME: Final = {frame: key for key, frame in enumerate(FRAMES)}

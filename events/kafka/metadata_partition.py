@@ -1,4 +1,4 @@
-"""Which partition of `__remote_log_metadata` Kafka keeps a user partition's records in."""
+"""Finds the partition of `__remote_log_metadata` that has a user partition's records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MURMUR_SHIFT: Final = 24
 
 
 def metadata_partition(topic_id: Uuid, partition: int, *, partition_count: int) -> int:
-    """The metadata partition Kafka's default partitioner picks; the topic's name plays no part.
+    """The metadata partition of Kafka's default partitioner; it ignores the topic's name.
 
     Args:
         topic_id: The user topic's id.
@@ -39,7 +39,7 @@ def metadata_partition(topic_id: Uuid, partition: int, *, partition_count: int) 
 
 
 def _fold(value: int) -> int:
-    """Java's hash of a long: both halves, one over the other."""
+    """Java's hash of a long: both halves, combined by exclusive or."""
     return (value ^ (value >> 32)) & _UINT32
 
 

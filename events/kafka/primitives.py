@@ -1,8 +1,8 @@
-"""The smallest pieces of Kafka's flexible message encoding, read and written.
+"""Reads and writes the primitive types of Kafka's flexible message encoding.
 
 Numbers are big-endian. Lengths and counts are unsigned LEB128 of at most 32 bits ("uvarint"),
-stored plus one where null must be told apart. Every struct ends with a section of tagged
-fields, which a reader that does not know them can step over, and we keep.
+stored plus one if the value may be null. Every struct ends with a section of tagged fields.
+Readers may skip unknown ones; here they are kept.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ STRING_BYTES_MAX: Final = 32767
 
 
 class Reader:
-    """A record's bytes and how far they have been read.
+    """A record's bytes, and the index of the next one to read.
 
-    Every method raises `MetadataParseError` if the bytes are not what it reads.
+    Every method raises `MetadataParseError` if the bytes are not of the type that it reads.
     """
 
     __slots__ = ("at", "is_odd", "value")
@@ -32,10 +32,10 @@ class Reader:
         self.value = value
         self.at = 0
         self.is_odd = False
-        """Whether something was spelled as no writer of ours would spell it."""
+        """Whether a part was encoded in another way than `writer` would encode it."""
 
     def uvarint(self, what: str) -> int:
-        """The next number, nearly always of one byte."""
+        """The next number; nearly always it has one byte."""
         at = self.at
         try:
             byte = self.value[at]
@@ -55,7 +55,7 @@ class Reader:
                 if number >> 32:
                     raise self.error(at, f"at most 32 bits for {what}", number)
                 self.at = at + length
-                self.is_odd |= byte == 0  # A group of zeros at the end says nothing.
+                self.is_odd |= byte == 0  # A last group of zeros is superfluous.
                 return number
         if at + UVARINT_BYTES_MAX > len(self.value):
             raise self.ended(what)
@@ -126,11 +126,11 @@ class Reader:
         return tag, self.raw(size, "a tagged field")
 
     def error(self, at: int, expected: str, found: object) -> MetadataParseError:
-        """The error that says what stands at `at` instead of what should."""
+        """The error for finding `found` at `at` instead of `expected`."""
         return MetadataParseError(f"position {at}: expected {expected}, found {found}")
 
     def ended(self, what: str) -> MetadataParseError:
-        """The error that says that the record stops before `what` is complete."""
+        """The error for a record that ends before `what` is complete."""
         return self.error(self.at, what, f"the record's end after {len(self.value)} bytes")
 
 
@@ -167,7 +167,7 @@ def compact_string(text: str, what: str) -> bytes:
 
 
 def compact_nullable_bytes(data: bytes | None) -> bytes:
-    """`data` with its length before it; none and empty differ."""
+    """`data` with its length before it; None and empty differ."""
     return b"\x00" if data is None else uvarint(len(data) + 1) + data
 
 

@@ -1,4 +1,4 @@
-"""Tagged fields of a newer Kafka, kept beside the object that has no place for them."""
+"""Tagged fields of a newer Kafka, kept beside an object that has no place for them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from tierledger.events.errors import CorruptLog
 from tierledger.events.typed_fields import shown
 
 Tags: TypeAlias = "tuple[tuple[int, bytes], ...]"
-"""One struct's tagged fields, (tag, content), in the order in which they stood."""
+"""One struct's tagged fields, (tag, content), in the record's order."""
 
 EpochTags: TypeAlias = "tuple[tuple[int, Tags], ...]"
-"""Tagged fields by leader epoch; only of entries that have any."""
+"""Tagged fields by leader epoch, without entries that have none."""
 
 
 class UnknownTags(NamedTuple):
-    """What a record held beyond its object: nearly always nothing."""
+    """A record's unknown tagged fields; nearly always empty."""
 
     partition: Tags = ()
     segment: Tags = ()
     epochs: EpochTags = ()
     record: Tags = ()
     verbatim: bytes | None = None
-    """The whole record, if a writer with these tags would spell it differently: leader epochs
-    not ascending or repeated, a number in more bytes than it needs, false written out."""
+    """The whole record, if `writer` would encode it differently: leader epochs not ascending or
+    repeated, a number in more bytes than it needs, or an explicit false."""
 
     def to_plain(self) -> tuple[object, ...] | None:
         """These tags as tuples, numbers and bytes, or None if there are none.
@@ -35,10 +35,10 @@ class UnknownTags(NamedTuple):
 
     @staticmethod
     def from_plain(plain: Any) -> UnknownTags:  # noqa: ANN401 - msgpack's lists or tuples.
-        """The tags that `to_plain` made `plain` of.
+        """The tags from which `to_plain` made `plain`.
 
         Raises:
-            CorruptLog: It made no such thing; a fold never looks at them.
+            CorruptLog: `plain` is nothing of the kind; folding a log does not check tags.
         """
         if plain is None:
             return NO_TAGS
@@ -61,7 +61,7 @@ NO_TAGS: Final = UnknownTags()
 def unknown_tags(
     partition: Tags, segment: Tags, epochs: EpochTags, record: Tags
 ) -> UnknownTags:
-    """These tags; the one `NO_TAGS` if there are none, which is nearly always."""
+    """An object with these tags; nearly always there are none, and it is `NO_TAGS`."""
     if partition or segment or epochs or record:
         return UnknownTags(partition, segment, epochs, record)
     return NO_TAGS

@@ -1,4 +1,4 @@
-"""Objects to the records of `__remote_log_metadata`, as Kafka itself spells them."""
+"""Writes objects as records of `__remote_log_metadata`, with the same bytes as Kafka."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ KafkaValue: TypeAlias = (
     | RemotePartitionDeleteMetadata
     | RemoteLogSegmentMetadataSnapshot
 )
-"""What a record can say."""
+"""The object in a record."""
 
 
 def write_record(value: KafkaValue, tags: UnknownTags) -> bytes:
-    """The record that says `value`, with `tags` where Kafka puts them.
+    """The record of `value`, with `tags` in their places.
 
     Raises:
         InvalidArgument: The topic's name or the partition does not fit Kafka's field.

@@ -1,1 +1,1 @@
-"""One partition: its state, what is decided on it, what an event changes, what it answers."""
+"""One partition: its state, decisions on commands, effects of events, and answers."""

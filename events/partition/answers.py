@@ -1,8 +1,8 @@
-"""What a partition's state answers: Kafka's answers, or better ones where Kafka's are wrong.
+"""Answers from a partition's state: Kafka's answers, or better ones where Kafka's are wrong.
 
-Rule: no offset that a finished segment holds is ever answered with "none".
+Rule: an offset that a finished segment holds is never answered with None.
 
-A view is a state, or a `Snapshot` of one, which stays as it is while the state goes on.
+A view is a state, or a `Snapshot` of one, which does not change while the state does.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from tierledger.events.tables.segment_rows import (
 )
 
 WALK_STEPS = 200
-"""Segments or pages a walk visits before it yields to its caller: below 10 ms."""
+"""Segments or pages that a walk visits before it returns to its caller: below 10 ms."""
 
 OFFSET_MAX = (1 << 63) - 1
-"""The highest offset there is; no walk goes on behind it."""
+"""The highest possible offset, where a walk ends."""
 
 ROWS_PER_YIELD = 250
 """Rows of a list after which its reader may let others run: below 2 ms."""
@@ -52,12 +52,12 @@ PAGES_PER_YIELD = 1
 
 
 class Snapshot:
-    """A state's answers at one position."""
+    """A state as of one position, for answers while the state changes."""
 
     __slots__ = ("epochs", "position", "rows")
 
     def __init__(self, state: PartitionState, epoch: int | None = None) -> None:
-        """Take all that `state` holds, or the tables of one `epoch` only."""
+        """Copy on write: all rows of `state`, and all tables or those of `epoch` only."""
         self.position = state.next_position - 1
         self.rows: SegmentRows = state.rows.snapshot()
         self.epochs: dict[int, EpochTables] = {
@@ -68,10 +68,10 @@ class Snapshot:
 
 
 def lookup(view: PartitionState | Snapshot, epoch: int, offset: int) -> bytes | None:
-    """The row of the segment that serves `offset` in `epoch`, or none if none holds it.
+    """The row of the segment that serves `offset` in `epoch`; None if no segment holds it.
 
-    Kafka's own answer if it has one; else, of the finished segments of that epoch that hold the
-    offset, the one that finished last.
+    Kafka's own answer if it has one. Otherwise the segment that finished last of all finished
+    ones in that epoch that hold the offset.
     """
     tables = view.epochs.get(epoch)
     if tables is None:
@@ -100,7 +100,7 @@ def highest_offset_for_epoch(view: PartitionState | Snapshot, epoch: int) -> int
 
 
 def remote_log_size(view: PartitionState | Snapshot, epoch: int) -> int:
-    """Bytes over `list_epoch(epoch)`, whatever their state; O(1) (KIP-852).
+    """Bytes of all segments of `list_epoch(epoch)`, in any state; O(1) (KIP-852).
 
     A segment of several epochs counts fully in each, so the sum over epochs exceeds the log.
     """
@@ -109,20 +109,19 @@ def remote_log_size(view: PartitionState | Snapshot, epoch: int) -> int:
 
 
 class PartitionSummary(NamedTuple):
-    """What a partition holds, in numbers; each segment counts once."""
+    """Counts of a partition; each segment counts once."""
 
     count_by_state: tuple[int, ...]
-    """Segments, by the number of their state (COPY_SEGMENT_STARTED, COPY_SEGMENT_FINISHED,
-    DELETE_SEGMENT_STARTED)."""
+    """Segments in COPY_SEGMENT_STARTED, COPY_SEGMENT_FINISHED and DELETE_SEGMENT_STARTED."""
     bytes_by_state: tuple[int, ...]
     leader_epochs: tuple[int, ...]
     """Epochs that list segments, ascending."""
     delete_state: int | None
-    """How far the deletion of the whole partition has come, if it has begun."""
+    """State of the whole partition's deletion; None before it begins."""
 
 
 def summary(state: PartitionState) -> PartitionSummary:
-    """What `state`, which must be whole, holds in numbers; O(epochs)."""
+    """The counts of `state`, which must not be a sparse one; O(epochs)."""
     return PartitionSummary(
         tuple(state.count_by_state),
         tuple(state.bytes_by_state),
@@ -136,7 +135,7 @@ def _lists(tables: EpochTables) -> bool:
 
 
 class WalkPaused(NamedTuple):
-    """The walk got as far as `offset` without an answer; ask again from there."""
+    """The walk has no answer up to `offset`; call it again from there."""
 
     offset: int
 
@@ -146,10 +145,10 @@ def next_segment_with_txn_index(
 ) -> bytes | WalkPaused | None:
     """The row of the first segment from `offset` on that may have a transaction index.
 
-    By definition the walk: look `offset` up; while the segment has none, look up its end + 1;
-    a miss ends it (KIP-1058), and so does a segment that ends before the offset asked for.
-    Pages without any index and without a gap are skipped whole.
-    Pauses after `WALK_STEPS`, so that no step of the caller's loop takes long.
+    The answer is defined by a walk (KIP-1058): look up `offset`; if the segment has no index,
+    look up its end + 1, and so on. The walk ends without an answer where the lookup finds no
+    segment, or one that ends before the offset. Pages without gaps and indexes are skipped.
+    `WalkPaused` after `WALK_STEPS`, so that no step of the caller's loop takes long.
     """
     tables = view.epochs.get(epoch)
     for _ in range(WALK_STEPS):
@@ -160,7 +159,7 @@ def next_segment_with_txn_index(
         if not fields[TXN_EMPTY]:
             return row
         if fields[END] < offset:
-            return None  # An epoch that claims offsets behind its segment's end leads nowhere.
+            return None  # The epoch begins after its segment's end: the walk cannot go on.
         offset = fields[END] + 1
         assert tables is not None, "the lookup found a segment"
         offset = _skip_page(view, tables, epoch, offset)
@@ -170,7 +169,7 @@ def next_segment_with_txn_index(
 def _skip_page(
     view: PartitionState | Snapshot, tables: EpochTables, epoch: int, offset: int
 ) -> int:
-    """The offset after the page that starts at `offset`, if that page is one unbroken run."""
+    """The offset after the page that starts at `offset` if it can be skipped, else `offset`."""
     at = tables.referenced.page_at(offset)
     if at < 0:
         return offset
@@ -183,7 +182,7 @@ def _skip_page(
 
 
 def _run_end(view: PartitionState | Snapshot, page: Page[int, bytes], epoch: int) -> int:
-    """The last offset of `page` if it is one unbroken run without any index; else -1."""
+    """The last offset of `page` if it has no gap and no transaction index; else -1."""
     end = page.first - 1
     for start, segment_id in zip(page.keys, page.values, strict=True):
         row = view.rows.get(segment_id)
@@ -204,10 +203,10 @@ def list_all(snapshot: Snapshot) -> Iterator[bytes]:
 def list_epoch(snapshot: Snapshot, epoch: int) -> Iterator[bytes | None]:
     """The rows of `epoch`'s segments in Kafka's order, with those that Kafka has lost.
 
-    Kafka gives its referenced segments by their offset in the epoch; if it has unreferenced
-    ones, all are sorted by start offset, referenced before unreferenced. A lost one follows
-    Kafka's own at its start offset. Ids without metadata are skipped. `None` comes where the
-    reader may let others run, at least once in `ROWS_PER_YIELD` segments looked at.
+    Kafka lists referenced segments by their offset in the epoch. If there are unreferenced
+    ones, it sorts all by start offset, referenced before unreferenced. A lost segment follows
+    Kafka's own at the same start offset. Ids without metadata are skipped. `None` comes where
+    the reader may let others run, at least once in `ROWS_PER_YIELD` segments visited.
     """
     tables = snapshot.epochs.get(epoch)
     if tables is None:
@@ -240,15 +239,15 @@ def list_epoch(snapshot: Snapshot, epoch: int) -> Iterator[bytes | None]:
 
 
 _PLACE = struct.Struct(">QBIH")
-"""What an entry of a list begins with, before its row, and by which entries are sorted: start
-offset, rank among those at it (referenced, unreferenced, lost), place in the epoch's table. As
-bytes, which the garbage collector does not look through as it would tuples."""
+"""Sort key of a list's entry, before its row: start offset, rank (referenced, unreferenced,
+lost), page and index in the epoch's table. As bytes, which the garbage collector does not
+traverse as it would tuples."""
 
 START_BYTES = 8
 
 
 class _PageOfIds:
-    """The entries of a table's page, made whenever they are read."""
+    """The entries of a table's page, created anew for each iteration."""
 
     __slots__ = ("_at", "_page", "_rank", "_snapshot")
 
@@ -264,11 +263,11 @@ class _PageOfIds:
 
 
 def _runs(pages: Iterable[_PageOfIds]) -> Generator[None, None, list[Iterator[bytes]]]:
-    """The entries of `pages` in runs that are sorted by start offset, to be merged as read.
+    """The entries of `pages` in runs that are sorted by start offset, for a lazy merge.
 
-    By the epoch's offset start offsets ascend, except around segments of several epochs: pages
-    in order make one run and stay what they are. Any other is sorted on its own: all at once
-    would hold up everything else for as long as that takes.
+    Pages are in the order of offsets in the epoch, and start offsets mostly ascend with them,
+    except around segments of several epochs. Successive sorted pages make one run. Any other
+    page is sorted on its own; sorting all at once would block the loop for too long.
     """
     runs: list[Iterator[bytes]] = []
     stretch: list[_PageOfIds] = []
@@ -282,7 +281,7 @@ def _runs(pages: Iterable[_PageOfIds]) -> Generator[None, None, list[Iterator[by
         elif found:
             if not stretch or found[0] < end:
                 stretch = []
-                runs.append(chain.from_iterable(stretch))  # Also of what is added to it.
+                runs.append(chain.from_iterable(stretch))  # Sees pages that are added later.
             stretch.append(page)
             end = found[-1]
         if count % PAGES_PER_YIELD == 0:
@@ -291,7 +290,7 @@ def _runs(pages: Iterable[_PageOfIds]) -> Generator[None, None, list[Iterator[by
 
 
 def _used_up(entries: list[bytes]) -> Iterator[bytes]:
-    """`entries`, each freed once it was read: freeing all at once takes a while, too."""
+    """`entries`, each freed when it has been read: freeing all at once takes long."""
     entries.reverse()
     while entries:
         yield entries.pop()

@@ -1,8 +1,8 @@
-"""What a command leads to: events, or a rejection that changes nothing.
+"""Turns a command into events, or into a rejection that changes nothing.
 
-The rules of the lifecycle, of sessions and of repeats stand here and nowhere else. `decide`
-looks at the state through an overlay and adds to it what it decided, so the next command of
-the same batch sees it.
+The rules of the lifecycle, of sessions and of retries are here and nowhere else. `decide` reads
+the state through an overlay and adds the events to it, so the next command of the same batch
+sees them.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ from tierledger.events.tables.segment_rows import (
 )
 
 CUSTOM_METADATA_BYTES_CEILING = 1 << 20
-"""Custom metadata of a deletion is kept up to here, 1 MiB: KIP-917's bucket names are bytes."""
+"""Most bytes of custom metadata that a deletion may carry, 1 MiB; longer ones are dropped."""
 
 TOMBSTONES_PER_DROP = 500
-"""Tombstones that one event drops: keeps the step below a millisecond."""
+"""Most tombstones that one event drops, so that the step stays below a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a leader enforces.
+    """Limits that a leader enforces.
 
     Attributes:
         custom_metadata_bytes_max: `remote.log.metadata.custom.metadata.max.bytes`, 0 to
-            2147483647; equal is allowed; of a copy that starts or finishes. A value below the
-            brokers' own makes them upload again at every interval.
-        tombstone_retention_ms: How long ids of deleted segments are remembered. A week
-            outlives any retry of a broker; a deleted id costs about 200 bytes meanwhile.
+            2147483647: the most bytes that a copy may have when it starts or finishes. With a
+            value below the brokers' own they upload again at every interval.
+        tombstone_retention_ms: How long ids of deleted segments are kept. A week outlives any
+            retry of a broker; a deleted id takes about 200 bytes until then.
     """
 
     custom_metadata_bytes_max: int = 128
@@ -81,7 +81,7 @@ class Limits:
 
 
 class Accepted(NamedTuple):
-    """The command holds from `position` on; without events it held already."""
+    """The command is in effect as of `position`; without events it was so already."""
 
     events: tuple[log.Event, ...]
     position: int
@@ -94,9 +94,9 @@ class Rejected(NamedTuple):
 
 
 class Undecided(NamedTuple):
-    """A claim that nothing known here can decide; nothing changed.
+    """A claim that cannot be decided without the leader oracle; nothing changed.
 
-    Ask the leader oracle after `delay_ms`, and decide on the claim again with its verdict.
+    Ask the oracle after `delay_ms`, and decide on the claim again with its verdict.
     """
 
     delay_ms: int
@@ -106,10 +106,10 @@ Decision: TypeAlias = "Accepted | Rejected | Undecided"
 
 
 def decide(view: Overlay, command: cmd.Command, now_ms: int, limits: Limits) -> Decision:
-    """Decide on `command` as of `now_ms`, and let `view` see the events.
+    """The decision on `command` as of `now_ms`; its events are added to `view`.
 
-    Log time never goes back: an event's is `now_ms` or its predecessor's, whichever is later.
-    Only a claim to lead can stay undecided.
+    Log time never goes back: an event gets `now_ms` or its predecessor's time, whichever is
+    later. Only a claim to lead can stay undecided.
     """
     try:
         if isinstance(command, cmd.OpenSession):
@@ -125,7 +125,7 @@ def _decided(
     view: Overlay, command: cmd.Command, now_ms: int, limits: Limits
 ) -> tuple[tuple[log.Event, ...], int]:
     match command:
-        case cmd.AddSegment() | cmd.UpdateSegment() | cmd.PutPartitionDelete():  # Most by far.
+        case cmd.AddSegment() | cmd.UpdateSegment() | cmd.PutPartitionDelete():  # Most common.
             return _decide_write(view, command, now_ms, limits)
         case cmd.OpenSession():
             _refuse_finished(view)
@@ -134,7 +134,7 @@ def _decided(
         case cmd.CloseSession():
             bodies = close_session(view, command)
             if view.session is not None and view.session.import_cluster is not None:
-                now_ms = view.log_time_ms  # Imported history keeps recorded time.
+                now_ms = view.log_time_ms  # An import's log has the recorded times.
             return _append(view, bodies, now_ms, log.Origin(command.claim.broker_id, None))
         case cmd.DropTombstones():
             cutoff = now_ms - limits.tombstone_retention_ms
@@ -149,7 +149,10 @@ def _decided(
 
 
 def _opener(command: cmd.OpenSession) -> log.Origin:
-    """The process that opens the session: no broker, and so nothing that is repeated."""
+    """The origin of a session's events: the opening process, which is no broker.
+
+    Request ids are kept only for brokers, so the opener's id is not taken for a retry's.
+    """
     if command.opener is None:
         return log.Origin(command.claim.broker_id, None)
     return log.Origin(-1, command.opener)
@@ -166,7 +169,8 @@ def _decide_write(
         position = view.seen(origin.broker_id, origin.request_id)
         if position is not None:
             return (), position
-    # First: nobody can open a session there, so who was elected since would be told to retry.
+    # Before the session: no session can be opened in a deleted partition, so a broker elected
+    # since would be told to retry for ever.
     _refuse_finished(view, command)
     _require_session(view, command.claim)
     match command:
@@ -259,7 +263,7 @@ def _update(view: Overlay, command: cmd.UpdateSegment, limits: Limits) -> list[l
             raise RemoteResourceNotFound(
                 f"segment {Uuid(segment_id)} is unknown in {view.topic_id_partition}"
             )
-        return []  # Brokers delete some segments twice (multi-epoch segments, topic deletion).
+        return []  # Brokers delete segments of several epochs, and of deleted topics, twice.
     fields = unpack_row(row)
     source = RemoteLogSegmentState(fields[STATE])
     if not is_valid_segment_transition(source, target):
@@ -279,10 +283,10 @@ def _update(view: Overlay, command: cmd.UpdateSegment, limits: Limits) -> list[l
 def _within_limit(
     segment_id: bytes, target: RemoteLogSegmentState, custom: bytes, limits: Limits
 ) -> tuple[bytes | None, int]:
-    """KIP-917: a copy may not exceed the limit; its clean-up must go through.
+    """The custom metadata to store, and the bytes dropped because there were too many.
 
-    Kafka sends none when a copy starts. What comes then is stored all the same, so the limit
-    is the same.
+    KIP-917: a copy may not exceed the limit, but its deletion must always succeed. Kafka sends
+    no custom metadata when a copy starts; if some comes, the limit holds for it, too.
     """
     size = len(custom)
     if target <= RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
@@ -327,7 +331,7 @@ def _import(view: Overlay, command: cmd.ImportRecords) -> tuple[tuple[log.Event,
         )
     for item in command.records:
         if item.offset <= view.imported_offset(cluster, item.metadata_partition):
-            continue  # Imported before; resuming repeats the last records.
+            continue  # Imported before: an import that resumes sends its last records again.
         body = import_body(view, item)
         origin = log.Origin(command.claim.broker_id, None)
         added, _ = _append(view, [body], item.timestamp_ms, origin)

@@ -1,4 +1,4 @@
-"""What an event does to a partition's state. It cannot fail on a log that `decide` wrote."""
+"""Applies events to a partition's state; never fails on a log that `decide` wrote."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _DELETE_STARTED = int(RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
 
 
 def evolve(state: PartitionState, event: log.Event) -> None:
-    """Apply one durable event; O(1) but for a logarithm, whatever the partition's size."""
+    """Apply one durable event, in O(log n) of the partition's segments."""
     _evolve_each(state, (event,))
 
 
@@ -60,7 +60,7 @@ def _evolve_each(state: PartitionState, events: Sequence[log.Event]) -> None:
         apply[type(body)](state, event, body)
         state.next_position = expected = position + 1
         state.log_time_ms = log_time_ms
-        if request_id is not None and broker_id >= 0:  # Brokers repeat themselves.
+        if request_id is not None and broker_id >= 0:  # Only brokers retry requests.
             kept = requests.get(broker_id)
             if kept is None:
                 kept = requests[broker_id] = {}
@@ -98,7 +98,7 @@ def started_fields(body: log.SegmentAdded) -> Row:
 
 
 def update_fields(fields: Row, body: log.SegmentUpdated) -> None:
-    """Replace what an update replaces: broker, time, state, custom metadata, all wholesale."""
+    """Replace state, broker, time and custom metadata; an absent one removes the old."""
     fields[STATE] = body.state
     fields[BROKER] = body.broker_id
     fields[EVENT_TIMESTAMP] = body.event_timestamp_ms
@@ -122,7 +122,7 @@ def session_after(event: log.Event, body: log.SessionOpened) -> Session:
 def run_after(
     event: log.Event, body: log.SessionDisputed, before: DisputeRun | None
 ) -> DisputeRun | None:
-    """The disputes in a row as of `body`, which changes nothing if they were not counted."""
+    """The disputes in a row as of `body`; an old `body` that counts none changes nothing."""
     if not body.in_a_row:
         return before
     return DisputeRun(body.in_a_row, event.session, event.log_time_ms)

@@ -1,10 +1,10 @@
-"""What a recorded event becomes: taken over as Kafka's consumer took it, or dropped as it did.
+"""Turns a record of Kafka's metadata topic into an event, as Kafka's consumer treats it.
 
-Kafka's cache is laxer than `decide`: a deleted id comes back, a started copy is added over, and
-nothing is asked of who wrote it. What Kafka dropped is kept as an event without effect, so that
-the counts belong to the fold. What would have killed Kafka's consumer (section 3.5 of its
-behaviour: a record of a state it cannot apply, anything after DELETE_PARTITION_FINISHED) is
-dropped here too, by name.
+Kafka's cache is laxer than `decide`: a deleted id can be added again, a started copy can be
+replaced, and the writer need not be the leader. A record that Kafka drops becomes an event
+without effect, so that the state counts it. A record that would end Kafka's consumer (of a
+state that it cannot apply, or after DELETE_PARTITION_FINISHED) is dropped, too; the event names
+the reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NO_PARTITION = "record without a partition"
 
 
 def import_body(view: Overlay, item: ImportedRecord) -> log.Body:
-    """The event that `item` becomes at the end of `view`."""
+    """The event for `item`, appended to `view`'s log."""
     source = (item.metadata_partition, item.offset)
     value = item.record.value
     tags = item.record.tags.to_plain()

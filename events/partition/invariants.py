@@ -1,7 +1,7 @@
-"""What must hold of a partition's state between any two events.
+"""The invariants of a partition's state, which hold between any two events.
 
-`check` derives everything anew from the rows and compares. It reads and changes nothing, costs
-a pass over all segments, and is for tests, the simulator and a leader that is asked to doubt.
+`check` derives everything again from the rows and compares. It changes nothing and takes a pass
+over all segments. Tests and the simulator use it, and a leader that is asked to check itself.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Rows = dict[bytes, Row]
 
 
 class Member(NamedTuple):
-    """A segment as its row says it stands in one epoch."""
+    """A segment in one epoch, as its row describes it."""
 
     segment_id: bytes
     start: int
@@ -50,10 +50,10 @@ class Member(NamedTuple):
 
 
 def check(state: PartitionState) -> None:
-    """Assert that `state` is one that a log can lead to.
+    """Assert that a log can lead to `state`.
 
     Raises:
-        AssertionError: It is not; the message names the partition and what does not fit.
+        AssertionError: None can; the message names the partition and the broken invariant.
     """
     rows = {id_of_row(row): unpack_row(row) for row in state.rows}
     try:
@@ -194,7 +194,10 @@ def _check_epoch(
 
 
 def _check_hidden(epoch: int, tables: EpochTables, members: list[Member]) -> None:
-    """Exactly the finished segments that a floor search can miss: see `epoch_tables`."""
+    """`hidden` has exactly the finished segments that a floor search can miss.
+
+    See `epoch_tables`.
+    """
     expected = {}
     for one in members:
         following = tables.referenced.above(one.start)

@@ -1,8 +1,8 @@
 """A state as it will be once the commands decided so far in a batch are durable.
 
-`decide` looks at a state through an overlay, so that a batch can be decided before it is stored
-and nothing of the partition is copied. It answers what `decide` asks and nothing else: of
-its rows, placements and `finished_at` mean nothing.
+`decide` reads the state through an overlay, so that a batch can be decided before it is stored
+and the partition need not be copied. An overlay has only what `decide` reads: in its rows,
+placements and `finished_at` are meaningless.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tierledger.events.tables.segment_rows import pack_row, unpack_row
 
 
 class Overlay:
-    """What `decide` sees: the state, plus events that were decided on but not stored."""
+    """The state, plus events that were decided on but are not stored yet."""
 
     def __init__(self, state: PartitionState) -> None:
         self._state = state
@@ -37,16 +37,16 @@ class Overlay:
         self.dispute_run: DisputeRun | None = state.dispute_run
         self.delete: DeleteMetadata | None = state.delete
         self._rows: dict[bytes, bytes | None] = {}
-        """As they will be, of segments that were deleted or asked for again."""
+        """New rows of segments that were deleted, or changed and then read."""
         self._changes: dict[bytes, list[log.SegmentAdded | log.SegmentUpdated]] = {}
-        """What is in none of those yet: few segments change twice in a batch, and a row that
-        nobody asks for need not be made."""
+        """Changes not in `_rows` yet: few segments change twice in a batch, so a row is built
+        only when it is read."""
         self._deleted: dict[bytes, int | None] = {}
-        """Id to the position of its deletion, or none if the id has come back."""
+        """Id to the position of its deletion; None if the id was added again."""
         self._buried: dict[int, int] = {}
-        """Tombstones to come: position to log time."""
+        """Tombstones of this batch: position to log time."""
         self._returned: set[int] = set()
-        """Positions of stored tombstones whose ids have come back."""
+        """Positions of stored tombstones whose ids were added again."""
         self._heard: dict[int, tuple[int, int]] = {}
         self._requests: dict[tuple[int, bytes], int] = {}
         self._imported: dict[tuple[str, int], int] = {}
@@ -117,7 +117,7 @@ class Overlay:
         return [position for position, time_ms in kept[:limit] if time_ms < cutoff_ms]
 
     def note(self, event: log.Event) -> None:  # noqa: C901 - One case each.
-        """See the state as it will be after `event`."""
+        """Add `event` to what the overlay shows."""
         self.next_position = event.position + 1
         self.log_time_ms = event.log_time_ms
         if event.request_id is not None:
@@ -125,7 +125,7 @@ class Overlay:
         match event.body:
             case log.SegmentAdded() as body:
                 self._changes[body.segment_id] = [body]
-                if body.source is not None:  # Else the id is not one that was deleted.
+                if body.source is not None:  # Only an import adds a deleted id again.
                     self._note_return(body.segment_id)
                     self._note_source(body.source)
             case log.SegmentUpdated() as body:

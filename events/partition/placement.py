@@ -1,8 +1,8 @@
-"""How a segment's life changes the tables of its leader epochs: Kafka's rules, exactly.
+"""Updates the tables of a segment's leader epochs as it changes, exactly by Kafka's rules.
 
-The supersede loop is Kafka's (`handleSegmentWithCopySegmentFinishedState` of its
-`RemoteLogLeaderEpochState`), with its leaks; beside it `lost` and `hidden` keep what it leaks
-findable.
+`_reference_over` is Kafka's loop (`handleSegmentWithCopySegmentFinishedState` of its
+`RemoteLogLeaderEpochState`), which leaks segments. The tables `lost` and `hidden` have the
+leaked segments, so that lookups and lists still find them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tierledger.events.tables.segment_rows import (
 
 
 def list_started(state: PartitionState, fields: Row, before: Row | None) -> None:
-    """Enter a segment whose copy started; `before` is its row if it was started already."""
+    """List a segment whose copy started; `before` is its row if it was started before."""
     segment_id, size = fields[ID], fields[SIZE]
     if before is not None:
         for epoch in before[EPOCHS][::3]:
@@ -43,7 +43,7 @@ def list_started(state: PartitionState, fields: Row, before: Row | None) -> None
 
 
 def _keep_strays(state: PartitionState, fields: Row, before: Row | None) -> None:
-    """Kafka leaves an id in the epochs of its earlier metadata when it is added over."""
+    """Keep an id in the epochs of its earlier metadata when it is added again, like Kafka."""
     segment_id = fields[ID]
     old = state.strays.pop(segment_id, ())
     if before is not None:
@@ -61,7 +61,7 @@ def _keep_strays(state: PartitionState, fields: Row, before: Row | None) -> None
 def reference(state: PartitionState, fields: Row, *, again: bool) -> None:
     """Serve a finished segment in each of its epochs; sets the placements in `fields`.
 
-    `again`: it had finished before, so it may stand in `lost` or `hidden`.
+    `again`: the segment had finished before, so `lost` or `hidden` may have it.
     """
     epochs = fields[EPOCHS]
     segment_id = fields[ID]
@@ -113,7 +113,10 @@ def _unserve(
     start: int,
     placement: int,
 ) -> None:
-    """Another segment took the place of a finished one: Kafka keeps or loses it."""
+    """Stop serving a finished segment that another replaced.
+
+    `placement`: UNREFERENCED if Kafka's tables keep it, LOST if they do not.
+    """
     row = state.rows.get(segment_id)
     assert row is not None, "a referenced segment has metadata"
     fields = unpack_row(row)
@@ -135,7 +138,7 @@ def _hide_if_overlapped(tables: EpochTables, start: int, segment_id: bytes, end:
 
 
 def _review_before(state: PartitionState, epoch: int, tables: EpochTables, start: int) -> None:
-    """The entry before `start` has a new neighbour: it may be overlapped now, or no more."""
+    """Hide or show the entry before `start`: its new neighbour may overlap it, or not."""
     before = tables.referenced.below(start)
     if before is not None:
         row = state.rows.get(before[1])
@@ -163,7 +166,7 @@ def unreference(state: PartitionState, fields: Row) -> None:
 
 
 def unlist(state: PartitionState, fields: Row) -> None:
-    """Take a deleted segment out of the lists; strays keep its id, as Kafka's sets do."""
+    """Remove a deleted segment from the lists; strays keep its id, as Kafka's sets do."""
     segment_id, size = fields[ID], fields[SIZE]
     for epoch in fields[EPOCHS][::3]:
         tables = state.epochs[epoch]

@@ -1,8 +1,8 @@
-"""Who may lead. Kafka's notifications carry no epoch and arrive in any order; this decides.
+"""Decides which broker leads a partition: Kafka's notifications come unordered, without epochs.
 
-Of one broker the newer announcement holds. Between brokers a known leader epoch decides against
-a known one, and of two unknown ones the later claim wins. Where one of the two is unknown the
-leader oracle is asked; if nobody knows, the later claim opens with a dispute on record, after a
+Of one broker's announcements the newest holds. Between two brokers the higher leader epoch wins
+if both are known. If neither is known the later claim wins. If one is known the leader oracle
+is asked. Without its verdict the later claim opens a session with a dispute on record, after a
 back-off that doubles with each dispute in a row. So no true leader is locked out for good, and
 two brokers that contradict each other for ever take turns ever more slowly.
 """
@@ -16,14 +16,14 @@ from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import Session
 
 BACK_OFF_FIRST_MS = 1_000
-"""Time after a dispute before the next may open: a broker writes several batches in it."""
+"""Back-off after a first dispute: long enough for a broker to write several batches."""
 
 BACK_OFF_MAX_MS = 300_000
-"""The longest back-off: Kafka's brokers refresh what they know of leaders as often."""
+"""The longest back-off: brokers refresh what they know of leaders every five minutes."""
 
 
 def delay_to_ask(view: Overlay, command: OpenSession, now_ms: int) -> int | None:
-    """In how many ms the oracle has to be asked about a claim; none if it can be decided.
+    """Milliseconds until the oracle has to be asked about a claim; None if it can be decided.
 
     Raises:
         Fenced: The claim is out of date, whatever the oracle would say.
@@ -40,10 +40,10 @@ def delay_to_ask(view: Overlay, command: OpenSession, now_ms: int) -> int | None
 
 
 def open_session(view: Overlay, command: OpenSession) -> list[log.Body]:
-    """The events of a claim to lead that `delay_to_ask` found decidable.
+    """The events that open a session for a claim which `delay_to_ask` found decidable.
 
-    Every assignment opens its own session, even under the pair that leads already: a host that
-    was handed the partition may not rely on what another host opened.
+    Every assignment opens its own session, even for the claim that leads already. The session's
+    event takes a slot of the log, and that slot fences the host of the assignment before.
 
     Raises:
         Fenced: An older announcement, an assignment that is not newer, a leader epoch that is
@@ -91,10 +91,11 @@ def _refuse_outdated(view: Overlay, command: OpenSession) -> None:
 
 
 def _rival(view: Overlay, command: OpenSession) -> Session | None:
-    """Another broker's open session, against which the claim has to stand.
+    """Another broker's open session, which the claim contests; None without one.
 
-    Not one whose broker has announced since that it only follows: it may have died before its
-    session was closed, and an import has neither a leader epoch nor Kafka's word against it.
+    A broker that has announced since that it only follows is no rival. It may have died before
+    its session was closed. That session would fence or dispute an import, which has neither a
+    leader epoch nor a verdict of Kafka's on its side.
     """
     session = view.session
     if session is None or not session.is_open:
@@ -114,9 +115,9 @@ def _needs_verdict(command: OpenSession, rival: Session) -> bool:
 
 
 def _verdict(command: OpenSession, rival: Session) -> LeaderVerdict:
-    """What the oracle said, unless one of the two knows of a later leader epoch.
+    """The oracle's verdict, unless one of the two brokers knows of a later leader epoch.
 
-    Such an answer is from before their dispute, and decides nothing.
+    Such a verdict is older than their dispute, and decides nothing.
     """
     said = command.verdict
     if said is None or said.broker_id < 0:
@@ -134,7 +135,7 @@ def _against(
     claim, ours, theirs = command.claim, command.leader_epoch, rival.leader_epoch
     if not _needs_verdict(command, rival):
         if ours is None or theirs is None or ours > theirs:
-            return ours, []  # Unknown both: an ordinary change of leaders looks just so.
+            return ours, []  # Neither known: an ordinary change of leaders looks the same.
         raise Fenced(
             f"{view.topic_id_partition}: broker {claim.broker_id} claims leader epoch "
             f"{ours}, broker {rival.broker_id} leads in epoch {theirs}"
@@ -154,7 +155,7 @@ def _against(
 
 
 def _in_a_row(view: Overlay) -> int:
-    """Disputes that opened the last sessions, without one between them that opened without."""
+    """How many of the last sessions in a row opened with a dispute."""
     run, session = view.dispute_run, view.session
     if run is None or session is None or run.session != session.number:
         return 0
@@ -162,9 +163,10 @@ def _in_a_row(view: Overlay) -> int:
 
 
 def _back_off(view: Overlay, waited_ms: int, now_ms: int) -> int:
-    """How long a claim has still to be held back.
+    """Milliseconds for which a claim still has to wait.
 
-    Log time may be ahead of this host's clock, by hours: what was waited counts, too.
+    Log time may be ahead of this host's clock by hours, so the time that the claim has already
+    waited counts, too.
     """
     run, in_a_row = view.dispute_run, _in_a_row(view)
     if run is None or in_a_row == 0:
@@ -175,10 +177,10 @@ def _back_off(view: Overlay, waited_ms: int, now_ms: int) -> int:
 
 
 def close_session(view: Overlay, command: CloseSession) -> list[log.Body]:
-    """The event that ends the session which the claim holds; none if it holds none."""
+    """The event that closes the claim's open session; empty if the claim holds none."""
     session = view.session
     if session is None or not session.is_open:
         return []
     if session.claim != command.claim:
-        return []  # Another broker's session is not ours to close.
+        return []  # A claim closes only its own session.
     return [log.SessionClosed(session.number, command.reason)]

@@ -1,8 +1,8 @@
 """One partition's state: the fold of its log up to a position.
 
-Rule 1: only `evolve` changes a state, in place, and only with events that are durable.
-Rule 2: everything here follows from the events alone; no setting, clock or order of arrival
-enters, so two replicas at one position have one digest.
+Rule 1: only `evolve` changes a state, in place, and only with durable events.
+Rule 2: a state follows from the events alone, never from settings, clocks or the order of
+arrival; so two replicas at the same position have the same digest.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from tierledger.events.tables.segment_rows import SegmentRows
 from tierledger.events.typed_fields import Count, Id, Int32, Int64, RequestId, Text, Within
 
 REQUESTS_KEPT = 256
-"""Requests of one origin whose outcome is remembered: four rounds of 64 outstanding calls."""
+"""Requests of one broker whose outcome is remembered: four rounds of 64 outstanding calls."""
 
 REQUESTS_MAX = 320
-"""Requests at which all but the last `REQUESTS_KEPT` are forgotten: taken out of a dictionary
-one by one, the oldest would be searched for from the front each time."""
+"""Requests at which all but the last `REQUESTS_KEPT` are removed in one go. Removing the oldest
+one by one would make each search skip the gaps at a dictionary's front."""
 
 PENDING_MAX = 512
-"""Changed rows after which their hashes are brought up to date, at a batch's end: 0.5 ms."""
+"""Changed rows at which a batch's end brings the rows' digest up to date: 0.5 ms."""
 
 DIGEST_MODULUS = 1 << 128
 
 
-_new = tuple.__new__  # A named tuple's own constructor costs three times as much.
+_new = tuple.__new__  # A named tuple's own constructor takes three times as long.
 _pack = msgpack.Packer(autoreset=True).pack
-"""As `msgpack.packb`, which makes a packer each time."""
+"""Does what `msgpack.packb` does, without creating a packer for each call."""
 
 
 class Session(NamedTuple):
-    """Who leads, or led last: the pair (incarnation, announcement) is the lease."""
+    """The last session: which broker leads or led. (incarnation, announcement) is the lease."""
 
     number: int
     broker_id: int
@@ -60,12 +60,12 @@ class Session(NamedTuple):
         return (self.incarnation, self.announcement)
 
     def is_of(self, claim: Claim) -> bool:
-        """Whether `claim` opened it, without making its own anew."""
+        """Whether `claim` opened the session; faster than comparing `self.claim`."""
         return self[1:4] == claim
 
 
 class DisputeRun(NamedTuple):
-    """The last dispute over who leads; it counts while the session it opened is the last."""
+    """The last dispute over leadership; it counts while the session it opened is the last."""
 
     in_a_row: int
     session: int
@@ -73,7 +73,7 @@ class DisputeRun(NamedTuple):
 
 
 class DeleteMetadata(NamedTuple):
-    """How far the deletion of the whole partition has come."""
+    """State of the whole partition's deletion."""
 
     state: int
     broker_id: int
@@ -81,7 +81,7 @@ class DeleteMetadata(NamedTuple):
 
 
 class Head(NamedTuple):
-    """All of a state that is neither a row nor an epoch's table, as it is stored."""
+    """The stored form of all that is neither a row nor in an epoch's table."""
 
     log_time_ms: Int64
     session: tuple[Count, Int32, Int64, Int64, Int64, Int32 | None, Text | None, bool] | None
@@ -115,7 +115,7 @@ class Tombstones:
         return len(self.by_position)
 
     def position_of(self, segment_id: bytes) -> int | None:
-        """Where `segment_id` was deleted, if that is remembered."""
+        """The position at which `segment_id` was deleted; None if not remembered."""
         position = self._positions.get(segment_id)
         return None if position is None else int.from_bytes(position, "big")
 
@@ -125,12 +125,12 @@ class Tombstones:
         self.index(position, value)
 
     def index(self, position: int, value: bytes) -> None:
-        """Make an entry of `by_position` findable by its id."""
+        """Index an entry of `by_position` by its id, and add it to the digest."""
         self._positions.put(value[:16], position.to_bytes(8, "big"))
         self.digest = (self.digest + hash_of(value)) % DIGEST_MODULUS
 
     def drop(self, segment_id: bytes) -> None:
-        """Forget `segment_id`, as after a resurrection that history records."""
+        """Forget `segment_id`: imported history may add a deleted segment again."""
         position = self._positions.get(segment_id)
         if position is not None:
             self.drop_at(int.from_bytes(position, "big"))
@@ -157,7 +157,7 @@ class Tombstones:
 
 
 class PartitionState:
-    """What one log says up to `next_position`. Read it through `answers`."""
+    """A partition's state before `next_position` of its log. Read it through `answers`."""
 
     __slots__ = (
         "bytes_by_state",
@@ -212,25 +212,26 @@ class PartitionState:
         self.rows = SegmentRows()
         self.epochs: dict[int, EpochTables] = {}
         self.strays: dict[bytes, tuple[int, ...]] = {}
-        """Id to epochs whose `unreferenced` holds it though its metadata names them no more."""
+        """Segment id to epochs whose `unreferenced` has it, though its newer metadata does not
+        list them."""
         self.tombstones = Tombstones()
         self.count_by_state = [0, 0, 0]
         self.bytes_by_state = [0, 0, 0]
         self.rows_digest = 0
         self.pending: dict[bytes, bytes | None] = {}
-        """Rows changed since the digest was settled, as they were before; what changes a row
-        enters it here, unless it is here already."""
+        """Rows changed since the digest was settled, each as it was then (None: absent). Code
+        that changes a row has to enter it here first, unless it is here already."""
         self.touched: dict[bytes, bytes | None] | None = None
-        """What was `pending` since somebody took it last; none if nobody asks."""
+        """Settled `pending` rows since the feed took them last; None if no replica is fed."""
         self.tracks_changes = tracks_changes
         self.changed_rows: dict[int, set[bytes]] = {}
-        """Ids that a checkpoint has still to write or remove, by their first byte: one set of
-        a million would stall for 20 ms when it grows."""
+        """Ids that the next checkpoint has to write or remove, by their first byte. A single
+        set of a million would stall for 20 ms when it grows."""
 
     def dismantle(self) -> Iterator[None]:
-        """Let go of rows and tables in small steps: freed at once, a million take 0.1 s.
+        """Free rows and tables in small steps; freeing a million at once takes 0.1 s.
 
-        The state is of no use any more; snapshots of it stay what they are.
+        The state cannot be used afterwards; its snapshots can.
         """
         yield from self.rows.dismantle()
         for tables in self.epochs.values():
@@ -238,7 +239,7 @@ class PartitionState:
                 yield from table.dismantle()
         yield from self.tombstones.dismantle()
 
-    # What `decide` asks of a state; an `Overlay` answers the same.
+    # Queries of `decide`; an `Overlay` has the same.
 
     def row(self, segment_id: bytes) -> bytes | None:
         return self.rows.get(segment_id)
@@ -247,7 +248,7 @@ class PartitionState:
         return segment_id in self.tombstones
 
     def seen(self, broker_id: int, request_id: bytes) -> int | None:
-        """The position a request of `broker_id` led to, if it is remembered."""
+        """The position that a broker's request led to; None if it is not remembered."""
         return self.requests.get(broker_id, {}).get(request_id)
 
     def imported_offset(self, cluster: str, metadata_partition: int) -> int:
@@ -289,11 +290,11 @@ class PartitionState:
         self.pending.clear()
 
     def digest(self) -> bytes:
-        """16 bytes that agree iff the states do: a multiset hash of rows, plus the rest."""
+        """16 bytes, equal if and only if the states are; rows enter as a multiset hash."""
         self.settle()
         head = self.head_fields()
         if self.dispute_run is None:
-            head.pop()  # As states were hashed before disputes in a row were counted.
+            head.pop()  # Digests from before disputes in a row were counted have no such field.
         rest = _pack(
             [
                 self.next_position,
@@ -330,7 +331,7 @@ class PartitionState:
         ]
 
     def restore_head(self, fields: Sequence[Any]) -> None:
-        """Take over what `head_fields` gave, which must be a sound `Head`."""
+        """Set the fields that `head_fields` returned; `fields` must be a valid `Head`."""
         log_time, session, heard, requests, delete, imported, dropped, strays, *rest = fields
         self.log_time_ms = log_time
         self.session = None if session is None else Session(*session)
@@ -349,7 +350,7 @@ _unhashed = blake2b(digest_size=16)
 
 
 def hash_of(data: bytes) -> int:
-    """One element's share of a multiset hash."""
-    hashed = _unhashed.copy()  # Half the cost of a new one.
+    """The number that one element adds to a multiset hash."""
+    hashed = _unhashed.copy()  # Takes half as long as creating one.
     hashed.update(data)
     return int.from_bytes(hashed.digest(), "big")

@@ -1,1 +1,1 @@
-"""The containers that a partition's state is made of."""
+"""The containers of a partition's state."""

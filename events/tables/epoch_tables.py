@@ -1,14 +1,14 @@
-"""One leader epoch's tables: what Kafka's cache would hold, exactly, and what it loses.
+"""One leader epoch's tables: exactly what Kafka's cache has, and the segments that it loses.
 
 `referenced` (offset to segment id), `unreferenced` and `highest` are Kafka's own
-(`offsetToId`, `unreferencedSegmentIds`, `highestLogOffset`), with everything that repeated and
-late events do to them, because Kafka's table drives its own future. `lost` holds segments that
-Kafka has dropped from both sets. `hidden` is an interval index of the finished segments that a
-floor search in `referenced` can miss:
+(`offsetToId`, `unreferencedSegmentIds`, `highestLogOffset`), with all effects of repeated and
+late events, as Kafka's later tables depend on them. `lost` has segments that Kafka has dropped
+from both sets. `hidden` is an interval index of the finished segments that a floor search in
+`referenced` can miss:
 
-Rule: a finished segment of the epoch is in `hidden` iff it is not referenced, or the next
-referenced key lies within it. So a segment that holds an offset which the floor search misses
-is there.
+Rule: a finished segment of the epoch is in `hidden` if and only if it is not referenced, or the
+next referenced key lies within it. So `hidden` has every segment with an offset that the floor
+search misses.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def interval_key(start: int, segment_id: bytes) -> bytes:
 
 
 class EpochTables:
-    """The tables of one leader epoch. Only `index` changes them."""
+    """The tables of one leader epoch; only `placement` changes their entries."""
 
     __slots__ = (
         "changed",
@@ -47,24 +47,24 @@ class EpochTables:
         self.hidden: PagedMap[bytes, int] = PagedMap()
         self.highest: int | None = None
         self.size = 0
-        """Bytes over `list(epoch)`, each segment once."""
+        """Bytes of all segments that the epoch lists, each once."""
         self.changed = True
         self.proof = 0
-        """Checksum of this epoch's stored value; true unless `changed`."""
+        """Checksum of this epoch's stored value; valid unless `changed`."""
 
     def tables(self) -> Iterator[tuple[str, PagedMap[Any, Any]]]:
-        """The tables by the names under which they are stored."""
+        """The tables, with the names under which they are stored."""
         yield "referenced", self.referenced
         yield "unreferenced", self.unreferenced
         yield "lost", self.lost
         yield "hidden", self.hidden
 
     def snapshot(self) -> EpochTables:
-        """These tables as they stand, unaffected by what comes."""
+        """A copy of the present tables, unaffected by later changes."""
         return self._copied([table.snapshot() for _, table in self.tables()])
 
     def freeze(self, *, whole: bool = False) -> EpochTables:
-        """A snapshot that takes over what a checkpoint has still to write: all, if `whole`."""
+        """A snapshot that takes over the pages a checkpoint has to write; all if `whole`."""
         self.changed = False
         return self._copied([table.freeze(whole=whole) for _, table in self.tables()])
 
@@ -78,7 +78,7 @@ class EpochTables:
     def holders(self, offset: int) -> Iterator[bytes]:
         """Ids of hidden segments that hold `offset`.
 
-        A page is skipped unless some interval in it reaches `offset`, so that a miss costs one
+        A page is skipped if all its intervals end before `offset`, so a miss takes one
         comparison per 512 hidden segments.
         """
         hidden = self.hidden

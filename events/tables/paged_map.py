@@ -1,9 +1,9 @@
-"""A sorted map in pages: cheap at a million entries, cheap to snapshot, cheap to store in part.
+"""A sorted map in pages: fast with a million entries, to snapshot, and to store in part.
 
-Rule 1: only an owner changes a page. `snapshot()` makes every page shared; the first change
-after it copies that one page, so a snapshot costs one list of pages and never a pause.
-Rule 2: a page may stay the bytes it was stored as until somebody looks inside.
-Rule 3: `changed` and `dropped` name the pages that a checkpoint still has to write.
+Rule 1: only its owner changes a page. `snapshot()` makes every page shared, and the first
+change of a page afterwards copies it. So a snapshot copies one list of pages, without a pause.
+Rule 2: a page read from the store stays packed bytes until it is accessed.
+Rule 3: `changed` and `dropped` have the numbers of pages that a checkpoint has to write.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgpack
 
 PAGE_ENTRIES_MAX = 512
-"""Entries of a full page: about 12 KiB stored, 1 us to copy, and 2,000 pages per million."""
+"""Entries of a full page: about 12 KiB stored, 1 µs to copy, and 2,000 pages per million."""
 
 K = TypeVar("K", int, bytes)
 V = TypeVar("V")
@@ -24,7 +24,7 @@ _pack = msgpack.Packer(autoreset=True).pack
 
 
 class StoredPage(NamedTuple):
-    """What a directory and a store know about one page."""
+    """One page as a directory and a store have it."""
 
     number: int
     first: Any
@@ -34,7 +34,7 @@ class StoredPage(NamedTuple):
 
 
 class Page(Generic[K, V]):
-    """A run of neighbouring entries, stored under a number that never changes."""
+    """A run of successive entries, stored under a number that never changes."""
 
     __slots__ = (
         "_keys",
@@ -54,14 +54,14 @@ class Page(Generic[K, V]):
         self.first: K = keys[0]
         self.size = len(keys)
         self.packed: bytes | None = None
-        self.summary: Any = None  # What a reader derived from this page; gone when it changes.
-        self.proof = 0  # Checksum of the stored page; true unless the page is in `changed`.
+        self.summary: Any = None  # A reader's derived value; reset when the page changes.
+        self.proof = 0  # Checksum of the stored page; valid unless the page is in `changed`.
         self._keys: list[K] = keys
         self._values: list[V] = values
 
     @classmethod
     def stored(cls, stored: StoredPage, owner: object) -> Page[K, V]:
-        """A page that stays packed until it is read."""
+        """A page that stays packed until it is accessed."""
         page = cls.__new__(cls)
         page.number, page.first, page.size, page.proof, page.packed = stored
         page.owner, page.summary = owner, None
@@ -97,7 +97,7 @@ class Page(Generic[K, V]):
 
 
 class PagedMap(Generic[K, V]):
-    """A sorted map from integers or byte strings, held in pages of at most 512 entries."""
+    """A sorted map from integers or byte strings, in pages of at most 512 entries."""
 
     __slots__ = ("_firsts", "_owner", "_pages", "changed", "dropped", "next_number")
 
@@ -181,14 +181,14 @@ class PagedMap(Generic[K, V]):
             yield from zip(page.keys, page.values, strict=True)
 
     def items_from(self, skipped: int) -> Iterator[tuple[K, V]]:
-        """The entries after the first `skipped`, a number that ends at a page's border."""
+        """The entries after the first `skipped`, which must end at a page's boundary."""
         for page in self._pages:
             if skipped >= page.size:
                 skipped -= page.size
                 continue
             yield from zip(page.keys, page.values, strict=True)
 
-    # What follows runs for every event of every log; it is written out to save calls.
+    # The methods below run for every event of every log, so they are inlined to save calls.
 
     def set(self, key: K, value: V) -> None:
         at = bisect_right(self._firsts, key) - 1
@@ -216,7 +216,7 @@ class PagedMap(Generic[K, V]):
             self._split(at, page)
 
     def append(self, key: K, value: V) -> bool:
-        """Put `value` behind all entries; false, and nothing changes, if `key` is not there."""
+        """Add an entry after all others; false, without a change, if `key` is not the last."""
         pages = self._pages
         if not pages:
             self._insert_page(0, [key], [value])
@@ -238,7 +238,7 @@ class PagedMap(Generic[K, V]):
         return True
 
     def delete(self, key: K) -> bool:
-        """Remove `key`; whether it was there."""
+        """Remove `key`; returns whether it was there."""
         at = bisect_right(self._firsts, key) - 1
         if at < 0:
             return False
@@ -266,16 +266,16 @@ class PagedMap(Generic[K, V]):
         return True
 
     def snapshot(self) -> PagedMap[K, V]:
-        """This map as it stands; later changes of either do not show in the other."""
+        """A copy of the present map; later changes of either do not affect the other."""
         copy: PagedMap[K, V] = PagedMap()
         copy._firsts = list(self._firsts)
         copy._pages = list(self._pages)
         copy.next_number = self.next_number
-        self._owner = object()  # Both sides now copy a page before they change it.
+        self._owner = object()  # Both maps now copy a page before they change it.
         return copy
 
     def freeze(self, *, whole: bool = False) -> PagedMap[K, V]:
-        """A snapshot that takes over what a checkpoint has still to write: all, if `whole`."""
+        """A snapshot that takes over the pages a checkpoint has to write; all if `whole`."""
         copy = self.snapshot()
         copy.changed, self.changed = self.changed, set()
         copy.dropped, self.dropped = self.dropped, set()
@@ -284,7 +284,7 @@ class PagedMap(Generic[K, V]):
         return copy
 
     def adopt(self, pages: Iterable[StoredPage]) -> None:
-        """Take stored pages as this empty map's content."""
+        """Fill this empty map with stored pages."""
         loaded: list[Page[K, V]] = [Page.stored(page, self._owner) for page in pages]
         loaded.sort(key=lambda page: page.first)
         self._pages = loaded
@@ -292,17 +292,17 @@ class PagedMap(Generic[K, V]):
         self.next_number = max((page.number for page in loaded), default=-1) + 1
 
     def dismantle(self) -> Iterator[None]:
-        """Let go of all pages, one after the other."""
+        """Free all pages, one per step."""
         while self._pages:
             self._pages.pop()
             yield
 
     def directory(self) -> list[list[Any]]:
-        """What `adopt` needs beside the pages' bytes: number, first key, entries, checksum."""
+        """For each page number, first key, size and checksum, as `adopt` needs them."""
         return [[page.number, page.first, page.size, page.proof] for page in self._pages]
 
     def check(self) -> None:
-        """Assert what must hold between any two changes."""
+        """Assert the invariants that hold between any two changes."""
         flat = [key for page in self._pages for key in page.keys]
         assert flat == sorted(set(flat)), "keys ascend and are unique"
         assert self._firsts == [page.keys[0] for page in self._pages], "firsts match"
@@ -310,7 +310,7 @@ class PagedMap(Generic[K, V]):
         assert len({page.number for page in self._pages}) == len(self._pages), "numbers differ"
 
     def _own(self, at: int) -> Page[K, V]:
-        """The page at `at`, unpacked, and shared with nobody; to be marked as changed."""
+        """The page at `at`, unpacked and not shared; the caller has to mark it as changed."""
         page = self._pages[at]
         if page.owner is not self._owner:
             page = self._pages[at] = page.copy(self._owner)
@@ -319,7 +319,7 @@ class PagedMap(Generic[K, V]):
         return page
 
     def _insert_page(self, at: int, keys: list[K], values: list[V]) -> None:
-        # A small table empties and fills again all the time; it keeps its place in the store.
+        # A small table empties and fills again all the time: reuse its page's key.
         if self.dropped:
             number = self.dropped.pop()
         else:
@@ -331,7 +331,7 @@ class PagedMap(Generic[K, V]):
         self.changed.add(page.number)
 
     def _split(self, at: int, page: Page[K, V]) -> None:
-        # A page that overflows at its end is the growing end of a log: leave it nearly full.
+        # The last page overflows as the log grows at its end: leave it full.
         cut = PAGE_ENTRIES_MAX if at == len(self._pages) - 1 else PAGE_ENTRIES_MAX // 2
         keys, values = page.keys, page.values
         self._insert_page(at + 1, keys[cut:], values[cut:])

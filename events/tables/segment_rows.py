@@ -2,8 +2,8 @@
 
 A row is the msgpack array `[id, state, start, end, epochs, size, max_timestamp_ms, broker_id,
 event_timestamp_ms, custom_metadata, txn_index_empty, finished_at]`. `epochs` is flat: epoch,
-offset, placement, for each leader epoch ascending. Bytes are what storage holds, what the
-digest covers, and what the garbage collector never visits: 1,000,000 rows cost 190 bytes each.
+offset and placement for each leader epoch, ascending. The same bytes are stored and hashed for
+the digest, and the garbage collector never traverses them. A row of a million takes 190 bytes.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ NOT_FINISHED = -1
 """`finished_at` of a segment that never reached COPY_SEGMENT_FINISHED."""
 
 REFERENCED, UNREFERENCED, LOST = 0, 1, 2
-"""Where an epoch's tables hold a segment: served by Kafka, listed by Kafka, or in neither."""
+"""A segment's placement in an epoch: served by Kafka, only listed by Kafka, or lost by it."""
 
 SHARD_ROWS = 512
-"""Rows of a dictionary before it is spread over many, by the next byte of the (random) segment
-ids: one of a million rows stalls for 40 ms when it grows, and one of 2,400 takes 0.1 ms to
-copy, which after a snapshot the next few hundred changes do with one each."""
+"""Rows of a dictionary at which it is split by the next byte of the (random) segment ids. One
+of a million rows would stall for 40 ms when it grows. One of 2,400 takes 0.1 ms to copy, and
+after a snapshot each of the next few hundred changes copies one."""
 
 ID_BYTES = 16
 
@@ -36,16 +36,16 @@ pack_row: Callable[[Row], bytes] = _packer.pack
 
 
 unpack_row: Callable[[bytes], Row] = msgpack.unpackb
-"""The fields of a row, as a list of one's own."""
+"""The fields of a row, as a new list."""
 
 
 def id_of_row(row: bytes) -> bytes:
-    """The segment id in `row`: behind the array's header and the id's own (3 bytes)."""
+    """The segment id in `row`: after the array's header and the id's own (3 bytes)."""
     return row[3:19]
 
 
 def end_in_epoch(fields: Row, epoch: int) -> int:
-    """The last offset of `epoch` in the segment: before the next higher epoch, or its end."""
+    """The last offset of `epoch` in the segment: before the next epoch, or its end."""
     epochs = fields[EPOCHS]
     if len(epochs) > 3:
         at = epochs[::3].index(epoch) * 3 + 3
@@ -55,16 +55,16 @@ def end_in_epoch(fields: Row, epoch: int) -> int:
 
 
 class SegmentRows:
-    """A map from segment id to row that can be snapshotted without a pause."""
+    """A map from segment id to row, with snapshots that take no pause."""
 
     __slots__ = ("_count", "_depth", "_owned", "_shards")
 
     def __init__(self, depth: int = 0) -> None:
-        """Of ids that agree in their first `depth` bytes."""
+        """A map for ids that are equal in their first `depth` bytes."""
         self._depth = depth
         self._count = 0
         self._shards: dict[int, dict[bytes, bytes] | SegmentRows] = {}
-        """By the byte that follows."""
+        """Shards by the byte of the id after those."""
         self._owned: set[int] = set()
 
     def __len__(self) -> int:
@@ -100,7 +100,7 @@ class SegmentRows:
         self._count += len(shard) - before
 
     def snapshot(self) -> SegmentRows:
-        """These rows as they stand; either side copies a shard before it changes it."""
+        """A copy of the present rows; either map copies a shard before it changes it."""
         copy = SegmentRows(self._depth)
         copy._shards, copy._count = dict(self._shards), self._count
         self._owned = set()
@@ -116,13 +116,13 @@ class SegmentRows:
         return copy
 
     def dismantle(self) -> Iterator[None]:
-        """Let go of all rows, with a break after every few thousand."""
+        """Free all rows, with a yield after at most a few thousand."""
         while self._shards:
             self._pop()
             yield
 
     def drain(self) -> Iterator[bytes]:
-        """All rows, let go of on the way: freed at once, they would take a while."""
+        """All rows, each shard freed after it was read: freeing all at once takes long."""
         while self._shards:
             shard = self._pop()
             yield from shard.values() if type(shard) is dict else shard
@@ -133,12 +133,12 @@ class SegmentRows:
         return shard
 
     def __iter__(self) -> Iterator[bytes]:
-        """All rows, in no order that means anything. Iterate a snapshot if changes may come."""
+        """All rows, in no order. Iterate a snapshot if rows may change meanwhile."""
         for shard in self._shards.values():
             yield from shard.values() if type(shard) is dict else shard
 
     def _own(self, at: int) -> dict[bytes, bytes] | SegmentRows:
-        """A shard that is shared with nobody, from now on."""
+        """The shard at `at`, copied if it is shared with a snapshot."""
         shard = self._shards.get(at)
         if shard is None:
             shard = {}

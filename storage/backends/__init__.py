@@ -1,1 +1,1 @@
-"""Where bytes are kept; each is a `MetadataStorageBackend`."""
+"""The key-value stores; each is a `MetadataStorageBackend`."""

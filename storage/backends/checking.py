@@ -1,4 +1,4 @@
-"""What an atomic step may hold, without holding up the loop that wants it."""
+"""Checks the operations of an atomic step without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from tierledger.storage.backend import Operation, check_operations
 
 OPERATIONS_AT_ONCE = 1000
-"""Operations that are checked on the caller's loop: 1 ms."""
+"""Most operations that are checked on the caller's loop: 1 ms."""
 
 
 async def checked_beside(operations: Sequence[Operation]) -> None:
-    """Refuse a list in which an operation could not be carried out anywhere.
+    """Refuse operations with a key or a value beyond the limits.
 
-    Many of them, as in a checkpoint, are checked in a thread.
+    Many operations, as in a checkpoint, are checked in a thread.
 
     Raises:
-        InvalidArgument: A key or a value is out of bounds; nothing was done.
+        InvalidArgument: A key or a value is beyond the limits.
     """
     if len(operations) > OPERATIONS_AT_ONCE:
         await asyncio.to_thread(check_operations, operations)

@@ -1,4 +1,4 @@
-"""The store as a sorted dictionary: for tests, for one process, and to compare others with."""
+"""A store in a sorted dictionary: for one process, for tests, and as a model of the others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tierledger.storage.backend import (
 
 
 class MemoryBackend(MetadataStorageBackend):
-    """Keeps everything in `values`, which outlives it: another backend may go on with it."""
+    """Keeps everything in `values`, with which another backend may continue after `close`."""
 
     def __init__(
         self, values: SortedDict[str, bytes] | None = None, *, read_only: bool = False
@@ -57,7 +57,7 @@ class MemoryBackend(MetadataStorageBackend):
         start, inclusive = prefix, True
         if after is not None and after >= prefix:
             start, inclusive = after, False
-        # Code points sort as their UTF-8 bytes do.
+        # Python compares code points, whose order is that of UTF-8 bytes.
         return self.values.irange(start, key_after(prefix), (inclusive, False))
 
     @override
@@ -129,7 +129,7 @@ class MemoryBackend(MetadataStorageBackend):
 
 
 def _refuse_conflict(operation: Operation, present: bytes | None) -> None:
-    """Raise if `operation` does not expect what is `present` under its key."""
+    """Raise if the `present` value of the key makes `operation` fail."""
     match operation:
         case Create(key=key) if present is not None:
             raise AtomicConflict(key, ConflictReason.EXISTS)

@@ -1,1 +1,1 @@
-"""One partition in the store: its log, its checkpoints, and what reads them."""
+"""One partition in the store: its log, its checkpoints, and their readers."""

@@ -1,15 +1,14 @@
-"""A partition's state as it is stored: a cache of its log, with a proof.
+"""Checkpoints: a partition's state in the store, a cache of its log that can be verified.
 
-The layout is that of the storage-backed manager's document: one value for the partition
-(deletion state and, per leader epoch, what is there), one per leader epoch (`offsetToId`,
-`unreferencedSegmentIds`, `highestLogOffset`, kept in pages so that no write grows with the
-epoch), one per segment. The partition's value carries position, chain hash and digest.
+A checkpoint is one value for the partition (with the deletion state, and a checksum for each
+leader epoch), one value per leader epoch (its tables are kept in pages, so that no write grows
+with the epoch) and one row per segment. The partition's value has position, chain hash, digest.
 
-Rule 1: a checkpoint is written in one atomic step that expects the partition's value it was
-computed from. A process that was overtaken while it slept changes nothing.
-Rule 2: what is read back counts only if its digest is that of the fold.
-Rule 3: a checkpoint never goes back. One up to an earlier position is replaced; one up to
-the same position or a later one stays.
+Rule 1: a checkpoint is written in one atomic step, which expects the partition's value that it
+replaces. So a process that slept, and was overtaken by another writer, changes nothing.
+Rule 2: a checkpoint that is read counts only if its digest is that of the folded log.
+Rule 3: a checkpoint never goes back. It replaces one of an earlier position; one of the same
+position or a later one stays.
 """
 
 from __future__ import annotations
@@ -58,33 +57,33 @@ from tierledger.storage.keys import MetadataKeyFactory
 from tierledger.storage.serde import MetadataSerDe
 
 ROWS_PER_READ = 500
-"""Rows a load takes between two yields: below 2 ms of work."""
+"""Rows that a load reads between two yields: below 2 ms of work."""
 
 PAGES_PER_READ = 100
-"""Pages a load takes between two yields: 1.2 MB."""
+"""Pages that a load reads between two yields: 1.2 MB."""
 
 ROWS_AT_ONCE = 4000
-"""Changed rows that are looked up at once rather than in a snapshot: 1 ms."""
+"""Changed rows up to which a draft copies each instead of taking a snapshot: 1 ms."""
 
 OPERATIONS_PER_STEP = 100
-"""Rows, or KiB of pages, that are planned or let go between two yields: below 1 ms."""
+"""Rows, or KiB of pages, that are planned or freed between two yields: below 1 ms."""
 
 LOAD_ATTEMPTS = 5
-"""Tries to read a checkpoint that is being renewed, before the log is read instead."""
+"""Attempts to read a checkpoint that others keep replacing, before the log is read instead."""
 
 
 Directory: TypeAlias = tuple[tuple[Count, Any, Count, Count], ...]
-"""Of each page of a table: its number, first key, size and checksum."""
+"""Number, first key, size and checksum of each page of a table."""
 
 
 @types.coroutine
 def others() -> Generator[None, None, None]:
-    """Let others run, on whatever loop this is."""
+    """Yield once to the event loop, asyncio's or another."""
     yield
 
 
 class PartitionValue(NamedTuple):
-    """The partition's own value: what the rest of the checkpoint stands for."""
+    """The partition's own value, against which the rest of the checkpoint is verified."""
 
     topic_id: Id
     partition: PartitionNumber
@@ -117,22 +116,22 @@ class _PageValue(NamedTuple):
 
 
 class CheckpointDraft(NamedTuple):
-    """A state at one position, as far as a checkpoint of it has to know; it stays as it is."""
+    """What a checkpoint of a state has to write; does not change while the state does."""
 
     value: PartitionValue
-    """But for the checksums of what is still to be planned."""
+    """The partition's value, still without the checksums of epochs and tombstones."""
     rows: SegmentRows
-    """At least those that have changed."""
+    """Rows of the state, at least the changed ones."""
     changed_rows: dict[int, set[bytes]]
     epochs: dict[int, tuple[EpochTables, EpochTables | None]]
-    """Per leader epoch the state's own tables, which are told their checksums, and if they have
-    changed a copy that does not change any more."""
+    """Per leader epoch the state's own tables, which get their checksums when planned, and a
+    frozen copy; None if the tables have not changed."""
     tombstones: PagedMap[int, bytes]
     is_whole: bool
     is_finished: bool
 
     def dismantle(self) -> Iterator[None]:
-        """Let go of rows and tables in small steps; the draft is of no use any more."""
+        """Free rows and tables in small steps; the draft cannot be used afterwards."""
         yield from self.rows.dismantle()
         for _, frozen in self.epochs.values():
             for _, table in frozen.tables() if frozen is not None else ():
@@ -141,19 +140,19 @@ class CheckpointDraft(NamedTuple):
 
 
 class CheckpointPlan(NamedTuple):
-    """One atomic step, and the partition's value that the next step will expect."""
+    """One atomic step, and the partition's value that it writes."""
 
     operations: list[Operation]
     partition_value: bytes
     next_position: int
     is_finished: bool = False
-    """Whether it is of a finished deletion: what the partition has left may be swept then."""
+    """Whether the partition's deletion is finished: its rows and epochs may then be swept."""
 
 
 def let_go(operations: list[Operation]) -> Iterator[None]:
     """Free `operations` in small steps.
 
-    Not a plan's own list: a store may be writing it still, after its caller has given up.
+    Pass a copy of a plan's list: the store may still be writing it after a timeout.
     """
     while operations:
         del operations[-OPERATIONS_PER_STEP:]
@@ -161,7 +160,7 @@ def let_go(operations: list[Operation]) -> Iterator[None]:
 
 
 class Standing(Enum):
-    """What stands after an attempt to write a checkpoint, by how much of the log it holds."""
+    """Which checkpoint the store has after an attempt to write one, by its position."""
 
     OURS = "ours"
     LESS = "less than ours"
@@ -186,20 +185,20 @@ class CheckpointStore:
     def freeze(
         self, state: PartitionState, next_batch: int, *, whole: bool = False
     ) -> CheckpointDraft:
-        """What a checkpoint has to store, taken from `state` before anything else changes it.
+        """A draft of what a checkpoint of `state` has to write.
 
-        The state forgets its changes: if they cannot be stored, the next draft is to be whole.
+        The state forgets its changes. If the draft is not stored, the next one has to be whole.
 
         Args:
-            state: With `tracks_changes`, at the end of batch `next_batch - 1`.
+            state: A state with `tracks_changes`, at the end of batch `next_batch - 1`.
             next_batch: The number of the batch that follows.
-            whole: All that the state holds, instead of what changed since the last draft.
+            whole: Draft all of the state, instead of the changes since the last draft.
         """
         digest = state.digest()
         changed, state.changed_rows = state.changed_rows, {}
         if whole or sum(map(len, changed.values())) > ROWS_AT_ONCE:
             rows = state.rows.snapshot()
-        else:  # After a snapshot every shard would be copied at its next change.
+        else:  # A snapshot would make the state copy each shard at its next change.
             rows = state.rows.only(chain.from_iterable(changed.values()))
         tip = self.topic_id_partition
         value = PartitionValue(
@@ -228,10 +227,9 @@ class CheckpointStore:
     def plan(
         self, state: PartitionState, next_batch: int, expected: bytes | None
     ) -> CheckpointPlan:
-        """What to write so that the store holds `state`: what changed since the last draft.
+        """The step that stores the changes of `state` since the last draft; blocks meanwhile.
 
-        In one go, however much that is. `expected`: the partition's value as it was last read
-        or written; none if absent.
+        `expected`: the partition's value as it was last read or written; None if absent.
         """
         steps = self.steps(self.freeze(state, next_batch), expected)
         while (plan := _last_of(steps)) is None:
@@ -241,14 +239,14 @@ class CheckpointStore:
     async def plan_in_slices(
         self, draft: CheckpointDraft, expected: bytes | None
     ) -> CheckpointPlan:
-        """What to write so that the store holds `draft`; lets others run in between.
+        """The step that stores `draft`; lets others run while it is made.
 
-        If the draft is whole: so that the store holds nothing else, whatever it holds now.
+        If the draft is whole, the step also removes everything else that the store has.
         """
         steps = self.steps(draft, expected)
         while (plan := _last_of(steps)) is None:
             await others()
-        # What a finished deletion has left is swept behind its checkpoint.
+        # The step of a finished deletion does not remove rows; `sweep` does that afterwards.
         return await self._in_place_of_all(plan) if draft.is_whole else plan
 
     def steps(
@@ -273,7 +271,7 @@ class CheckpointStore:
         return CheckpointPlan(operations, value, filled.next_position, draft.is_finished)
 
     def _guard(self, value: bytes, expected: bytes | None) -> Operation:
-        """The operation by which the step is all or nothing."""
+        """The operation that fails the whole step if another writer was faster."""
         key = self.keys.partition(self.topic_id_partition)
         return Create(key, value) if expected is None else Update(key, value, expected)
 
@@ -308,9 +306,9 @@ class CheckpointStore:
         yield Put(self.keys.leader_epoch(self.topic_id_partition, epoch), value)
 
     def _pages(self, epoch: int, name: str, table: PagedMap[K, V]) -> Iterator[Operation]:
-        """What changed of a frozen table.
+        """The operations for the changed pages of a frozen table.
 
-        Its pages are the live table's until that changes them: it learns their checksums, too.
+        The live table shares these pages until it changes them, and so gets their checksums.
         """
         tip, key_of = self.topic_id_partition, self.keys.leader_epoch_page
         for page in table.pages:
@@ -322,10 +320,10 @@ class CheckpointStore:
             yield Remove(key_of(tip, epoch, name, number))
 
     async def _in_place_of_all(self, plan: CheckpointPlan) -> CheckpointPlan:
-        """`plan`, which names all there is to be, as a change of what stands.
+        """A whole plan reduced to the differences from what the store has.
 
-        Its guard expects the partition's value that was read before this looked, so a process
-        that was overtaken meanwhile changes nothing.
+        The plan's guard expects the partition's value that was read before the store is listed
+        here. So a process that is overtaken meanwhile changes nothing.
         """
         guard, *puts = plan.operations
         wanted: dict[str, Operation] = {}
@@ -351,31 +349,31 @@ class CheckpointStore:
         return plan._replace(operations=[guard, *removals, *wanted.values()])
 
     async def read_partition(self) -> tuple[bytes, PartitionValue] | None:
-        """The partition's value as stored, and what it says; none if there is no checkpoint."""
+        """The partition's value, as stored and parsed; None if there is no checkpoint."""
         stored = await self.backend.get(self.keys.partition(self.topic_id_partition))
         if stored is None:
             return None
         return stored, self.parse_partition(stored)
 
     def parse_partition(self, stored: bytes) -> PartitionValue:
-        """What a stored partition value says; raises as `parse_partition` does."""
+        """A stored partition value, parsed; raises as the function `parse_partition` does."""
         return parse_partition(self.serde, self.topic_id_partition, stored)
 
     async def load(
         self, stored: bytes, value: PartitionValue, *, tracks_changes: bool = False
     ) -> PartitionState:
-        """The state that the checkpoint `stored` stands for, verified by its digest.
+        """The state in the checkpoint `stored`, verified by its digest.
 
         Lets others run after every few hundred rows.
 
         Raises:
-            CorruptCheckpoint: It does not verify, or it was renewed while it was read.
+            CorruptCheckpoint: It does not verify, or a writer replaced it during the read.
             FormatTooNew: A newer program wrote it.
         """
         try:
             return await self._load(stored, value, tracks_changes=tracks_changes)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
-            # Right checksums over what no checkpoint holds.
+            # The checksums are right, but the contents are not those of a checkpoint.
             raise CorruptCheckpoint(
                 f"the checkpoint of {self.topic_id_partition}: not one ({error!r})"
             ) from error
@@ -390,7 +388,7 @@ class CheckpointStore:
             for name, table in tables.tables():
                 table.adopt(await self._read_pages(epoch, name, directories[name]))
         await self._load_tombstones(state, value)
-        if not state.is_finished:  # What a finished deletion has left waits to be swept.
+        if not state.is_finished:  # Rows of a finished deletion wait to be swept.
             await self._load_rows(state)
         if len(state.rows) != value.row_count or state.digest() != value.digest:
             now = await self.backend.get(self.keys.partition(self.topic_id_partition))
@@ -401,7 +399,7 @@ class CheckpointStore:
         return state
 
     def blank(self, value: PartitionValue, *, tracks_changes: bool = False) -> PartitionState:
-        """The state without its rows, tables and tombstones."""
+        """The checkpoint's state without rows, tables and tombstones."""
         tip = self.topic_id_partition
         known = type(tip)(tip.topic_id, tip.partition, value.topic)
         state = PartitionState(known, value.chain_hash, tracks_changes=tracks_changes)
@@ -412,7 +410,7 @@ class CheckpointStore:
     async def read_epoch(
         self, epoch: int, proof: int
     ) -> tuple[EpochTables, dict[str, Directory]]:
-        """An epoch's tables without their pages, and where the pages are."""
+        """An epoch's tables without their pages, and the directory of each table's pages."""
         stored = await self.backend.get(self.keys.leader_epoch(self.topic_id_partition, epoch))
         if stored is None or zlib.crc32(stored) != proof:
             raise CorruptCheckpoint(
@@ -445,7 +443,7 @@ class CheckpointStore:
     async def read_pages(
         self, epoch: int, name: str, wanted: list[StoredPage]
     ) -> list[StoredPage]:
-        """`wanted` with their bytes, each checked against its directory's checksum."""
+        """The pages `wanted`, with their bytes, each verified by its directory's checksum."""
         keys = [
             self.keys.leader_epoch_page(self.topic_id_partition, epoch, name, page.number)
             for page in wanted
@@ -484,11 +482,11 @@ class CheckpointStore:
         state.rows_digest = total % DIGEST_MODULUS
 
     async def read_stored(self) -> bytes | None:
-        """The partition's value as it stands."""
+        """The partition's value as stored now; None if there is no checkpoint."""
         return await self.backend.get(self.keys.partition(self.topic_id_partition))
 
     async def sweep(self) -> None:
-        """Remove what a finished deletion has left: segments and leader epochs."""
+        """Remove the rows and leader epochs that a finished deletion has left."""
         await self.backend.remove_like(self.keys.segments(self.topic_id_partition))
         await self.backend.remove_like(self.keys.leader_epochs(self.topic_id_partition))
 
@@ -496,10 +494,10 @@ class CheckpointStore:
 def parse_partition(
     serde: MetadataSerDe, topic_id_partition: TopicIdPartition, stored: bytes
 ) -> PartitionValue:
-    """What a stored partition value says.
+    """A stored partition value, parsed.
 
     Raises:
-        CorruptCheckpoint: It is not one, or another partition's.
+        CorruptCheckpoint: `stored` is no such value, or another partition's.
         FormatTooNew: A newer program wrote it.
     """
     value = PartitionValue(*_checked(serde, "partition", PartitionValue, stored))
@@ -513,10 +511,10 @@ def parse_partition(
 def boundary_in(
     serde: MetadataSerDe, topic_id_partition: TopicIdPartition, number: int, stored: bytes
 ) -> PartitionValue | None:
-    """What stands in slot `number` in place of a forgotten log, if `stored` is that.
+    """The boundary in slot `number`, in place of a forgotten log; None if it is a batch.
 
     Raises:
-        CorruptLog: It is a boundary of another place.
+        CorruptLog: The boundary belongs to another slot.
     """
     try:
         boundary = parse_partition(serde, topic_id_partition, stored)
@@ -531,14 +529,14 @@ def boundary_in(
 
 
 def _checked(serde: MetadataSerDe, kind: str, of: type[Any], stored: bytes) -> tuple[Any, ...]:
-    """The fields of a stored value, which are those of the named tuple `of`."""
+    """The fields of a stored value, checked against the named tuple `of`."""
     fields: tuple[Any, ...] = as_tuples(serde.deserialize(kind, stored))
     _check(kind, of, fields)
     return fields
 
 
 def _check(kind: str, of: type[Any], fields: tuple[Any, ...]) -> None:
-    """Refuse what has right checksums and is no checkpoint all the same."""
+    """Check the types of fields: checksums may be right for what is no checkpoint."""
     if fits(of, fields):
         return
     try:
@@ -548,7 +546,7 @@ def _check(kind: str, of: type[Any], fields: tuple[Any, ...]) -> None:
 
 
 def _last_of(steps: Generator[None, None, CheckpointPlan]) -> CheckpointPlan | None:
-    """What `steps` come to, if the one that is taken now was the last."""
+    """Take the next of `steps`; the plan if it was the last, else None."""
     try:
         next(steps)
     except StopIteration as end:
@@ -558,30 +556,30 @@ def _last_of(steps: Generator[None, None, CheckpointPlan]) -> CheckpointPlan | N
 
 
 class CheckpointWriter:
-    """What one process knows of the checkpoint that stands, and what it may write over it."""
+    """Replaces the stored checkpoint by newer ones, on behalf of one process."""
 
     def __init__(self, store: CheckpointStore) -> None:
         self.stored: bytes | None = None
-        """The partition's value that the next checkpoint is to replace; none if absent."""
+        """The partition's value that the next checkpoint has to replace; None if absent."""
         self.is_whole = False
-        """Whether the rest of what stands is not known, so that all of it is to be replaced."""
+        """Whether the stored rows and tables are not known, so that all have to be replaced."""
         self._store = store
 
     def freeze(self, state: PartitionState, next_batch: int) -> CheckpointDraft:
-        """What the next checkpoint has to store, as of now; see `CheckpointStore.freeze`."""
+        """A draft of the next checkpoint, as of now; see `CheckpointStore.freeze`."""
         draft = self._store.freeze(state, next_batch, whole=self.is_whole)
-        self.is_whole = True  # Until it stands: the state has forgotten its changes.
+        self.is_whole = True  # Until the draft is stored: the state has forgotten its changes.
         return draft
 
     async def plan(self, draft: CheckpointDraft) -> CheckpointPlan:
-        """The step that stores `draft` in place of what stands."""
+        """The step that stores `draft` in place of the stored checkpoint."""
         return await self._store.plan_in_slices(draft, self.stored)
 
     async def write(self, plan: CheckpointPlan) -> Standing:
-        """Carry out `plan`, and say what stands then.
+        """Carry out `plan`; returns which checkpoint the store has then.
 
         Raises:
-            OutcomeUnknown: It may stand. A repeat tells.
+            OutcomeUnknown: The plan may be stored; a retry tells.
             RemoteStorageError: Nothing changed.
         """
         try:
@@ -591,11 +589,12 @@ class CheckpointWriter:
         return self.found(plan, plan.partition_value)
 
     def found(self, plan: CheckpointPlan, stored: bytes | None) -> Standing:
-        """What it means that `stored` stands after an attempt to carry out `plan`.
+        """Note that the store has `stored` after an attempt to carry out `plan`.
 
-        It is ours if the answer to an earlier attempt was lost. What holds as much as `plan` is
-        not to be replaced by the next one either, which may hold less still: that is found out
-        as this was.
+        `stored` may be the plan's own value, if the answer to an earlier attempt was lost. If
+        it has the plan's position or a later one, the next plan must not replace it either, as
+        that may still be behind it. So `self.stored` stays, and the next attempt fails and
+        compares again.
         """
         standing = self._standing(plan, stored)
         if standing is not Standing.AS_MUCH:

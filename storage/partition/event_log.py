@@ -1,7 +1,8 @@
-"""A partition's log in a store: one key per committed batch, numbered densely.
+"""A partition's log in a store: one key per committed batch, numbered without gaps.
 
-Creating the next number's key is the only lock there is: a writer that finds the key taken was
-overtaken. A batch names its first position, so a reader can enter anywhere it knows the hash.
+Creating the key of the next batch is the only lock, and fences writers: one that finds the key
+taken was overtaken by a newer leader. A batch has its first position, so a reader can begin at
+any batch if it knows the hash of the event before.
 """
 
 from __future__ import annotations
@@ -22,38 +23,38 @@ from tierledger.storage.keys import MetadataKeyFactory
 from tierledger.storage.serde import MetadataSerDe
 
 BATCHES_PER_READ = 200
-"""Batches a reader takes at once: with 64 KiB batches, 13 MB."""
+"""Batches that a reader has in memory at a time: 13 MB if each has 64 KiB."""
 
 
 class EncodedBatch(NamedTuple):
-    """Events as they will be stored, and the hash that their successor carries."""
+    """A batch's stored form, and the chain hash for the event that follows it."""
 
     value: bytes
     chain_hash: bytes
 
 
 class StoredBatch(NamedTuple):
-    """One key of the log as it was read."""
+    """A batch as it was read from the store."""
 
     number: int
     value: bytes
 
 
 class LogPage(NamedTuple):
-    """Batches of a log that follow each other."""
+    """Consecutive batches of a log."""
 
     batches: list[StoredBatch]
     is_end: bool
-    """Whether the log ended behind them when they were read."""
+    """Whether the log ended after them when they were read."""
 
 
 _FIELDS = {"position": Count, "count": Count, "events": tuple[bytes, ...]}
-"""Of a stored batch."""
+"""Fields of a stored batch."""
 _are_sound = values_test(_FIELDS.values())
 
 
 class DecodedBatch(NamedTuple):
-    """What one batch says."""
+    """A batch's events, verified, and the hash of the last."""
 
     number: int
     events: list[Event]
@@ -75,10 +76,10 @@ def encode_batch(
 def decode_batch(
     serde: MetadataSerDe, batch: StoredBatch, position: int, previous: bytes
 ) -> DecodedBatch:
-    """The events of `batch`, which must start at `position` after the hash `previous`.
+    """The events of `batch`, which must begin at `position` after the hash `previous`.
 
     Raises:
-        CorruptLog: Anything about it does not verify.
+        CorruptLog: The batch does not verify.
         FormatTooNew: A newer program wrote it.
     """
     first, stored = stored_events(serde, batch)
@@ -94,10 +95,10 @@ def decode_batch(
 
 
 def stored_events(serde: MetadataSerDe, batch: StoredBatch) -> tuple[int, tuple[bytes, ...]]:
-    """First position and stored events of `batch`, whose checksum holds.
+    """First position and stored events of `batch`, after a check of its checksum.
 
     Raises:
-        CorruptLog: It does not, or it is no batch.
+        CorruptLog: The checksum is wrong, or it is no batch.
         FormatTooNew: A newer program wrote it.
     """
     try:
@@ -114,11 +115,11 @@ def stored_events(serde: MetadataSerDe, batch: StoredBatch) -> tuple[int, tuple[
 def apply_events(
     state: PartitionState, number: int, events: Sequence[Event], chain_hash: bytes
 ) -> None:
-    """Carry `state` on by decoded events of batch `number`, the last of which has that hash.
+    """Apply decoded events of batch `number` to `state`; `chain_hash` is that of the last.
 
     Raises:
-        CorruptLog: Right in themselves, but no leader decided them; the events before the one
-            that cannot be applied are in the state.
+        CorruptLog: The events verify, but no leader can have decided them. The state has those
+            before the one that cannot be applied.
     """
     try:
         evolve_all(state, events, chain_hash)
@@ -131,30 +132,30 @@ def apply_events(
 
 
 class BatchLog:
-    """Reads a log that is kept in numbered batches.
+    """Reads a log that is stored in numbered batches.
 
-    Rule: a batch that is missing before one that is there, or before the checkpoint's place,
-    is damage. No log is believed to end there.
+    Rule: a batch that is missing before a stored one, or before the checkpoint's, is damage;
+    it is never taken for the log's end.
     """
 
     def __init__(
         self, backend: MetadataStorageBackend, prefix: str, key: Callable[[int], str]
     ) -> None:
-        """`key` names a batch by its number; all those names start with `prefix`."""
+        """`key` gives a batch's key by its number; all begin with `prefix`."""
         self.key = key
         self.reaches = 0
-        """Batches that it has at least, since a checkpoint stands for them."""
+        """Batches that the log must have, as a checkpoint includes them."""
         self._backend = backend
         self._prefix = prefix
 
     async def read(self, number: int, limit: int = BATCHES_PER_READ) -> list[StoredBatch]:
-        """The batches of the `page`."""
+        """The batches of `page(number, limit)`."""
         return (await self.page(number, limit)).batches
 
     async def page(self, number: int, limit: int = BATCHES_PER_READ) -> LogPage:
-        """The batches from `number` on: at most `limit`, none at the log's end.
+        """The batches from `number` on, at most `limit`; empty at the log's end.
 
-        Fewer come before a batch that is missing.
+        There are fewer if a batch after them is missing.
 
         Raises:
             CorruptLog: Batch `number` is missing.

@@ -1,14 +1,14 @@
-"""Letting go of a partition that holds nothing and is led by nobody.
+"""Removes the log of a partition that has no segments and no leader.
 
-What stays is a boundary: the partition's value with position, chain hash and digest, once as
-the checkpoint from which a leader would go on, and once in the next slot of the log, taken as
-a leader would take it. There it outlives every checkpoint, and the next position cannot be
-mistaken. No process that slept meanwhile can win a slot before it again, since slots are
-created only at a log's end.
+A boundary stays: the partition's value with position, chain hash and digest. It is stored
+twice: as the checkpoint from which a leader would continue, and in the next slot of the log,
+created as a leader would create it. In the slot it outlives every checkpoint, so the next
+position stays known. A process that slept meanwhile cannot create a slot before the boundary,
+since slots are created only at a log's end.
 
-Rule: it is one atomic step, and expects the log's end and the checkpoint that it was decided
-on. So a service may run: a leader or follower that is there meets the boundary in the slot
-that it would write or read next, and does not go on from what it knew.
+Rule: the removal is one atomic step, which expects the log's end and the checkpoint on which it
+was decided. So a service may be running: a leader or follower finds the boundary in the slot
+that it would write or read next, and loads the state again.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ KEYS_PER_READ = 1000
 
 
 async def forget(reader: PartitionReader) -> int:
-    """Remove the partition's log and checkpoint but for the boundary; how many keys went.
+    """Remove the partition's log and checkpoint, except the boundary; the number of keys.
 
     Raises:
-        RejectedError: It still holds segments, or is led. Nothing changed.
+        RejectedError: The partition has segments or a leader. Nothing changed.
         AtomicConflict: Something was written meanwhile. Nothing changed.
         RemoteResourceNotFound: There is no such partition.
         CorruptLog: The log does not verify, so what it holds is not known. Nothing changed.
@@ -44,10 +44,10 @@ async def forget(reader: PartitionReader) -> int:
 
 
 def refuse_unless_empty(state: PartitionState) -> None:
-    """Check that nothing is lost with the partition.
+    """Check that the partition has no segments and no leader.
 
     Raises:
-        RejectedError: It still holds segments, or is led.
+        RejectedError: It has.
     """
     tip = state.topic_id_partition
     if state.is_open and state.session is not None:
@@ -60,7 +60,7 @@ def refuse_unless_empty(state: PartitionState) -> None:
 
 
 def emptied(state: PartitionState) -> PartitionState:
-    """What of an empty partition has to outlive it: its place, and who led last."""
+    """An empty partition's state reduced to its boundary: position, hash and head."""
     kept = PartitionState(state.topic_id_partition, state.chain_hash)
     kept.next_position = state.next_position
     kept.restore_head(state.head_fields())

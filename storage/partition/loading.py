@@ -1,7 +1,7 @@
-"""How the state of a partition is begun, by everybody who reads one: leader, follower, command.
+"""Loads the state with which a leader, a follower or a command begins to read a log.
 
-Rule 1: a checkpoint counts if it verifies and the log holds the batch that it ends with. One
-that does not only costs time: the log is read from its start.
+Rule 1: a checkpoint counts if it verifies and the log has the batch with which it ends.
+Otherwise the log is read from its start, which only costs time.
 Rule 2: a log that ends before its checkpoint is damaged, not short.
 """
 
@@ -22,36 +22,36 @@ class LoadedPartition(NamedTuple):
 
 
 class Beginnings(Protocol):
-    """The two things that a state can begin with."""
+    """The two sources of a first state."""
 
     checkpoints: CheckpointStore
 
     async def from_checkpoint(
         self, stored: bytes, *, tracks_changes: bool = False
     ) -> LoadedPartition:
-        """A checkpoint, if it verifies."""
+        """The state in a checkpoint that verifies."""
         ...
 
     async def beginning(self, *, tracks_changes: bool = False) -> LoadedPartition:
-        """The log's start: a blank state, or a boundary."""
+        """The state at the log's start: blank, or that of a boundary."""
         ...
 
 
 class Loading:
-    """One beginning of a state, in two steps, so that what happens in between can be tried."""
+    """Loads a state in two steps, so that tests can let others write in between."""
 
     def __init__(self, reader: Beginnings, *, tracks_changes: bool = False) -> None:
         self.stored: bytes | None = None
-        """The partition's value as it was last looked at: what the next checkpoint expects."""
+        """The partition's value as last read, which the next checkpoint expects."""
         self.trouble: CorruptCheckpoint | None = None
-        """Why the log is read from its start although there is a checkpoint."""
+        """Why the log is read from its start though there is a checkpoint."""
         self._reader = reader
         self._tracks_changes = tracks_changes
         self._attempts = 0
         self._is_renewed = True
 
     async def state(self) -> LoadedPartition:
-        """The state: `look`, then `attempt`, until that gives one. Raises as `attempt` does."""
+        """The state: `look` and `attempt`, until that returns one. Raises as `attempt` does."""
         loaded: LoadedPartition | None = None
         while loaded is None:
             await self.look()
@@ -64,13 +64,13 @@ class Loading:
         self._is_renewed = self._attempts == 0 or self.stored != before
 
     async def attempt(self) -> LoadedPartition | None:
-        """The state by what was looked at; none if it may have been renewed: look again.
+        """The state; None if a writer may have replaced the checkpoint, so `look` again.
 
-        Where the store knows no such partition, a blank one.
+        A blank state if the store has no such partition.
 
         Raises:
-            CorruptLog: It does not begin with its first batch, nor with a boundary; or it ends
-                before its checkpoint.
+            CorruptLog: The log begins neither with its first batch nor with a boundary, or
+                ends before its checkpoint.
             FormatTooNew: A newer program wrote to it.
         """
         if self.stored is None:

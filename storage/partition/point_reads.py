@@ -1,7 +1,7 @@
-"""Single answers without loading the partition: epoch entry, then segment, then the tail.
+"""Single answers from the store, for which only the needed parts of a checkpoint are read.
 
-Rule: the checkpoint's position is read again at the end. If it moved meanwhile, the parts may
-not belong together, and the reading starts again.
+Rule: the checkpoint's value is read again at the end. If a writer has replaced it meanwhile,
+the parts may not belong together, and the reading starts again.
 """
 
 from __future__ import annotations
@@ -19,26 +19,27 @@ from tierledger.storage.partition.reader import PartitionReader
 from tierledger.storage.partition.sparse_state import Absent, FetchedParts
 
 FETCHES_MAX = 64
-"""Parts fetched one after another before the whole state is loaded instead."""
+"""Parts fetched one after another, after which the whole state is loaded instead."""
 
 TAIL_EVENTS_MAX = 20_000
-"""Events behind the checkpoint that a sparse state takes: each fetch may apply them anew."""
+"""Events after the checkpoint up to which a state is read sparsely; each fetch may have to
+apply them again."""
 
 UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)
-"""What parts raise that verify and are none; the whole state says so."""
+"""Errors of parts that verify but are malformed; loading the whole state then reports it."""
 
 T = TypeVar("T")
 
 
 async def ask(reader: PartitionReader, question: Callable[[PartitionState], T]) -> T:
-    """What `question` finds in the newest state.
+    """The result of `question` for the newest state.
 
-    `question` may be asked several times, of states that hold only part of the segments; it
-    must change nothing and list nothing. Where that gets slow, or a part does not verify, the
+    `question` may be called several times, with states that have only part of the segments; it
+    must change nothing and list nothing. If that gets slow, or a part does not verify, the
     whole state is loaded.
 
     Raises:
-        RemoteResourceNotFound: The store knows no such partition.
+        RemoteResourceNotFound: The store has no such partition.
         CorruptLog: The log does not verify.
     """
     for _ in range(LOAD_ATTEMPTS):
@@ -50,7 +51,7 @@ async def ask(reader: PartitionReader, question: Callable[[PartitionState], T]) 
             answer = await _answered(reader, value, question)
         except (DataError, _NotSparseError, *UNREADABLE):
             if await reader.checkpoints.read_stored() == stored:
-                break  # It was not renewed: the whole state says what is wrong.
+                break  # Not replaced meanwhile: loading the whole state reports the damage.
         else:
             if await reader.checkpoints.read_stored() == stored:
                 return answer
@@ -59,7 +60,7 @@ async def ask(reader: PartitionReader, question: Callable[[PartitionState], T]) 
 
 
 def next_segment_with_txn_index(state: PartitionState, epoch: int, offset: int) -> bytes | None:
-    """The walk of `answers.next_segment_with_txn_index` to its end, in one go."""
+    """The result of `answers.next_segment_with_txn_index`, without pauses."""
     while True:
         found = answers.next_segment_with_txn_index(state, epoch, offset)
         if not isinstance(found, answers.WalkPaused):
@@ -68,7 +69,7 @@ def next_segment_with_txn_index(state: PartitionState, epoch: int, offset: int) 
 
 
 class _NotSparseError(Exception):
-    """The whole state is the quicker way."""
+    """Loading the whole state is faster."""
 
 
 async def _answered(
@@ -86,7 +87,7 @@ async def _answered(
                 state = fresh
             return question(fresh)
         except Absent as absent:
-            # A state that was left in the middle of an event is made anew from the parts.
+            # If an event was applied in part, the next round begins with a fresh state.
             await parts.fetch(absent, fresh)
     raise _NotSparseError
 

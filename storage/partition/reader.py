@@ -1,7 +1,7 @@
-"""One partition as its store holds it, read without any actor.
+"""Reads a partition from the store, without any actor.
 
-Rule: the log is the truth. A checkpoint only saves time; one that does not verify is left
-aside, and `notes` says so. But where the log ends before the checkpoint, it is damaged.
+Rule: the log is the truth. A checkpoint only saves time; one that does not verify is ignored,
+and noted in `notes`. But a log that ends before its checkpoint is damaged.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tierledger.storage.serde import MetadataSerDe
 
 
 class LogEntry(NamedTuple):
-    """Where a log can be entered: before batch `next_batch`, which is at `next_position`."""
+    """Where reading of a log begins: batch `next_batch`, at `next_position`."""
 
     next_position: int
     next_batch: int
@@ -47,7 +47,7 @@ class LogEntry(NamedTuple):
 
 
 class PartitionReader:
-    """Reads one partition; what was odd about it is collected in `notes`."""
+    """Reads one partition; `notes` has what was wrong with its checkpoint."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class PartitionReader:
         """The newest state: checkpoint and tail, or the whole log.
 
         Raises:
-            RemoteResourceNotFound: The store knows no such partition.
+            RemoteResourceNotFound: The store has no such partition.
             CorruptLog: The log does not verify.
         """
         folded = await self._fold(await self._loaded())
@@ -83,18 +83,18 @@ class PartitionReader:
     async def state_as_of(
         self, *, position: int | None = None, time_ms: int | None = None
     ) -> PartitionState:
-        """The state after the event at `position`, or after the last one from until `time_ms`.
+        """The state after the event at `position`, or after the last one up to `time_ms`.
 
         Raises:
             InvalidArgument: The log does not reach `position`.
-            RemoteResourceNotFound: There is no such partition, or nothing is known of it then.
+            RemoteResourceNotFound: There is no such partition, or it had no event then.
             CorruptLog: The log does not verify.
         """
         value = await self._checkpoint_value()
         loaded = None
         if value is not None and _is_within(value, position, time_ms):
             loaded = await self._loaded()
-        # It may have been renewed in between, and lie behind the cut now.
+        # A writer may have replaced the checkpoint in between by one of after the cut.
         if loaded is None or not _has_state_within(loaded.state, position, time_ms):
             loaded = await self.start()
         first = loaded.state.next_position
@@ -115,12 +115,12 @@ class PartitionReader:
         """The log's events from `from_position` on, verified.
 
         Args:
-            from_position: Where to begin; a log that was forgotten before begins later.
+            from_position: Where to begin; a log whose beginning was forgotten begins later.
             batches_per_read: How many batches may be in memory at a time.
 
         Raises:
-            RemoteResourceNotFound: The store knows no such partition.
-            CorruptLog: The log does not verify; the events before have been given.
+            RemoteResourceNotFound: The store has no such partition.
+            CorruptLog: The log does not verify; the events before the damage were yielded.
         """
         entry = await self._entry_before(from_position)
         async for decoded in self.decoded_batches(entry, batches_per_read):
@@ -139,11 +139,11 @@ class PartitionReader:
             yield decoded
 
     async def tail(self, value: PartitionValue) -> AsyncIterator[DecodedBatch]:
-        """The log's batches behind the checkpoint that says `value`, verified.
+        """The log's batches after the checkpoint with `value`, verified.
 
         Raises:
             CorruptLog: The log does not verify, or ends before the checkpoint.
-            CorruptCheckpoint: It is not one of this log.
+            CorruptCheckpoint: The checkpoint is of another log.
         """
         position, previous = value.next_position, value.chain_hash
         async for batch in self.log.batches(value.next_batch - 1):
@@ -155,11 +155,11 @@ class PartitionReader:
             yield decoded
 
     async def start(self) -> LoadedPartition:
-        """The state before the first event that the log still holds.
+        """The state before the first event that the log still has.
 
         Raises:
             RemoteResourceNotFound: There is no log.
-            CorruptLog: It does not begin with its first batch, nor with a boundary.
+            CorruptLog: It begins neither with its first batch nor with a boundary.
         """
         start = await self._beginning(tracks_changes=False)
         if start is None:
@@ -167,7 +167,7 @@ class PartitionReader:
         return start
 
     async def beginning(self, *, tracks_changes: bool = False) -> LoadedPartition:
-        """As `start` gives it; a blank state if there is no log."""
+        """As `start`, but a blank state if there is no log."""
         start = await self._beginning(tracks_changes=tracks_changes)
         return start or LoadedPartition(self._blank(tracks_changes=tracks_changes), 0)
 
@@ -179,7 +179,7 @@ class PartitionReader:
             )
             if not left:
                 return None
-            # The log may have begun, and been checkpointed, since it was looked at.
+            # A log may have begun, and been checkpointed, since the list was read.
             first = self.keys.log_batch(self.topic_id_partition, 0)
             begun = await self.backend.get(first)
             if begun is None:
@@ -203,9 +203,9 @@ class PartitionReader:
         return PartitionState(tip, self._genesis, tracks_changes=tracks_changes)
 
     async def read_on(self, number: int, limit: int) -> LogPage | None:
-        """The log's page from `number` on; none if it was forgotten up to there meanwhile.
+        """The log's page from `number` on; None if the log was forgotten up to there meanwhile.
 
-        The state before `number` does not lead on then: load it anew.
+        In that case the caller's state is out of date and has to be loaded again.
 
         Raises:
             CorruptLog: Batch `number` is missing.
@@ -221,15 +221,15 @@ class PartitionReader:
         return page
 
     async def has_history(self, position: int, chain_hash: bytes, near: int = 0) -> bool:
-        """Whether the log holds the event at `position`, with that hash behind it.
+        """Whether the log has the event at `position`, with `chain_hash` after it.
 
-        A log that was forgotten up to there is believed to: nothing of it is left to compare.
-        It is read batch by batch, since a list may be behind.
+        Also true if the log was forgotten beyond that event: nothing is left to compare.
+        Batches are read one by one, since a store's list may be behind.
 
         Args:
             position: Of an event that was durable once.
-            chain_hash: What was behind it.
-            near: About the batch with which the log ends.
+            chain_hash: The hash after that event.
+            near: A guess of the log's last batch, for the search.
 
         Raises:
             CorruptLog: A batch does not verify.
@@ -252,7 +252,8 @@ class PartitionReader:
                 first = boundary.next_position
             else:
                 first, stored = stored_events(self.serde, StoredBatch(low, value))
-            number, behind = max(near, low + 1), INT64_MAX  # Batch `behind` is, or is none.
+            # A binary search: batch `behind` begins after the event, or does not exist.
+            number, behind = max(near, low + 1), INT64_MAX
             while behind - low > 1:
                 there = await self._batch(number)
                 if there is None or there[0] > position:
@@ -263,29 +264,29 @@ class PartitionReader:
             if position - first < len(stored):
                 return chain(stored[position - first]) == chain_hash
             if await self.backend.get(key) is not None:
-                return False  # Else it was forgotten meanwhile.
+                return False  # Otherwise the log was forgotten meanwhile: begin again.
 
     async def _batch(self, number: int) -> tuple[int, tuple[bytes, ...]] | None:
-        """The first position and the stored events of a batch; none if it is not there."""
+        """The first position and the stored events of a batch; None if it does not exist."""
         value = await self.backend.get(self.log.key(number))
         return None if value is None else stored_events(self.serde, StoredBatch(number, value))
 
     def boundary(self, number: int, value: bytes) -> PartitionValue | None:
-        """What stands in batch `number` in place of a forgotten log, if `value` is that.
+        """The boundary in slot `number`, in place of a forgotten log; None if it is a batch.
 
         Raises:
-            CorruptLog: It is a boundary of another place.
+            CorruptLog: The boundary belongs to another slot.
         """
         return boundary_in(self.serde, self.topic_id_partition, number, value)
 
     async def from_checkpoint(
         self, stored: bytes, *, tracks_changes: bool = False
     ) -> LoadedPartition:
-        """The state that the checkpoint `stored` stands for, verified.
+        """The state in the checkpoint `stored`, verified.
 
         Raises:
-            CorruptCheckpoint: It does not verify, or it was renewed while it was read.
-            CorruptLog: The log ends before it.
+            CorruptCheckpoint: It does not verify, or a writer replaced it during the read.
+            CorruptLog: The log ends before the checkpoint.
             FormatTooNew: A newer program wrote it.
         """
         value = self.parse_checkpoint(stored)
@@ -294,10 +295,10 @@ class PartitionReader:
         return LoadedPartition(state, value.next_batch)
 
     def parse_checkpoint(self, stored: bytes) -> PartitionValue:
-        """What a stored partition value says; from now on no earlier end is believed.
+        """A stored partition value, parsed; from now on the log must reach it.
 
         Raises:
-            CorruptCheckpoint: It is not one, or another partition's.
+            CorruptCheckpoint: `stored` is no such value, or another partition's.
             FormatTooNew: A newer program wrote it.
         """
         value = self.checkpoints.parse_partition(stored)
@@ -319,7 +320,7 @@ class PartitionReader:
             return None
 
     async def _require_end(self, value: PartitionValue) -> None:
-        """Make sure that the log holds the batch that the checkpoint ends with."""
+        """Check that the log has the batch with which the checkpoint ends."""
         (last,) = await self.log.read(value.next_batch - 1, 1)
         self._check_end(value, last)
 
@@ -342,14 +343,14 @@ class PartitionReader:
             try:
                 await self._require_end(value)
             except CorruptCheckpoint:
-                pass  # It is of no use; the log has everything.
+                pass  # The checkpoint is not used; the log has everything.
             else:
                 return LogEntry(value.next_position, value.next_batch, value.chain_hash)
         state, next_batch = await self.start()
         return LogEntry(state.next_position, next_batch, state.chain_hash)
 
     def end_behind(self, last: str) -> int:
-        """The batch that follows the log's last key; no batch's number if that is none."""
+        """The number of the batch after the log's last key; INT64_MAX if that is no batch."""
         try:
             return self.keys.parse_log_batch(last)[2] + 1
         except InvalidArgument:
@@ -370,7 +371,7 @@ class PartitionReader:
         position: int | None = None,
         time_ms: int | None = None,
     ) -> LoadedPartition:
-        """`loaded` and the log's events after it, up to the cut if one is given."""
+        """The state `loaded` with the log's later events applied, up to the cut if given."""
         state, next_batch = loaded
         async for batch in self.log.batches(next_batch):
             decoded = decode_batch(self.serde, batch, state.next_position, state.chain_hash)
@@ -390,15 +391,15 @@ class PartitionReader:
 
 
 async def planned_ends(readers: Sequence[PartitionReader]) -> list[int]:
-    """Up to which batch each log has to be read: the number that its next append takes.
+    """For each log the number of its next batch, up to which it has to be read.
 
-    Of one store, all by two questions. Where a log ends before its checkpoint, or with what is
-    no batch, it is a number that nobody comes to without finding the damage.
+    Takes two requests for all logs of a store. For a log that ends before its checkpoint, or
+    with a key that is no batch, the number is so high that reading up to it finds the damage.
     """
     if not readers:
         return []
     backend = readers[0].backend
-    # First: a log never ends before a checkpoint that was read earlier.
+    # Checkpoints first: a log never ends before a checkpoint that was read earlier.
     keys = [reader.keys.partition(reader.topic_id_partition) for reader in readers]
     checkpoints = await backend.get_each(keys)
     prefixes = [reader.keys.log(reader.topic_id_partition) for reader in readers]
@@ -406,7 +407,7 @@ async def planned_ends(readers: Sequence[PartitionReader]) -> list[int]:
     ends = []
     for reader, stored, last in zip(readers, checkpoints, lasts, strict=True):
         if stored is not None:
-            with suppress(DataError):  # A caller that needs it will say so.
+            with suppress(DataError):  # A caller that needs the checkpoint reports it.
                 reader.parse_checkpoint(stored)
         ends.append(max(reader.log.reaches, 0 if last is None else reader.end_behind(last)))
     return ends
@@ -425,7 +426,7 @@ def _is_within(value: PartitionValue, position: int | None, time_ms: int | None)
 
 
 def _has_state_within(state: PartitionState, position: int | None, time_ms: int | None) -> bool:
-    """Whether `state` is not empty, and nothing in it lies behind the cut."""
+    """Whether `state` is not empty, and nothing in it is from after the cut."""
     if state.next_position == 0:
         return False
     if position is not None and state.next_position > position + 1:

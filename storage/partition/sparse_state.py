@@ -1,7 +1,7 @@
-"""A state of which only what is looked at is fetched: a million segments, a few reads.
+"""A state of which only the parts that an answer needs are fetched from a checkpoint.
 
-The checkpoint's values are fetched as an answer touches them, and the log's tail is applied on
-top. Rule: what was not fetched yet raises `Absent`; it is never taken for what is not there.
+The log's tail is applied on top, so a few reads answer for a million segments. Rule: access to
+a part that was not fetched yet raises `Absent`; the part is never taken for missing.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tierledger.events.tables.segment_rows import SegmentRows, id_of_row
 from tierledger.storage.partition.checkpoint import CheckpointStore, Directory, PartitionValue
 
 PAGES_PER_FETCH = 100
-"""Pages of the interval index fetched at once: a search through it goes from page to page."""
+"""Pages of `hidden` fetched at once, as a search through it goes from page to page."""
 
 ROWS_ALONE = 4
-"""Rows an answer may want one by one before all rows of a page come together."""
+"""Rows that are fetched one by one; after that all rows of a page are fetched together."""
 
 
 class Absent(Exception):
-    """Something stored has to be fetched before this can go on."""
+    """A stored part that has to be fetched before the answer can continue."""
 
 
 class AbsentRow(Absent):
@@ -55,7 +55,7 @@ class AbsentPage(Absent):
 
 
 class SparsePage(Page[K, V]):
-    """A page whose bytes may not have been fetched: they are empty then, as no page's are."""
+    """A page; its bytes are empty before they are fetched, as no stored page's are."""
 
     __slots__ = ("table",)
 
@@ -69,7 +69,7 @@ class SparsePage(Page[K, V]):
 
 
 class SparseMap(PagedMap[K, V]):
-    """A table whose pages are known by their directory alone."""
+    """A table whose pages are known only from their directory until they are fetched."""
 
     __slots__ = ("epoch", "name")
 
@@ -90,7 +90,7 @@ class SparseMap(PagedMap[K, V]):
 
 
 class SparseRows(SegmentRows):
-    """Rows on top of those that were fetched."""
+    """Rows that the tail changed, on top of the fetched ones."""
 
     __slots__ = ("_dropped", "_fetched")
 
@@ -136,7 +136,7 @@ class SparseRows(SegmentRows):
 
 
 class SparseEpochs(dict[int, EpochTables]):
-    """The leader epochs at hand; others that are stored raise `AbsentEpoch`."""
+    """The fetched leader epochs; access to other stored ones raises `AbsentEpoch`."""
 
     def __init__(self, stored: Iterable[int]) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class SparseEpochs(dict[int, EpochTables]):
 
 
 class FetchedParts:
-    """What was fetched of one checkpoint, from which any number of fresh states can be made."""
+    """The fetched parts of one checkpoint, and fresh states made from them."""
 
     def __init__(self, checkpoints: CheckpointStore, value: PartitionValue) -> None:
         self._checkpoints = checkpoints
@@ -180,7 +180,7 @@ class FetchedParts:
         self._rows_asked = 0
 
     def state(self) -> PartitionState:
-        """The checkpoint's state as far as it was fetched; tombstones are left out."""
+        """A fresh state with the fetched parts of the checkpoint, without tombstones."""
         state = self._checkpoints.blank(self._value)
         state.rows = SparseRows(self._rows)
         state.epochs = SparseEpochs(self._proofs)
@@ -189,7 +189,7 @@ class FetchedParts:
         return state
 
     async def fetch_rows(self, segment_ids: Iterable[bytes]) -> None:
-        """Fetch what is stored of `segment_ids`, or that nothing is."""
+        """Fetch the rows of `segment_ids`, noting those that are not stored."""
         wanted = [one for one in dict.fromkeys(segment_ids) if one not in self._rows]
         checkpoints = self._checkpoints
         keys = [checkpoints.keys.segment(checkpoints.topic_id_partition, one) for one in wanted]
@@ -201,10 +201,10 @@ class FetchedParts:
             self._rows[segment_id] = row
 
     async def fetch(self, absent: Absent, state: PartitionState) -> None:
-        """Fetch what is `absent`, and show it to `state`.
+        """Fetch the `absent` part, and add it to `state`.
 
         Raises:
-            CorruptCheckpoint: It is not there, or is not what the checkpoint names.
+            CorruptCheckpoint: The part is missing, or is not the one the checkpoint names.
         """
         match absent:
             case AbsentRow(segment_id=segment_id):
@@ -239,12 +239,12 @@ class FetchedParts:
         if self._rows_asked > ROWS_ALONE:
             wanted += self._neighbours(segment_id)
         await self.fetch_rows(wanted)
-        # The caller took the id from a table, and what is in a table has a row.
+        # The id came from a table, and each segment in a table has a row.
         if self._rows[segment_id] is None:
             raise CorruptCheckpoint(f"segment {segment_id.hex()} has no row")
 
     def _neighbours(self, segment_id: bytes) -> list[bytes]:
-        """The ids on a fetched page of offsets that names `segment_id`."""
+        """The ids on the fetched page of `referenced` that has `segment_id`."""
         for (_, name, _), packed in self._pages.items():
             if name == "referenced" and segment_id in packed:
                 ids: list[bytes] = _unpacked_values(packed)

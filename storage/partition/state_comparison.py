@@ -1,4 +1,4 @@
-"""Two states of one position, compared down to single segments and pages."""
+"""Compares two states of the same position, down to single segments and pages."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tierledger.events.tables.epoch_tables import EpochTables
 from tierledger.events.tables.paged_map import PagedMap
 
 NAMED_MAX = 3
-"""Segments or keys that a difference names; the rest are counted."""
+"""Segments or keys that a difference names; the others are only counted."""
 
 
 def differences(folded: PartitionState, stored: PartitionState) -> Iterator[str]:
-    """What `stored` says otherwise than the fold, one sentence each; nothing if they agree."""
+    """The differences of `stored` from the fold, one sentence each; empty if equal."""
     if stored.chain_hash != folded.chain_hash:
         yield "the chain hash is not that of the log"
     if stored.head_fields() != folded.head_fields():

@@ -1,7 +1,6 @@
-"""Whether what a store holds of a partition is what was written, and what it must be.
+"""Verifies a partition's log and checkpoint in the store.
 
-Rule: damage is a finding, not an exception; verifying a thousand partitions tells about all
-of them.
+Rule: damage is a finding, not an exception; so a run over a thousand partitions reports all.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from tierledger.storage.partition.reader import PartitionReader
 from tierledger.storage.partition.state_comparison import differences
 
 FINDINGS_MAX = 100
-"""Findings kept for one partition; one cause often has thousands."""
+"""Most findings kept for one partition; one cause often leads to thousands."""
 
 
 class FindingKind(StrEnum):
-    """What is wrong."""
+    """Kinds of damage."""
 
     LOG = "log"
     """A batch or event does not verify (checksum, position or chain), or is missing. The fold
@@ -32,15 +31,15 @@ class FindingKind(StrEnum):
     TIME = "time"
     """An event is older than the one before it."""
     REPLAY = "replay"
-    """An event of a session that had ended before it."""
+    """An event of a session that had ended before the event."""
     CHECKPOINT = "checkpoint"
     """The checkpoint is not the fold of the log up to its position."""
     HEAD = "head"
-    """The slot of the next batch is taken."""
+    """The key of the next batch exists, but lists do not show it."""
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong, and where."""
+    """One piece of damage, and its position."""
 
     kind: FindingKind
     position: int
@@ -48,13 +47,13 @@ class Finding(NamedTuple):
 
 
 class VerificationReport(NamedTuple):
-    """What was looked at, and what is wrong."""
+    """What was verified, and the findings."""
 
     topic_id_partition: TopicIdPartition
     batches: int
     events: int
     checkpoint_position: int | None
-    """Position that the compared checkpoint stands for; none if there was none to compare."""
+    """Position of the compared checkpoint; None if there was none to compare."""
     findings: tuple[Finding, ...]
 
     @property
@@ -65,11 +64,11 @@ class VerificationReport(NamedTuple):
 async def verify(
     reader: PartitionReader, on_events: Callable[[int], None] | None = None
 ) -> VerificationReport:
-    """Everything that is wrong with a partition.
+    """A report of all damage of a partition.
 
     Args:
-        reader: Of the partition.
-        on_events: Told how many events were verified, batch by batch.
+        reader: The partition's reader.
+        on_events: Called for each batch with the number of its events.
     """
     verification = _Verification(reader, on_events)
     try:
@@ -161,7 +160,7 @@ class _Verification:
                 self.find(FindingKind.CHECKPOINT, str(error))
 
     async def _compare_if_due(self) -> None:
-        """Compare the checkpoint with the state, once the fold has come to its position."""
+        """Compare the checkpoint with the state if the fold has reached its position."""
         state = self._state
         for _ in range(LOAD_ATTEMPTS):
             value = self._value
@@ -172,7 +171,7 @@ class _Verification:
                 stored = await self._reader.checkpoints.load(self._value_bytes, value)
             except CorruptCheckpoint as error:
                 if await self._reader.checkpoints.read_stored() != self._value_bytes:
-                    await self._read_checkpoint()  # A writer renewed it; it lies ahead now.
+                    await self._read_checkpoint()  # A writer replaced it; it is ahead now.
                     continue
                 self.find(FindingKind.CHECKPOINT, str(error), value.next_position - 1)
                 self._value = None
@@ -205,6 +204,6 @@ class _Verification:
             )
         number, log = self._next_batch, self._reader.log
         taken = await self._reader.backend.get(log.key(number)) is not None
-        # A writer may have gone on since the log was read to its end; that batch is listed.
+        # A writer may have appended since the log was read to its end; a list shows its batch.
         if taken and not await log.read(number, 1):
             self.find(FindingKind.HEAD, f"the slot of batch {number} is taken, but not listed")

@@ -1,1 +1,1 @@
-"""A database that several hosts write to."""
+"""The store in a PostgreSQL database, to which several hosts can write."""

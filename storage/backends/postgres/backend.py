@@ -1,7 +1,7 @@
 """The store for several hosts: a PostgreSQL database, any number of writers and readers.
 
-Each call is one statement that commits by itself, with its keys in their order; see
-`session.py` for timeouts and errors, `pool.py` for connections.
+Each call is one statement that commits by itself. It takes its keys in ascending order, so that
+no two statements deadlock. See `session.py` for timeouts and errors, `pool.py` for connections.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from tierledger.storage.locate import StoreUrl
 T = TypeVar("T")
 
 KEYS_PER_REMOVAL = 1000
-"""Keys that one step of `remove_like` takes: about 10 ms."""
+"""Keys that one step of `remove_like` removes: about 10 ms."""
 
 BEYOND_ALL_KEYS = chr(0x10FFFF) * (KEY_BYTES_MAX // 4 + 1)
-"""Sorts behind every key, as the highest text that is longer than keys can be."""
+"""Sorts after every key: the highest character, more often than fits into a key."""
 
 SELECT = "SELECT key, value FROM tierledger_kv WHERE key = ANY(%b::text[])"
 SELECT_LIKE = """
@@ -80,15 +80,14 @@ class PostgresBackend(MetadataStorageBackend):
 
     @classmethod
     async def open(cls, url: StoreUrl, *, read_only: bool = False) -> PostgresBackend:
-        """The store at `url`; a writer makes its tables if they are missing.
+        """The store at `url`; a writer creates its tables if they are missing.
 
         Raises:
-            StoreRefused: The database does not let us in, holds something else under the
-                names of our tables, does not keep what it confirms, or (for a reader) has no
-                store.
-            FormatTooNew: A newer program made it.
+            StoreRefused: The server refuses the login, has other tables under the store's
+                names, has `fsync` off, or (for a reader) has no store.
+            FormatTooNew: A newer program created the store.
             StorageUnavailable: The server is away, full, or takes no writes.
-            InvalidArgument: The URL makes no sense to libpq.
+            InvalidArgument: libpq cannot parse the URL.
         """
         pool = Pool(Address.of(url, read_only=read_only))
         try:
@@ -193,7 +192,7 @@ class PostgresBackend(MetadataStorageBackend):
     async def close(self) -> None:
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
-        # Cancelling one who waits must not leave it half done.
+        # Shielded, so that cancelling a caller does not leave the store half closed.
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
@@ -202,7 +201,7 @@ class PostgresBackend(MetadataStorageBackend):
         await self._pool.close()
 
     async def _finished(self, work: Coroutine[object, object, T]) -> T:
-        """What `work` returns. It goes on if the caller is cancelled, and closing awaits it."""
+        """The result of `work`; it continues if the caller is cancelled; `close` awaits it."""
         try:
             self._refuse_if_closed()
         except StorageUnavailable:
@@ -223,35 +222,35 @@ class PostgresBackend(MetadataStorageBackend):
 
 
 class Change(NamedTuple):
-    """What operations on one key come down to: what they need to find, and what they leave."""
+    """The effect of all operations on one key: what they need to find, and what they leave."""
 
     key: str
     place: int
-    """Of the operation, in the list, that needs to find something."""
+    """Index in the list of the operation with the guard."""
 
     guard: str
     """`absent`, `present`, `equals` (the expected value) or `any`."""
 
     expected: bytes
     stays: bool
-    """Whether there is a value in the end."""
+    """Whether the key has a value afterwards."""
 
     value: bytes
 
 
 class Plan(NamedTuple):
-    """What a list of operations comes down to."""
+    """The effect of a list of operations."""
 
     changes: dict[str, Change]
     conflict: tuple[int, AtomicConflict] | None
-    """The operation that fails in any case, because of those before it."""
+    """Index and error of an operation that must fail because of those before it."""
 
 
 def _plan(operations: Sequence[Operation]) -> Plan:
-    """One change for each key.
+    """The effect of `operations`, with one change for each key.
 
-    Only the first operation on a key depends on what the store holds; what those after it
-    find is known.
+    Only the first operation on a key depends on the store's value; what later ones find is
+    known from those before them.
     """
     changes: dict[str, Change] = {}
     for place, operation in enumerate(operations):
@@ -283,7 +282,7 @@ def _guard(operation: Operation) -> tuple[str, bytes]:
 
 
 def _conflict(operation: Operation, present: bytes | None) -> ConflictReason | None:
-    """Why `operation` fails on what is `present`, if it does."""
+    """Why `operation` fails if the key's value is `present`; None if it does not."""
     if isinstance(operation, Create):
         return None if present is None else ConflictReason.EXISTS
     if isinstance(operation, Put):
@@ -298,7 +297,7 @@ def _conflict(operation: Operation, present: bytes | None) -> ConflictReason | N
 def _first_conflict(
     plan: Plan, changes: Sequence[Change], detail: str | None
 ) -> AtomicConflict:
-    """The conflict that carrying out the list in order would have met first."""
+    """The first conflict, in the order of the list."""
     conflicts = [plan.conflict] if plan.conflict is not None else []
     for met in (detail or "").split():
         index, _, why = met.partition(":")
@@ -309,7 +308,7 @@ def _first_conflict(
 
 
 def _outcome(key: str, created: set[str], passed: set[str]) -> CreateOutcome:
-    """Whether this item created `key`; only the first one did."""
+    """The outcome of the next item with `key`; only the first of them created it."""
     if key in passed:
         return CreateOutcome.PASSED
     if key not in created:
@@ -324,5 +323,5 @@ def _folder_end(key: str) -> str | None:
 
 
 def _end_of(prefix: str) -> str:
-    """The first text behind all keys that start with `prefix`."""
+    """The first text after all keys that start with `prefix`."""
     return key_after(prefix) or BEYOND_ALL_KEYS

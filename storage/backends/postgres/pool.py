@@ -1,10 +1,10 @@
-"""A few connections to one database, and what it takes to trust what they say.
+"""A pool of a few connections to one database, which settles unknown outcomes.
 
-Rule 1: after an unknown outcome, nothing is read or written before the server's process that
-had the statement is gone. It may have been frozen, and could still carry it out long after the
-slot was read and found empty.
-Rule 2: bulk work never holds all connections: a slow checkpoint delays no commit.
-Rule 3: nothing is repeated here. A connection that broke is replaced before the next statement.
+Rule 1: after an unknown outcome, nothing is read or written before the server's process of that
+statement has ended. The process may be frozen, and could still carry out the statement long
+after a read has found the log's next slot empty.
+Rule 2: bulk work never takes all connections, so a slow checkpoint does not delay commits.
+Rule 3: the pool retries no statement. It replaces a broken connection before the next one.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from tierledger.events.errors import OutcomeUnknown, StorageUnavailable
 from tierledger.storage.backends.postgres.session import Address, Answer, Identity, Session
 
 CONNECTIONS_MAX = 6
-"""Connections of one process. PostgreSQL allows 100 unless told otherwise: 16 processes."""
+"""Connections of one process. PostgreSQL allows 100 by default: enough for 16 processes."""
 
 BULK_CONNECTIONS_MAX = 4
-"""How many of them pages, checkpoints and removals may hold; the others are for commits and for
+"""Connections that lists, checkpoints and removals may use; the others are for commits and for
 reads of single keys."""
 
 SETTLE_PAUSE_S = 0.01
 SETTLE_TRIES = 300
-"""How often to look whether a process of the server has ended, and so for how long: it does at
-once, unless it is frozen or its disk is."""
+"""Number of checks whether a process of the server has ended, over 3 s in all. It ends at once,
+unless it or its disk is frozen."""
 
 END_PROCESS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -60,7 +60,7 @@ class Pool:
         Raises:
             StorageUnavailable: The server is away or refused; nothing was kept.
             OutcomeUnknown: The connection ended while a change was under way.
-            StoreRefused: We are not let in, or not to these tables.
+            StoreRefused: The server refuses the login, or access to the tables.
             DataError: The server's files are damaged.
         """
         if bulk:
@@ -71,7 +71,7 @@ class Pool:
             return await self._run(session, statement, parameters, changes=changes)
 
     async def close(self) -> None:
-        """Let go of all connections; none may be in use."""
+        """Close all connections; none may be in use."""
         while self._idle:
             await self._idle.pop().close()
 
@@ -101,7 +101,7 @@ class Pool:
 
     async def _put_back(self, session: Session) -> None:
         if session.is_open:
-            self._idle.append(session)  # The last used is the next: the others may rest.
+            self._idle.append(session)  # A stack: the last used is used next.
         else:
             await session.close()
 
@@ -124,9 +124,9 @@ class Pool:
         return await Session.open(self.address)
 
     async def _settled(self, session: Session) -> None:
-        """Return when what had an unknown outcome has happened, or never will.
+        """Return when each statement in doubt has been carried out or never will be.
 
-        The first to ask does it for all who ask meanwhile: they wait, and fail, together.
+        One task settles for all callers at a time: they wait, and fail, together.
         """
         if self._settling is None or self._settling.done():
             self._settling = asyncio.create_task(self._settle(session))
@@ -143,7 +143,7 @@ class Pool:
                 answer = await session.run(END_PROCESS, identity)
             except psycopg.Error as error:
                 raise session.meaning(self.address.where, error, changes=False) from error
-            # It leaves this list after its transaction has ended, one way or the other.
+            # A process leaves the list only after its transaction has committed or aborted.
             if not answer.rows:
                 return
             await asyncio.sleep(SETTLE_PAUSE_S)

@@ -1,8 +1,8 @@
-"""The tables and the functions in the database: whose they are, and which version.
+"""The store's tables and functions in the database: their creation and their version.
 
-Rule 1: they come to be in one transaction, so they are all there or none is; what is there and
-is not ours was never ours, and is left alone.
-Rule 2: a reader makes nothing.
+Rule 1: one transaction creates them all. So if some exist without the others, they belong to
+another program and are left alone.
+Rule 2: a reader creates nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 1
 
 COLUMNS = "key text C, value bytea"
-"""Of our table. "C" sorts text by its bytes, as all backends do."""
+"""Columns of the table of keys. Collation "C" sorts text by its bytes, as all backends do."""
 
 DESCRIBE = """
 SELECT (SELECT string_agg(concat_ws(' ', attname, format_type(atttypid, atttypmod), collname),
@@ -32,15 +32,15 @@ SELECT (SELECT string_agg(concat_ws(' ', attname, format_type(atttypid, atttypmo
 VERSION = "SELECT version FROM tierledger_format"
 
 CONFLICT = "TL001"
-"""The code of the error by which `tierledger_execute` undoes itself. Its detail names what
-failed: `place:reason`, places counted from 1, with blanks between."""
+"""The code of the error by which `tierledger_execute` rolls back. Its detail lists the failed
+operations as `place:reason`, places counted from 1, separated by blanks."""
 
-# `CREATE ... IF NOT EXISTS` of two processes at the same moment can fail: hence the lock, whose
-# number is nobody else's. `tierledger_execute` takes the keys in their order, as each of our
-# statements does, so that no two wait for each other in a circle; and it looks at each row
-# under the lock that it keeps until all is done. `tierledger_append` looks for later keys after
-# it has its own: a statement sees the store as it was when it began, and one that slept since
-# would not see what was written and removed meanwhile; the second statement does.
+# `CREATE ... IF NOT EXISTS` can fail if two processes run it at once: hence the lock, whose
+# number no other program uses. `tierledger_execute` takes keys in ascending order, as every
+# statement of the backend does, so that no two statements deadlock. It checks each row under a
+# lock that it keeps until it ends. `tierledger_append` looks for later keys in a second
+# statement, after it has inserted its own: a statement sees the store as of its begin, so one
+# that slept would not see keys written meanwhile; the second statement sees them.
 CREATE = """
 SELECT pg_advisory_xact_lock(8389754676633563);
 CREATE TABLE IF NOT EXISTS tierledger_kv (
@@ -121,11 +121,11 @@ $$;
 
 
 async def check(pool: Pool) -> None:
-    """Make sure that the database holds a store; a writer makes one where there is none.
+    """Check that the database has a store; a writer creates one if there is none.
 
     Raises:
-        StoreRefused: What is there is not ours, or (for a reader) there is nothing.
-        FormatTooNew: A newer program made it.
+        StoreRefused: The tables are another program's, or (for a reader) there are none.
+        FormatTooNew: A newer program created them.
         StorageUnavailable: The server is away, or takes no writes.
     """
     if not await _is_complete(pool):
@@ -133,7 +133,7 @@ async def check(pool: Pool) -> None:
             raise StoreRefused(
                 f"no such store: {pool.address.where} has no tables of tierledger"
             )
-        # No change in the sense of the pool: a repeat ends with the same tables.
+        # Not marked as a change: after an unknown outcome a retry ends with the same tables.
         await pool.run(CREATE)
         await _is_complete(pool)
     versions = [version for (version,) in (await pool.run(VERSION)).rows]
@@ -147,7 +147,7 @@ async def check(pool: Pool) -> None:
 
 
 async def _is_complete(pool: Pool) -> bool:
-    """Whether all of ours is there; refuses what is not ours."""
+    """Whether all tables and functions exist; refuses tables of another program."""
     ((columns, has_format, has_functions),) = (await pool.run(DESCRIBE)).rows
     if columns is None and not has_format:
         return False
@@ -156,5 +156,5 @@ async def _is_complete(pool: Pool) -> bool:
             f"{pool.address.where} is not a store of tierledger: expected its table "
             f"tierledger_kv to have {COLUMNS}, beside tierledger_format; it has {columns}"
         )
-    # A reader does without the functions.
+    # A reader does not need the functions.
     return has_functions or pool.address.read_only

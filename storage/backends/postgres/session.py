@@ -1,10 +1,10 @@
-"""One connection to PostgreSQL: how it is opened, how long it may take, what its errors mean.
+"""One connection to PostgreSQL: opening, timeouts, and the meaning of its errors.
 
-Rule 1: no transaction is ever left open between two messages. Each statement is sent whole and
-commits by itself, so a process that freezes holds no lock for longer than its statement.
-Rule 2: no wait is without an end. The server gives up on a statement by itself; if it does not
-even say so, the line is cut from here.
-Rule 3: a password is in no message. Neither libpq nor the server puts one into theirs.
+Rule 1: no transaction stays open between two messages. Each statement is sent whole and commits
+by itself, so a process that freezes holds no lock for longer than its statement.
+Rule 2: every wait has a timeout. The server ends a statement that takes too long; if it does
+not report that either, the connection is cut from here.
+Rule 3: no message has a password. Neither libpq nor the server puts one into theirs.
 """
 
 from __future__ import annotations
@@ -35,30 +35,28 @@ CONNECT_TIMEOUT_S = 5
 `connect_timeout`; 2 at least)."""
 
 STATEMENT_TIMEOUT_S = 10
-"""Seconds after which the server gives up on a statement: far above any of ours, and below the
-30 s for which a client waits (`options=-c statement_timeout=...`)."""
+"""Seconds after which the server ends a statement: far more than any of the backend takes, and
+below the 30 s for which a client waits (`options=-c statement_timeout=...`)."""
 
 LOCK_TIMEOUT_S = 2
-"""Seconds that a statement waits for a row that another writes: many commits long. Only a
+"""Seconds for which a statement waits for another's lock on a row: many commits long. Only a
 person's transaction takes longer (`options=-c lock_timeout=...`)."""
 
 ANSWER_MARGIN_S = 3.0
-"""Seconds beyond the statement's own timeout until the server counts as frozen: what sending
-the longest value may take."""
+"""Seconds after the statement's own timeout until the server counts as frozen: as long as the
+transfer of the longest value may take."""
 
 KEEPALIVE_IDLE_S = 10
-"""Seconds of silence after which the other machine is asked whether it is there
-(`keepalives_idle`)."""
+"""Seconds of silence after which TCP probes the server's machine (`keepalives_idle`)."""
 
 KEEPALIVE_INTERVAL_S = 3
-"""Seconds between two such questions (`keepalives_interval`)."""
+"""Seconds between two such probes (`keepalives_interval`)."""
 
 KEEPALIVE_COUNT = 3
-"""Unanswered questions after which it counts as gone (`keepalives_count`)."""
+"""Unanswered probes after which the connection is dead (`keepalives_count`)."""
 
 TCP_USER_TIMEOUT_S = 10
-"""Seconds for which something sent may stay unconfirmed by the other machine
-(`tcp_user_timeout`)."""
+"""Seconds for which sent data may stay unacknowledged (`tcp_user_timeout`)."""
 
 OPEN = """
 SELECT pg_backend_pid(),
@@ -73,13 +71,14 @@ SELECT pg_backend_pid(),
        set_config('default_transaction_isolation', 'read committed', false),
        set_config('enable_seqscan', 'off', false)
 """
-# The last: all that is asked goes by the key, whatever the planner believes of a young table.
+# `enable_seqscan`: every query goes by the key, though the planner has no statistics of a new
+# table yet.
 
 UNREADABLE = (
     "expected a store as postgresql://USER@HOST:PORT/DATABASE, with %XX for what is no letter "
     "or digit in a password; the given one cannot be read"
 )
-# It is not repeated, nor is what libpq says of it: what cannot be read may be a password.
+# Shows neither the URL nor libpq's message: the part that cannot be parsed may be a password.
 
 WRONG_CREDENTIALS = (
     "authentication failed",
@@ -91,49 +90,49 @@ WRONG_CREDENTIALS = (
     "certificate",
     "SSL was required",
 )
-"""What the server says (before anybody could tell it our language, libpq gives no code) when
-asking again will not help."""
+"""Parts of connection errors after which a retry will not help. They are matched as text:
+libpq gives no code for errors of a connection that is not open yet."""
 
 REFUSALS = ("22", "28", "3D", "3F", "42")
-"""Classes of errors that need a person: privileges, or tables that are not ours."""
+"""Classes of errors that only an operator can fix: privileges, or another program's tables."""
 
 DAMAGE = {"XX001", "XX002"}
-"""Codes by which the server says that its own files are damaged."""
+"""Codes by which the server reports damage of its own files."""
 
 
 class Identity(NamedTuple):
-    """Which process of the server works for a connection; process ids alone come again."""
+    """The server's process for a connection; with its start, as process ids are reused."""
 
     pid: int
     started: str
 
 
 class Answer(NamedTuple):
-    """What a statement brought."""
+    """The result of a statement."""
 
     rows: list[tuple[Any, ...]]
     changed: int
-    """Rows that it changed."""
+    """Number of rows that it changed."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a database is, and how to get in."""
+    """Place and login of a database."""
 
     where: str
-    """For messages: without a password."""
+    """The URL without secrets, for messages."""
 
     parameters: dict[str, str]
-    """libpq's; a password may be among them."""
+    """Parameters of libpq's, maybe with a password."""
 
     read_only: bool
 
     @classmethod
     def of(cls, url: StoreUrl, *, read_only: bool) -> Address:
-        """The address that `url` means, with our limits where it sets none.
+        """The address in `url`, with `LIMITS` for parameters that it does not set.
 
         Raises:
-            InvalidArgument: libpq cannot make sense of it.
+            InvalidArgument: libpq cannot parse it.
         """
         try:
             given = {key: str(value) for key, value in conninfo_to_dict(str(url)).items()}
@@ -147,7 +146,7 @@ class Address:
             if option.val is not None and option.envvar is not None
         }
         options = given.pop("options", environment.get("options", ""))
-        # What comes last wins: the user's.
+        # The last of two options wins, so the user's come last.
         given["options"] = f"{_options(read_only=read_only)} {options}".rstrip()
         ours = {key: value for key, value in LIMITS.items() if key not in environment}
         return cls(url.public, {**ours, **given, "client_encoding": "UTF8"}, read_only)
@@ -187,11 +186,11 @@ class Session:
 
     @classmethod
     async def open(cls, address: Address) -> Session:
-        """A new connection, with what it promises checked.
+        """A new connection, after a check of the server's encoding and durability.
 
         Raises:
             StorageUnavailable: The server is away, full, or does not answer.
-            StoreRefused: It does not let us in, or would not keep what it confirms.
+            StoreRefused: The server refuses the login, or has another encoding or `fsync` off.
         """
         try:
             session = cls(
@@ -215,7 +214,7 @@ class Session:
             raise self.meaning(address.where, error, changes=False) from error
         pid, started, timeout_ms, encoding, fsync, *_ = answer.rows[0]
         self.identity = Identity(pid, started)
-        # A user who switched the server's timeout off wants to wait.
+        # With the server's timeout switched off by the user there is none here either.
         self._answer_timeout_s = timeout_ms / 1000 + ANSWER_MARGIN_S if timeout_ms else None
         if encoding != "UTF8":
             raise StoreRefused(
@@ -234,7 +233,7 @@ class Session:
         if self._answer_timeout_s is not None:
             timer = loop.call_later(self._answer_timeout_s, self._hang_up)
         try:
-            # Without parameters it may be several statements, which are one transaction then.
+            # Without parameters there may be several statements, in one transaction.
             cursor = await self._connection.execute(
                 statement, parameters or None, binary=bool(parameters)
             )
@@ -247,18 +246,18 @@ class Session:
     def _hang_up(self) -> None:
         """Cut the connection: callers that wait for an answer get an error at once."""
         self._timed_out = True
-        # psycopg's own way out would first ask the server to stop, and wait for that.
+        # Closing by psycopg would first send the server a cancellation, and wait for it.
         with suppress(OSError), socket.socket(fileno=_copy(self._connection.fileno())) as line:
             line.shutdown(socket.SHUT_RDWR)
 
     @property
     def is_open(self) -> bool:
-        """Whether the line stood when it was last used."""
+        """Whether the connection was open when it was last used."""
         return not self._connection.closed
 
     def still_stands(self) -> bool:
-        """Whether the line stands now, as far as can be told without asking the server."""
-        # Between two statements the server has nothing to say but good-bye, or notices.
+        """Whether the connection is open now, as far as is known without a request."""
+        # Between two statements the server sends only notices, or that it closes.
         for _ in range(3):
             if not self._news.poll(0):
                 return self.is_open
@@ -273,10 +272,10 @@ class Session:
             await self._connection.close()
 
     def meaning(self, where: str, error: psycopg.Error, *, changes: bool) -> Exception:
-        """What to raise for `error`, which came from a statement that `changes` the store.
+        """The exception to raise for `error` of a statement; `changes`: it was a write.
 
-        An ERROR ends the statement's transaction, so nothing of it was kept. Everything else
-        is the end of the connection, and it may have been kept.
+        An ERROR rolls the statement back, so nothing was stored. Everything else ends the
+        connection, and the statement's change may have been stored.
         """
         if error.diag.severity_nonlocalized != "ERROR":
             waited = f"no answer within {self._answer_timeout_s} s" if self._timed_out else ""
@@ -300,6 +299,6 @@ def _connect_error(where: str, error: psycopg.Error) -> StoreRefused | StorageUn
 
 
 def _text(error: psycopg.Error) -> str:
-    """What the server or libpq said, on one line."""
+    """The message of the server or of libpq, on one line."""
     text = error.diag.message_primary or str(error)
     return " ".join(text.split()) or type(error).__name__

@@ -1,1 +1,1 @@
-"""One file, one writing process."""
+"""The store in one SQLite file, to which one process writes."""

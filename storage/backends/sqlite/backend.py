@@ -1,7 +1,7 @@
 """The embedded store: one SQLite file, one writing process, any number of readers.
 
-A thread of its own writes and another reads, each with its own connection; in WAL mode neither
-waits for the other. The event loop only hands them work.
+One thread writes and another reads, each with its own connection; in WAL mode neither waits for
+the other. The event loop only hands work to them.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from tierledger.storage.backends.sqlite.file import (
 T = TypeVar("T")
 
 KEYS_PER_REMOVAL = 1000
-"""Keys that one step of `remove_like` takes: below 10 ms."""
+"""Keys that one step of `remove_like` removes: below 10 ms."""
 
 KEYS_PER_STATEMENT = 32
-"""Keys that one statement creates or looks for. Around each statement the thread lets go of
-Python's lock and waits for it again, up to 5 ms if the event loop is busy."""
+"""Keys that one statement creates or reads. For each statement the thread releases Python's
+global lock and waits for it again, up to 5 ms if the event loop is busy."""
 
 SELECT = "SELECT value FROM kv WHERE key = ?"
 SELECT_LAST = "SELECT key FROM kv WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT 1"
@@ -59,7 +59,8 @@ CREATE_EACH = (
     " SELECT key, value FROM item WHERE NOT EXISTS"
     " (SELECT 1 FROM item AS one, kv WHERE kv.key >= one.key AND kv.key < one.bound)"
 )
-"""Creates items if each is behind all of its folder, which ends before `bound`; else none."""
+"""Creates all items if each is after all keys of its folder, else none. `bound` is the first
+text after the folder."""
 SELECT_LIKE = "SELECT key, value FROM kv WHERE key >= ? AND key < ? ORDER BY key LIMIT ?"
 INSERT = "INSERT INTO kv (key, value) VALUES (?, ?) ON CONFLICT DO NOTHING"
 PUT = "INSERT OR REPLACE INTO kv (key, value) VALUES (?, ?)"
@@ -82,7 +83,7 @@ class _Writer:
         self.unsettled = False
 
     def step(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` returns, once all that it changed is durable; else nothing changed."""
+        """The result of `work`, once its changes are durable; an error if nothing changed."""
         self.settle()
         try:
             self.connection.execute("BEGIN IMMEDIATE")
@@ -100,23 +101,24 @@ class _Writer:
         return result
 
     def statement(self, text: str, values: Sequence[str | bytes]) -> int:
-        """How many rows a statement changed that is a step by itself, and durable now.
+        """The number of rows that one statement changed, durably.
 
-        SQLite begins and commits within it: Python's lock is let go of once, not three times.
+        The statement is a transaction by itself, so Python's lock is released once instead of
+        three times.
         """
         self.settle()
         try:
             return self.connection.execute(text, values).rowcount
         except sqlite3.Error as error:
-            if is_corrupt(error):  # Found by looking for a place, before anything is written.
+            if is_corrupt(error):  # Found while searching, before anything is written.
                 raise _read_error(self._path, error) from error
             raise self._commit_error(error) from error
 
     def settle(self) -> None:
-        """Make sure that a commit whose outcome was unknown has not happened.
+        """Make sure that a commit with an unknown outcome has not happened and never will.
 
-        Its last frame may be in the write-ahead log without being counted: invisible now, but
-        a restart would find it. The next commit that succeeds writes over it.
+        Its last frame may be in the write-ahead log, but not in its index: it is invisible now,
+        but recovery after a restart would find it. The next commit that succeeds overwrites it.
         """
         if self.connection.in_transaction:
             self._roll_back()
@@ -129,13 +131,13 @@ class _Writer:
         self.unsettled = False
 
     def close(self) -> None:
-        # What SQLite cannot tidy up now, the next to open the file will.
+        # If SQLite cannot checkpoint its log now, the next process to open the file does.
         with suppress(sqlite3.Error):
             self.connection.close()
         self._lock.release()
 
     def _roll_back(self) -> None:
-        # If it fails, too, the next step tries again before it does anything.
+        # If the rollback fails, too, the next step tries it again first.
         with suppress(sqlite3.Error):
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
@@ -161,12 +163,12 @@ class SqliteBackend(MetadataStorageBackend):
 
     @classmethod
     async def open(cls, path: Path, *, read_only: bool = False) -> SqliteBackend:
-        """The store at `path`; a writer makes it, and its folder, if missing.
+        """The store at `path`; a writer creates it, and its folder, if missing.
 
         Raises:
-            StoreRefused: Another process writes it, it is not ours, it cannot be written, or
-                (for a reader) there is none.
-            FormatTooNew: A newer program made it.
+            StoreRefused: Another process writes it, it is another program's file, it cannot be
+                written, or (for a reader) there is none.
+            FormatTooNew: A newer program created it.
             StorageUnavailable: The medium failed.
         """
         return await asyncio.to_thread(cls._open, path, read_only)
@@ -194,7 +196,7 @@ class SqliteBackend(MetadataStorageBackend):
         check_page(prefix, after, limit)
         start, end = _bounds(prefix)
         if after is not None and after >= prefix:
-            start = after + "\0"  # The next text; no key holds a NUL.
+            start = after + "\0"  # The next text, as no key has a NUL.
         return await self._read(
             lambda connection: connection.execute(SELECT_LIKE, (start, end, limit)).fetchall()
         )
@@ -241,12 +243,12 @@ class SqliteBackend(MetadataStorageBackend):
     async def close(self) -> None:
         if self._closing is None:
             self._closing = asyncio.create_task(self._close_both())
-        # Cancelling one who waits must not leave it half done.
+        # Shielded, so that cancelling a caller does not leave the store half closed.
         await asyncio.shield(self._closing)
 
     async def _close_both(self) -> None:
         loop = asyncio.get_running_loop()
-        # Behind the work in flight. The reader goes first: the last to close tidies up.
+        # After the work in flight. The writer closes last, as the last checkpoints the log.
         await loop.run_in_executor(self._reading, self._reader.close)
         if self._writer is not None:
             await loop.run_in_executor(self._writing, self._writer.close)
@@ -282,14 +284,14 @@ class SqliteBackend(MetadataStorageBackend):
 
 
 def _read_error(path: Path, error: sqlite3.Error) -> Exception:
-    """What to raise for an error that left the store as it was."""
+    """The exception for an error that left the store unchanged."""
     if is_corrupt(error):
         return DataError(f"{path}: {error}")
     return StorageUnavailable(f"{path}: {error}")
 
 
 def _bounds(prefix: str) -> tuple[str, str | bytes]:
-    """The range of keys that start with `prefix`; SQLite sorts every blob behind all text."""
+    """The range of keys that start with `prefix`; SQLite sorts blobs after all text."""
     end = key_after(prefix)
     return prefix, b"" if end is None else end
 
@@ -301,12 +303,12 @@ def _select_each(connection: sqlite3.Connection, keys: Sequence[str]) -> list[by
     try:
         return [_select(connection, key) for key in keys]
     finally:
-        if connection.in_transaction:  # An error may have ended it.
+        if connection.in_transaction:  # An error may have ended the transaction.
             connection.execute("COMMIT")
 
 
 def _select(connection: sqlite3.Connection, key: str) -> bytes | None:
-    # All rows are fetched, so that the statement does not hold on to its moment.
+    # Fetching all rows ends the statement, which would otherwise keep its read snapshot.
     rows = connection.execute(SELECT, (key,)).fetchall()
     return rows[0][0] if rows else None
 
@@ -343,7 +345,7 @@ def _are_all_created(
     values: list[str | bytes] = []
     for key, value in items:
         folder = folder_of(key)
-        # In no folder, a key has to do with itself alone; the next text ends with a NUL.
+        # Without a folder a key's range is only itself, up to the next text: key and NUL.
         values += (key, value, key + "\0" if folder is None else _bounds(folder)[1])
     text = CREATE_EACH.format(", ".join(["(?, ?, ?)"] * len(items)))
     return execute(text, values) == len(items)
@@ -368,7 +370,7 @@ def _last_keys(connection: sqlite3.Connection, prefixes: Sequence[str]) -> Seque
 
 
 def _some(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """`items` in pieces for one statement each."""
+    """`items` in pieces of at most `KEYS_PER_STATEMENT`."""
     for start in range(0, len(items), KEYS_PER_STATEMENT):
         yield items[start : start + KEYS_PER_STATEMENT]
 
@@ -381,7 +383,7 @@ def _execute_each(connection: sqlite3.Connection, operations: Sequence[Operation
 
 
 def _execute(connection: sqlite3.Connection, operation: Operation) -> ConflictReason | None:
-    """Carry out `operation`; the reason if it cannot be."""
+    """Carry out `operation`; returns why it failed, or None."""
     execute = connection.execute
     match operation:
         case Create(key, value):

@@ -1,10 +1,10 @@
-"""Opening a store's SQLite file: whose it is, which version, and who may write it.
+"""Opens a store's SQLite file: checks its kind and version, and locks out a second writer.
 
-Rule 1: a file appears under its name complete or not at all; so what is there and is not ours
-was never ours, and is left alone.
-Rule 2: one process writes. It holds `flock` on `FILE.lock`, which the system lets go of when
-the process ends, however it ends. (SQLite's own lock is not enough: a frozen process that holds
-it blocks its successor, and live writers starve each other.)
+Rule 1: a store's file gets its name only when it is complete. So a file of that name that is no
+complete store is another program's, and is left alone.
+Rule 2: one process writes. It holds `flock` on `FILE.lock`, which the system releases however
+the process ends. (SQLite's own lock is not enough: a frozen process that holds it blocks its
+successor, and live writers starve each other.)
 Rule 3: the file is opened through SQLite only. Closing any other descriptor of it would drop
 the locks that SQLite holds on it in this process.
 """
@@ -27,11 +27,11 @@ APPLICATION_ID = int.from_bytes(b"tldg", "big")
 FORMAT_VERSION = 1
 
 BUSY_TIMEOUT_S = 5.0
-"""How long to wait for somebody who holds SQLite's lock for a moment: a reader that recovers
-what a killed writer left, or a person's `sqlite3`."""
+"""Seconds to wait for SQLite's lock. A reader holds it while it recovers the log of a killed
+writer, and so may a person's `sqlite3`."""
 
 WAL_BYTES_KEPT = 64 * 1024 * 1024
-"""What the write-ahead log is cut back to after it has grown beyond."""
+"""Bytes to which the write-ahead log is truncated after it has grown beyond."""
 
 # Measured once on 1,000,000 rows of 90 bytes (SQLite 3.40, two cores, one virtual disk, pages
 # of 4 KiB), in brackets with a ROWID: reading all in pages of 1,000 0.5 s (3.7 s), one key 7 µs
@@ -50,7 +50,7 @@ class WriterLock:
         """The lock of the store at `path`, with this process's pid in it.
 
         Raises:
-            StoreRefused: Another writer holds it, or its file cannot be made.
+            StoreRefused: Another writer holds it, or the lock file cannot be created.
         """
         try:
             descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -71,7 +71,7 @@ class WriterLock:
         return cls(descriptor)
 
     def release(self) -> None:
-        # The file stays: were it removed, two could lock two files of one name.
+        # The file stays: if it were removed, two writers could lock two files of that name.
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -84,8 +84,8 @@ class StoreReader:
         """Open the store at `path`.
 
         Raises:
-            StoreRefused: There is none, it is not ours, or it cannot be read here.
-            FormatTooNew: A newer program made it.
+            StoreRefused: There is none, it is another program's, or it cannot be read here.
+            FormatTooNew: A newer program created it.
             StorageUnavailable: The medium failed.
         """
         self._path = Path(os.path.realpath(path))
@@ -94,8 +94,9 @@ class StoreReader:
 
     def connection(self) -> sqlite3.Connection:
         """A connection that sees the newest commit."""
-        # Nothing is locked in a folder that cannot be written; so if a writer comes who can,
-        # what it does is seen only through its write-ahead log.
+        # In a folder without write permission the file is opened as immutable, without locks.
+        # If a writer with the permission has come since, its write-ahead log exists: open the
+        # file again to read that, too.
         if self._immutable and _is_there(_beside(self._path, "-wal")):
             self._connection.close()
             self._connection = self._open()
@@ -125,11 +126,12 @@ class StoreReader:
 
 
 def open_writer(path: Path) -> tuple[sqlite3.Connection, WriterLock]:
-    """A connection that may write the store at `path`, made if missing, and the lock for it.
+    """A connection that may write the store at `path`, created if missing, and its lock.
 
     Raises:
-        StoreRefused: Another process writes it, it is not ours, or it cannot be written.
-        FormatTooNew: A newer program made it.
+        StoreRefused: Another process writes it, it is another program's, or it cannot be
+            written.
+        FormatTooNew: A newer program created it.
         StorageUnavailable: The medium failed.
     """
     path = Path(os.path.realpath(path))
@@ -139,7 +141,7 @@ def open_writer(path: Path) -> tuple[sqlite3.Connection, WriterLock]:
     except OSError as error:
         raise StoreRefused(f"{path} cannot be made: {error}") from error
     if _is_there(path):
-        # Before anything of ours is put beside a file that may be somebody else's.
+        # Check the file before a lock file is put beside what may be another program's.
         StoreReader(path).close()
     lock = WriterLock.acquire(path)
     try:
@@ -156,9 +158,9 @@ def _open_locked(path: Path) -> sqlite3.Connection:
         connection = _checked(path, "mode=rw")
         try:
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA fullfsync = ON")  # What macOS calls durable.
+            connection.execute("PRAGMA fullfsync = ON")  # On macOS only this is durable.
             connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
-            # SQLite falls back to reading where it may not write, and says so only now.
+            # Without write permission SQLite opens the file for reading; only a write fails.
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("ROLLBACK")
         except BaseException:
@@ -168,7 +170,7 @@ def _open_locked(path: Path) -> sqlite3.Connection:
 
 
 def _create(path: Path) -> None:
-    """Make an empty store under another name, then give it its own."""
+    """Create an empty store under a temporary name, then rename it."""
     for suffix in ("-wal", "-journal"):
         if _is_there(_beside(path, suffix)):
             raise StoreRefused(
@@ -195,7 +197,7 @@ def _create(path: Path) -> None:
 
 
 def _checked(path: Path, options: str) -> sqlite3.Connection:
-    """A connection to the store at `path`, once it is known to be ours."""
+    """A connection to the file at `path`, after a check that it is a store of tierledger."""
     connection = _connect(path, options)
     try:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -227,7 +229,7 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
         f"file:{quote(os.fsencode(path))}?{options}",
         uri=True,
         timeout=BUSY_TIMEOUT_S,
-        isolation_level=None,  # Transactions begin and end where we say so.
+        isolation_level=None,  # No implicit transactions.
         check_same_thread=False,  # Opened in one thread, used in another, never in two at once.
     )
 
@@ -237,11 +239,11 @@ def _beside(path: Path, suffix: str) -> Path:
 
 
 def _check_kind(path: Path) -> None:
-    """Refuse what is no regular file: a device looks empty, and must not be replaced."""
+    """Refuse a path that is no regular file: a device looks empty, but must not be replaced."""
     try:
         mode = path.stat().st_mode
     except OSError:
-        return  # Opening it says why it cannot be.
+        return  # Opening the file reports the error.
     if stat.S_ISDIR(mode):
         raise StoreRefused(f"{path} is a folder, not a store")
     if not stat.S_ISREG(mode):
@@ -249,7 +251,7 @@ def _check_kind(path: Path) -> None:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether there is anything at `path`; an empty file is nothing."""
+    """Whether there is a file at `path` that is not empty."""
     try:
         return path.stat().st_size > 0
     except FileNotFoundError:
@@ -268,12 +270,12 @@ def is_corrupt(error: sqlite3.Error) -> bool:
 
 
 def is_full(error: sqlite3.Error) -> bool:
-    """Whether there was no room; SQLite has undone the step then."""
+    """Whether the disk was full; SQLite has rolled the step back then."""
     return _code(error) == sqlite3.SQLITE_FULL
 
 
 def refusal(path: Path, error: sqlite3.Error) -> StoreRefused | StorageUnavailable:
-    """What to raise if the store at `path` could not be opened because of `error`."""
+    """The exception for `error` while the store at `path` was opened."""
     if _code(error) == sqlite3.SQLITE_NOTADB:
         return StoreRefused(f"{path} is not a store of tierledger: it is no SQLite database")
     if is_full(error) or _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR}:
@@ -283,7 +285,7 @@ def refusal(path: Path, error: sqlite3.Error) -> StoreRefused | StorageUnavailab
 
 @contextmanager
 def refused(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors while the store at `path` is opened into ours."""
+    """Convert SQLite's errors while the store at `path` is opened, by `refusal`."""
     try:
         yield
     except sqlite3.Error as error:

@@ -4,7 +4,7 @@ import org.tierledger.door.v1.Failure;
 import org.tierledger.door.v1.Fate;
 import org.tierledger.door.v1.Kind;
 
-/** A call, or a stream, that came to nothing. */
+/** A call or a stream that failed. */
 final class CallFailed extends Exception {
     final Kind kind;
     final Fate fate;
@@ -20,12 +20,12 @@ final class CallFailed extends Exception {
         return new CallFailed(kind, failure.getFate(), kind + ": " + failure.getMessage());
     }
 
-    /** It was not sent. */
+    /** The call was not sent, so a retry is safe. */
     static CallFailed notReady(String message) {
         return new CallFailed(Kind.NOT_READY, Fate.RETRYABLE, message);
     }
 
-    /** It was sent, and there was no answer. */
+    /** The call was sent and not answered: it is in doubt. */
     static CallFailed unknown(String message) {
         return new CallFailed(Kind.OUTCOME_UNKNOWN, Fate.UNKNOWN, message);
     }

@@ -10,7 +10,7 @@ import org.tierledger.door.v1.ClientFrame;
 import org.tierledger.door.v1.HostFrame;
 import org.tierledger.door.v1.StatusQuestion;
 
-/** Calls out, answers in, whatever is ready at a time in one frame. */
+/** Sends calls to a host and receives answers; calls that wait together share a frame. */
 final class Conversation extends DoorStream {
     private static final int FRAME_CALLS = 1_000;
     private static final int FRAME_BYTES = 512 * 1024;
@@ -27,8 +27,8 @@ final class Conversation extends DoorStream {
     }
 
     /**
-     * The answer to a call; a failure is a {@link CallFailed}. Whose answer is waited for no more
-     * costs nothing further.
+     * The answer to a call; a failure is a {@link CallFailed}. A caller that stops waiting need
+     * not cancel.
      */
     CompletableFuture<Answer> ask(Call.Builder call) {
         CompletableFuture<Answer> answer = new CompletableFuture<>();
@@ -51,7 +51,7 @@ final class Conversation extends DoorStream {
         return answer;
     }
 
-    /** End the stream when its host owes answers and says nothing, asked for a word. */
+    /** End the stream if its host owes answers, is silent, and does not answer a ping. */
     private void watch(long before) {
         loop.after(WORD_PAUSE_MS, () -> {
             if (!isOpen()) {

@@ -21,8 +21,9 @@ import org.tierledger.door.v1.QuestionKind;
 import org.tierledger.door.v1.Role;
 
 /**
- * The manager that decides answers each call of the broker, whichever it is at the moment. Both
- * hear of roles. While the metadata is moved, no write begins.
+ * Passes each call of the broker to the manager that owns the cluster's metadata at the moment:
+ * Kafka's own or tierledger. Role changes go to both. Each {@link OwnerWord} of the coordinator
+ * tells who owns the metadata; while it moves from one manager to the other, no write begins.
  */
 final class Deciding implements Manager {
     private static final String KAFKA = "kafka";
@@ -41,17 +42,17 @@ final class Deciding implements Manager {
     private final Embedded kafka;
     /** Null: nothing is compared. */
     private final Shadow shadow;
-    /** Writes that a manager has begun, or that ask for one. */
+    /** Writes that a manager has begun and not ended, or that are about to choose a manager. */
     private final AtomicInteger underWay = new AtomicInteger();
-    /** The newest, by which it goes; before it has heard one, by what its mode alone says. */
+    /** The newest that this broker obeys; before the first, one that its mode implies. */
     private volatile OwnerWord word;
-    /** Done when there is another word than the newest. */
+    /** Completed when a newer {@link OwnerWord} has replaced {@link #word}. */
     private volatile CompletableFuture<Void> otherWord = new CompletableFuture<>();
     // On the loop alone:
     private boolean isClosed;
-    /** The newest word under which the manager that may decide next is fit for it. */
+    /** The newest OwnerWord's number under which the next manager is ready to take over. */
     private long fitFor;
-    /** Why there was no word last; logged once. */
+    /** Why the last request for an OwnerWord failed; each reason is logged once. */
     private String missed;
 
     Deciding(Settings settings, Map<String, ?> configs) {
@@ -74,7 +75,7 @@ final class Deciding implements Manager {
         loop.run(this::attend);
     }
 
-    /** End both, and all threads; what is held fails. */
+    /** Close both managers and all threads; held writes fail. */
     void close() {
         loop.run(() -> {
             isClosed = true;
@@ -91,7 +92,10 @@ final class Deciding implements Manager {
         loop.close();
     }
 
-    /** In that order: no role of before, and no replica that was ready for it, counts any more. */
+    /**
+     * Obey {@code next}. Roles change before {@link #word}: a call that sees the new owner must
+     * not find a replica that is still ready under a claim from before the change.
+     */
     private void go(OwnerWord next) {
         roles.lead(next.getReads().equals(TIERLEDGER));
         roles.metrics.decision = text(next);
@@ -111,14 +115,15 @@ final class Deciding implements Manager {
         return word.getOwner().equals("moving");
     }
 
-    /** Whose manager writes; nobody's while it is moving: writes that can wait are held. */
+    /** The name of the manager that takes writes; empty while the metadata moves. */
     private static String writes(OwnerWord word) {
         return isMoving(word) ? "" : word.getReads();
     }
 
     /**
-     * Tell the coordinator how this broker stands, and hear who owns the cluster's metadata, now
-     * and from now on. While no host answers, the last word stands. On the loop.
+     * Report this broker's mode and state to the coordinator, and learn from the answer who
+     * owns the cluster's metadata; repeated until the plugin is closed. While no host answers,
+     * the broker obeys the last OwnerWord. On the loop.
      */
     private void attend() {
         Conversation home = roles.doors.at(null);
@@ -126,7 +131,10 @@ final class Deciding implements Manager {
             loop.after(HOMELESS_MS, this::attend);
             return;
         }
-        OwnerWord stand = word; // Before what is under way is looked at.
+        // Read before the count, as write() counts before it reads `word`: a write that this
+        // count misses reads this OwnerWord or a newer one. So if this one is of a move, the
+        // manager that gives the metadata away does not begin that write.
+        OwnerWord stand = word;
         boolean isIdle =
             writes(stand).isEmpty() && underWay.get() == 0 && fitFor == stand.getNumber();
         Attend.Builder attend = Attend.newBuilder()
@@ -161,8 +169,9 @@ final class Deciding implements Manager {
     }
 
     /**
-     * Look, again and again while that word stands, whether Kafka's own manager has what the
-     * ledger has: what it has not read yet it would take for gone. On the loop.
+     * Poll, while the OwnerWord of that number is the newest, until Kafka's own manager has
+     * read all segments that the ledger has. Taking over earlier it would treat segments that
+     * it has not read yet as gone, and brokers would delete them. On the loop.
      */
     private void catchUp(long number) {
         loop.transports().execute(() -> {
@@ -180,7 +189,7 @@ final class Deciding implements Manager {
         });
     }
 
-    /** Whether Kafka's own manager has the list of the leader: a replica may be behind. */
+    /** Whether Kafka's own manager lists what tierledger's leader lists; replicas may lag. */
     private boolean isCaughtUp(TopicIdPartition tip) {
         Question all = new Question(QuestionKind.LIST, tip, 0, 0);
         try {
@@ -193,7 +202,7 @@ final class Deciding implements Manager {
         }
     }
 
-    /** Go by that word if it is newer than the last; whether it is. On the loop. */
+    /** Obey {@code next} if it is newer than the last OwnerWord; whether it is. On the loop. */
     private boolean hear(OwnerWord next) {
         if (isClosed || next.getNumber() <= word.getNumber()) {
             return false;
@@ -249,9 +258,14 @@ final class Deciding implements Manager {
 
     @Override
     public CompletableFuture<Void> write(RemoteLogMetadata change) throws RemoteStorageException {
-        CompletableFuture<Void> other = otherWord; // Before the word that it follows.
+        // The order matters. `otherWord` is read before `word`; otherwise a held write could
+        // miss an OwnerWord that comes in between. The write is counted before `word` is read,
+        // because attend() reads them the other way round: it reports idle if it reads the
+        // OwnerWord of a move and then a count of 0. A write that is counted later reads the
+        // same or a newer one; so the manager that gives the metadata away does not begin it.
+        CompletableFuture<Void> other = otherWord;
         underWay.incrementAndGet();
-        OwnerWord now = word; // After the count: whoever was idle under it begins nothing.
+        OwnerWord now = word;
         CompletableFuture<Void> begun = null;
         try {
             Manager manager = manager(writes(now));
@@ -272,7 +286,7 @@ final class Deciding implements Manager {
         throw notReady(change.topicIdPartition(), now);
     }
 
-    /** Write it once there is another word, off the loop: Kafka's own manager may block. */
+    /** Write once a newer OwnerWord has come, off the loop: Kafka's manager may block. */
     private CompletableFuture<Void> hold(
         RemoteLogMetadata change, CompletableFuture<Void> otherWord) {
         Future<?> timeout = loop.after(

@@ -23,7 +23,7 @@ import org.tierledger.door.v1.ClientGreeting;
 import org.tierledger.door.v1.HostFrame;
 import org.tierledger.door.v1.HostGreeting;
 
-/** One stream to a host, with its own connection. All of it happens on the loop. */
+/** One stream to a host, with its own connection. Runs on the loop. */
 abstract class DoorStream extends ClientCall.Listener<HostFrame> {
     private static final String SERVICE = "tierledger.door.v1.Door/";
     private static final int VERSION = 1;
@@ -32,21 +32,21 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
 
     final String door;
     final Loop loop;
-    /** Done when both sides have greeted; fails when the stream ends before. */
+    /** Completes when the host's greeting has come; fails when the stream ends before. */
     final CompletableFuture<DoorStream> opened = new CompletableFuture<>();
 
-    /** Done when it has ended, however it did. */
+    /** Completes when the stream has ended, for whatever reason. */
     final CompletableFuture<CallFailed> over = new CompletableFuture<>();
 
     private final Settings settings;
     private final String method;
     private ManagedChannel channel;
     private ClientCall<ClientFrame, HostFrame> call;
-    /** Null before it has come. */
+    /** Null before the host's greeting has come. */
     HostGreeting greeting;
-    /** Why it is open no more; null while it is. */
+    /** Why the stream has ended; null while it has not. */
     CallFailed ended;
-    /** Frames that came. */
+    /** Number of frames received. */
     long heard;
     private boolean isFlushing;
 
@@ -57,7 +57,7 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
         this.settings = settings;
     }
 
-    /** The channel has no thread or socket left; for when the stream has ended. */
+    /** Wait until the channel of an ended stream has no thread or socket left. */
     final void awaitClosed(long ms) throws InterruptedException {
         if (channel != null) {
             channel.awaitTermination(ms, TimeUnit.MILLISECONDS);
@@ -144,7 +144,7 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
         return greeting != null && ended == null;
     }
 
-    /** Send what waits, once what is being done now is done. */
+    /** Send what waits after the current task of the loop, so that it shares a frame. */
     final void flush() {
         if (!isFlushing && isOpen()) {
             isFlushing = true;
@@ -163,12 +163,12 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
         }
     }
 
-    /** All that waits, as far as one frame takes it; null: nothing does. */
+    /** The next frame to send, with all that fits into it; null if nothing waits. */
     abstract ClientFrame nextFrame();
 
     abstract void given(HostFrame frame);
 
-    /** It is open no more. */
+    /** The stream has ended. */
     abstract void onEnd(CallFailed why);
 
     @Override
@@ -205,13 +205,13 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
 
     @Override
     public final void onClose(Status status, Metadata trailers) {
-        Throwable cause = status.getCause(); // Of TLS, all that is said of what was wrong.
+        Throwable cause = status.getCause(); // The only description of a TLS failure.
         end(CallFailed.notReady(status.getCode() + (settings.isTls ? " by TLS" : " without TLS")
             + (status.getDescription() == null ? "" : ": " + status.getDescription())
             + (cause == null ? "" : ": " + cause)));
     }
 
-    /** End it; a repeat does nothing. */
+    /** End the stream; a second call does nothing. */
     final void end(CallFailed why) {
         if (ended != null) {
             return;

@@ -11,8 +11,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Streams to hosts, each opened when it is needed. Any host takes every call, so one conversation
- * is always kept; those with others are short cuts. All of it happens on the loop.
+ * Streams to hosts, each opened when it is needed. Any host takes every call, so one
+ * conversation, the home, is always kept; those with other hosts save a hop. Runs on the loop.
  */
 final class Doors {
     private static final int LEARNT_MAX = 64;
@@ -27,13 +27,13 @@ final class Doors {
     private final Set<String> learnt = new LinkedHashSet<>();
     private final Map<String, Conversation> conversations = new HashMap<>();
     private final Map<String, FeedStream> feeds = new HashMap<>();
-    /** Doors that could not be opened a moment ago. */
+    /** Doors that failed to open within the last second; they are not tried. */
     private final Set<String> resting = new HashSet<>();
     private Conversation home;
     private boolean isClosed;
     private volatile boolean isAway;
 
-    /** {@code onHome}: told each time that there is a host again. */
+    /** {@code onHome} runs each time that a home conversation has been opened. */
     Doors(Loop loop, Settings settings, Metrics metrics, Runnable onHome) {
         this.loop = loop;
         this.settings = settings;
@@ -41,12 +41,12 @@ final class Doors {
         this.onHome = onHome;
     }
 
-    /** Whether no host could be reached when that was tried last. Safe for threads. */
+    /** Whether the last round of attempts reached no host. Safe for threads. */
     boolean isAway() {
         return isAway;
     }
 
-    /** Keep a conversation with some host. */
+    /** Open a home conversation with some host; retried with a growing pause. */
     void seek(int attempt) {
         if (isClosed) {
             return;
@@ -70,7 +70,7 @@ final class Doors {
         });
     }
 
-    /** The conversation with a host, if there is one; the one at {@code door} if it is open. */
+    /** The open conversation at {@code door}, else the home conversation, else null. */
     Conversation at(String door) {
         if (door != null && !isClosed && !resting.contains(door)) {
             Conversation better = conversation(door);
@@ -81,7 +81,7 @@ final class Doors {
         return home != null && home.isOpen() ? home : null;
     }
 
-    /** The stream of feeds from a door, or from any; further attempts go to further doors. */
+    /** The feed stream of a door; if that is empty, each attempt takes another door. */
     FeedStream feed(String door, int attempt) {
         List<String> doors = candidates();
         String chosen = door.isEmpty() ? doors.get(attempt % doors.size()) : door;
@@ -100,7 +100,7 @@ final class Doors {
         }
     }
 
-    /** End all streams; none is opened again. Those that were open. */
+    /** End all streams for good; returns those that were open. */
     List<DoorStream> close() {
         isClosed = true;
         CallFailed closed = CallFailed.notReady("the plugin was closed");

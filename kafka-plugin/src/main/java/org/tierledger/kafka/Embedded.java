@@ -21,7 +21,7 @@ import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** Metadata that Kafka's own manager keeps in its topic, on the broker's classes. */
+/** Kafka's own manager, which keeps metadata in its topic, loaded from the broker's classes. */
 final class Embedded implements Manager {
     private static final String CLASS =
         "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager";
@@ -32,12 +32,12 @@ final class Embedded implements Manager {
     final RemoteLogMetadataManager manager;
 
     private final Logger log = LoggerFactory.getLogger(Embedded.class);
-    /** By name, for calls that not all releases have. */
+    /** The manager's methods by name, as some exist only in newer releases. */
     private final Map<String, Method> methods = new HashMap<>();
     private final String[] servers;
     private volatile boolean isClosed;
 
-    /** Configured, and not started yet where it wants to be. */
+    /** Create and configure the manager; {@link #begin} starts it where releases need that. */
     Embedded(Map<String, ?> configs) {
         Object given = configs.get(SERVERS);
         if (given == null) {
@@ -57,7 +57,7 @@ final class Embedded implements Manager {
         manager.configure(configs);
     }
 
-    /** Start it once the broker listens, to which it speaks; before that it would give up. */
+    /** Start the manager once the broker listens; without a broker it would give up. */
     void begin(Loop loop) {
         if (methods.containsKey("onBrokerReady") && !isClosed) {
             loop.transports().execute(() -> {
@@ -92,7 +92,7 @@ final class Embedded implements Manager {
         }
     }
 
-    /** Its threads and sockets are gone, as far as it sees to that itself. */
+    /** Close Kafka's own manager. */
     synchronized void close() {
         isClosed = true;
         try {
@@ -115,7 +115,7 @@ final class Embedded implements Manager {
         T by() throws RemoteStorageException;
     }
 
-    /** What came of it; 3.9 calls before its own manager has started, which brokers retry. */
+    /** The call's result; an exception that brokers retry if the manager has not started. */
     private static <T> T started(Called<T> called) throws RemoteStorageException {
         try {
             return called.by();

@@ -13,7 +13,7 @@ import org.tierledger.door.v1.FeedEnded;
 import org.tierledger.door.v1.ReadyQuestion;
 import org.tierledger.door.v1.Role;
 
-/** Keeps a partition's replica fed, by whichever host does. All of it happens on the loop. */
+/** Keeps a partition's replica subscribed to the feed of some host. Runs on the loop. */
 final class FedReplica implements FeedStream.Taker {
     private static final int SILENCE_MS = 10_000;
     private static final long PAUSE_MS = 50;
@@ -27,24 +27,24 @@ final class FedReplica implements FeedStream.Taker {
     private final Loop loop;
     private final Roles roles;
     private final Metrics metrics;
-    /** What waits until a position is applied. */
+    /** Callbacks by the position that the replica has to apply first. */
     private final TreeMap<Long, List<Runnable>> waiters = new TreeMap<>();
-    /** Null: nobody feeds it, or is asked to. */
+    /** The stream of the current subscription; null without one. */
     private FeedStream stream;
     private long id;
     private Role role = Role.ROLE_UNSPECIFIED;
-    /** Grows with each subscription, so that what concerns a former one does nothing. */
+    /** Grows with each subscription; a timer of a former one sees that and does nothing. */
     private int turn;
     private int inVain;
     private long words;
     private boolean isClosed;
-    /** Bytes that the replica takes, and those for which there was no room; 0: there was. */
+    /** Heap bytes of the replica; and the room it needs to be fetched again, 0 if kept. */
     private long bytes;
     private volatile long lacking;
-    /** The conversation that was there when a host said last what the log is. */
+    /** The home conversation at the time of the last item, which came from a compared log. */
     private Conversation comparedBy;
     private volatile boolean isOther;
-    /** When a host said something last. */
+    /** When a host sent something last (nanoTime). */
     private volatile long heardAt = System.nanoTime();
 
     FedReplica(Hosted hosted, Doors doors, Loop loop, Roles roles, Metrics metrics) {
@@ -56,7 +56,7 @@ final class FedReplica implements FeedStream.Taker {
         this.metrics = metrics;
     }
 
-    /** The broker's announcement was taken: be fed in that role, and hear when it is ready. */
+    /** The coordinator accepted the broker's role: subscribe in it, and expect its claim. */
     void announced() {
         replica.expect(hosted.claim);
         if (stream != null && role == hosted.role) {
@@ -68,7 +68,7 @@ final class FedReplica implements FeedStream.Taker {
         subscribe("");
     }
 
-    /** Do {@code then} once answers are of {@code position} or later. */
+    /** Run {@code then} once answers are as of {@code position} or later. */
     void reached(long position, Runnable then) {
         if (lacking > 0) {
             replica.answered(position);
@@ -80,18 +80,22 @@ final class FedReplica implements FeedStream.Taker {
         }
     }
 
-    /** Whom to ask in the replica's place: who answers for the log that it is fed from. */
+    /**
+     * Where to ask in the replica's place. Null until a host has compared its log with this
+     * replica since that connection was opened: a ledger restored from an older copy must not
+     * answer for the log that this broker was fed from.
+     */
     Conversation compared() {
         Conversation home = doors.at(null);
         return home == comparedBy && !isClosed ? home : null;
     }
 
-    /** Whether the service is asked because there is no room for the replica. */
+    /** Whether questions go to the service because the heap has no room for the replica. */
     boolean isOver() {
         return lacking > 0;
     }
 
-    /** Whether the service's log is another than the one that it was fed from. */
+    /** Whether the service's log is not the one that this replica was fed from. */
     boolean isOther() {
         return isOther;
     }
@@ -157,7 +161,10 @@ final class FedReplica implements FeedStream.Taker {
         bytes = 0;
     }
 
-    /** There is no room for it: the service is asked, until there is half as much again. */
+    /**
+     * Drop the replica for lack of room; questions go to the service. It is fetched again when
+     * there is room for 1.5 times its size, so that it does not come and go.
+     */
     private void over() {
         if (lacking == 0) {
             lacking = Math.max(1, bytes + bytes / 2);
@@ -173,11 +180,14 @@ final class FedReplica implements FeedStream.Taker {
         look(turn);
     }
 
-    /** While there is no room: ask whether it is ready, and be compared with who is new. */
+    /**
+     * While there is no room: ask a host, again and again, whether this claim is ready.
+     * Subscribe once there is room, or to compare the logs when the home conversation is new.
+     */
     private void look(int mine) {
         Claim claim = hosted.claim;
         if (mine != turn || isClosed || claim == null) {
-            return; // It is announced anew, and comes back.
+            return; // The role is being announced again; announced() subscribes.
         }
         if (compared() != null && !roles.room.has(lacking)) {
             compared().ask(Call.newBuilder().setDeadlineMs(SILENCE_MS).setReady(
@@ -229,7 +239,7 @@ final class FedReplica implements FeedStream.Taker {
         listen(mine, words);
     }
 
-    /** Ask elsewhere when it waits for a word that does not come. */
+    /** Subscribe elsewhere if a replica that is not ready gets no item within the timeout. */
     private void listen(int mine, long before) {
         loop.after(SILENCE_MS, () -> {
             if (mine != turn || stream == null) {
@@ -243,7 +253,7 @@ final class FedReplica implements FeedStream.Taker {
         });
     }
 
-    /** Subscribe anew: to a better door at once, but for hosts that point at each other. */
+    /** Subscribe again; at a better door at once, unless hosts keep pointing at each other. */
     private void again(String door, String reason) {
         log.debug("{} is fed no more by {}: {}", hosted.tip, stream, reason);
         leave();

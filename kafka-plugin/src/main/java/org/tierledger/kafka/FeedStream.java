@@ -9,9 +9,9 @@ import org.tierledger.door.v1.Fed;
 import org.tierledger.door.v1.HostFrame;
 import org.tierledger.door.v1.Subscribe;
 
-/** Subscriptions out, items in. */
+/** Sends subscriptions to a host and receives feed items. */
 final class FeedStream extends DoorStream {
-    /** Whose subscription it is. */
+    /** The receiver of a subscription's items. */
     interface Taker {
         /** Take the next item. */
         void given(Fed item);
@@ -28,7 +28,7 @@ final class FeedStream extends DoorStream {
         super(door, "Feed", loop, settings);
     }
 
-    /** The id of a new subscription. */
+    /** Subscribe; returns the subscription's id. */
     long subscribe(Subscribe.Builder asked, Taker taker) {
         long id = ++lastId;
         takers.put(id, taker);
@@ -37,13 +37,13 @@ final class FeedStream extends DoorStream {
         return id;
     }
 
-    /** The subscription's broker has announced itself anew. */
+    /** Tell the host the subscription's new claim, from a newer announcement. */
     void expect(long id, Claim claim) {
         said.addExpected(Expect.newBuilder().setId(id).setClaim(claim));
         flush();
     }
 
-    /** Be given no more of a subscription; one that has ended is ignored. */
+    /** Unsubscribe; no effect on a subscription that has ended. */
     void drop(long id) {
         if (takers.remove(id) != null) {
             said.addUnsubscribed(id);

@@ -25,7 +25,7 @@ final class HashSum {
         add(~hash.getLong(0) + (less == 0 ? 1 : 0), -less);
     }
 
-    /** Add the sum of another. */
+    /** Add another sum. */
     void add(HashSum other) {
         add(other.high, other.low);
     }

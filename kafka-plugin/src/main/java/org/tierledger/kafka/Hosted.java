@@ -4,28 +4,28 @@ import org.apache.kafka.common.TopicIdPartition;
 import org.tierledger.door.v1.Claim;
 import org.tierledger.door.v1.Role;
 
-/** A partition that this broker hosts, or is about to host no more. */
+/** A partition that this broker hosts, or whose stop the service has not accepted yet. */
 final class Hosted {
     final TopicIdPartition tip;
     final Replica replica = new Replica();
     final FedReplica feed;
     final Writes writes;
 
-    /** As Kafka said last, and as the service is told; unspecified: this broker hosts it no more. */
+    /** The role from Kafka, and the one to announce; unspecified: no longer hosted here. */
     Role kafkaRole = Role.ROLE_UNSPECIFIED;
     volatile Role role = Role.ROLE_UNSPECIFIED;
-    /** The number of the newest word about it, and of the one that was announced last. */
+    /** Counts role changes; {@code announced} is the last that the service accepted. */
     volatile int word;
     int announced;
 
     // On the loop alone:
-    /** Under which it reads and writes now; null: announced anew, or not yet. */
+    /** The claim under which this broker reads and writes; null until the role is accepted. */
     Claim claim;
-    /** How often in a row it was fenced, and when it was last. */
+    /** How often in a row the claim was fenced, and when it was last (nanoTime). */
     int fencings;
     long fencedAt;
 
-    /** Null: its newest word has no claim yet; a former one may be that of a follower. */
+    /** The newest role's claim; null until it has one: the former may be a follower's. */
     Claim announcedClaim() {
         return word == announced ? claim : null;
     }

@@ -3,7 +3,7 @@ package org.tierledger.kafka;
 import java.util.Arrays;
 import org.apache.kafka.common.Uuid;
 
-/** Where the row of each segment id is: an open table of references into a slab. */
+/** Finds rows by segment id: a hash table with open addressing, of references into a slab. */
 final class IdTable {
     static final int NONE = -1;
 
@@ -19,12 +19,12 @@ final class IdTable {
         return count;
     }
 
-    /** Where the row of an id is, or {@link #NONE}. */
+    /** The reference of an id's row, or {@link #NONE}. */
     int get(Uuid id) {
         return table[find(id)];
     }
 
-    /** Put the reference of a row in place of that of the same id. */
+    /** Add a row's reference, or replace the one of the same id. */
     void put(Uuid id, int ref) {
         int at = find(id);
         if (table[at] == NONE && 3 * ++count > 2 * table.length) {
@@ -38,12 +38,12 @@ final class IdTable {
         table[at] = ref;
     }
 
-    /** Take an id that is here away. */
+    /** Remove an id, which must be here. */
     void remove(Uuid id) {
         int at = find(id);
         count--;
         table[at] = NONE;
-        // What was pushed on by it moves up.
+        // Rows that collided with it are placed again, up to the next free slot.
         for (at = next(at); table[at] != NONE; at = next(at)) {
             int ref = table[at];
             table[at] = NONE;
@@ -60,7 +60,7 @@ final class IdTable {
         return Row.idAt(slab.chunk(ref), Slab.rowAt(ref));
     }
 
-    /** Where the reference of an id is, or belongs. */
+    /** The table's index at which an id is, or would be put. */
     private int find(Uuid id) {
         long mixed = (id.getMostSignificantBits() ^ id.getLeastSignificantBits())
             * 0x9e3779b97f4a7c15L;

@@ -29,17 +29,17 @@ import org.tierledger.door.v1.Role;
 import org.tierledger.door.v1.Write;
 
 /**
- * Metadata that tierledger keeps.
+ * The manager whose metadata tierledger keeps.
  *
- * <p>Reads answer from a replica in this broker's heap, of the partitions that it hosts. What the
- * replica does not know for certain the service is asked; what it does not answer in time is a
- * {@link ReplicaNotAvailableException}, which brokers retry; a partition that this broker does not
- * host is a {@link RemoteResourceNotFoundException}. Writes are done when they are durable and the
- * replica has them, or fail within their timeout.
+ * <p>Reads are answered from a replica in this broker's heap, for partitions that it hosts; for
+ * a partition that it does not host they throw {@link RemoteResourceNotFoundException}. What
+ * the replica does not know for certain, the service is asked. Without its answer in time they
+ * throw {@link ReplicaNotAvailableException}, which brokers retry. Writes complete when they
+ * are durable and the replica has applied them, or fail within their timeout.
  */
 final class Ledger implements Manager {
     private static final long CLOSE_MS = 5_000;
-    /** One lookup in so many and one is measured. */
+    /** One lookup in 64 is measured; a mask of random bits. */
     private static final int SAMPLED = 63;
 
     final Roles roles;
@@ -58,13 +58,13 @@ final class Ledger implements Manager {
         this.questions = new Questions(loop, roles.metrics);
     }
 
-    /** Look for the service; returns at once. */
+    /** Register the metrics and start to connect to the service; returns at once. */
     void begin() {
         roles.metrics.register(settings.brokerId);
         roles.begin();
     }
 
-    /** Nothing of it is left, no thread and no socket; what waits fails. */
+    /** Close all streams and sockets, and save the replicas' positions; pending calls fail. */
     void close() {
         isClosed = true;
         roles.metrics.unregister();
@@ -90,7 +90,7 @@ final class Ledger implements Manager {
         return hosted != null && hosted.replica.isReady();
     }
 
-    /** Of which its answers about the partition are; -1 without any. */
+    /** The position as of which the partition's replica answers; -1 while it cannot. */
     long position(TopicIdPartition tip) throws RemoteResourceNotFoundException {
         return hosted(tip).replica.position();
     }
@@ -121,7 +121,7 @@ final class Ledger implements Manager {
             }
         });
         loop.run(() -> hosted.writes.submit(write, timeoutMs, done));
-        if (isClosed) { // The loop may have dropped it.
+        if (isClosed) { // A loop that is closed drops what it is given.
             done.completeExceptionally(new RemoteStorageException("the plugin was closed"));
         }
         return counted;
@@ -170,7 +170,7 @@ final class Ledger implements Manager {
         return new RemoteResourceNotFoundException(tip + ": " + error.getMessage());
     }
 
-    /** What the replica answers, whatever the service would. */
+    /** The replica's answer, without asking the service. */
     Object ownAnswer(Question question)
         throws RemoteResourceNotFoundException, Replica.NotReady, Replica.Deleted {
         TopicIdPartition tip = question.tip;
@@ -186,7 +186,7 @@ final class Ledger implements Manager {
         }
     }
 
-    /** What the service answers. {@code why}: what the replica lacks. */
+    /** The service's answer. {@code why}: what the replica lacks, for error messages. */
     Object answerOfService(Question question, Replica.NotReady why)
         throws RemoteResourceNotFoundException {
         Hosted hosted = hosted(question.tip);
@@ -213,7 +213,7 @@ final class Ledger implements Manager {
         return new Row(bytes.toByteArray(), 0);
     }
 
-    /** A list of the service's, whose further pages are asked for when it is read so far. */
+    /** A list of the service's; each further page is requested when the reader gets there. */
     private Iterator<RemoteLogSegmentMetadata> iterator(Hosted hosted, Found first) {
         return Stream.iterate(first, Objects::nonNull, page -> next(hosted, page))
             .flatMap(page -> page.getRows().getRowsList().stream())

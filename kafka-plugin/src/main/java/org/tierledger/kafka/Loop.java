@@ -10,7 +10,7 @@ import java.util.concurrent.TimeUnit;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** The thread on which all of the protocol's state lives, and those that read from sockets. */
+/** The one thread that owns the protocol's state, and the threads that read from sockets. */
 final class Loop {
     private final Logger log = LoggerFactory.getLogger(Loop.class);
     private final ScheduledThreadPoolExecutor timer;
@@ -40,7 +40,7 @@ final class Loop {
         return timer.schedule(guarded(work), ms, TimeUnit.MILLISECONDS);
     }
 
-    /** End its threads; what was still to run does not. */
+    /** End all threads; tasks that have not begun are dropped. */
     void close() {
         timer.shutdown();
         transports.shutdown();

@@ -7,17 +7,17 @@ import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadataUpdate
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
 
-/** Who knows a cluster's remote log metadata: Kafka's own manager, or tierledger. */
+/** A keeper of a cluster's remote log metadata: Kafka's own manager, or tierledger. */
 interface Manager {
     boolean isReady(TopicIdPartition tip);
 
-    /** As the broker's interface has it for that question: an Optional, an Iterator or a Long. */
+    /** The answer as the broker's interface wants it: an Optional, an Iterator or a Long. */
     Object answer(Question question) throws RemoteStorageException;
 
-    /** Done when it is durable, and this broker's answers know of it. */
+    /** Completes when the change is durable and this broker's answers include it. */
     CompletableFuture<Void> write(RemoteLogMetadata change) throws RemoteStorageException;
 
-    /** Whether an upload would have been in vain if that change were refused. */
+    /** Whether the change finishes a copy: if it fails, an upload was in vain. */
     static boolean isFinish(RemoteLogMetadata change) {
         return change instanceof RemoteLogSegmentMetadataUpdate
             && ((RemoteLogSegmentMetadataUpdate) change).state()

@@ -15,19 +15,19 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Where this broker's replicas were, in a file that outlives the broker: so a ledger that is not
- * the one that they were fed from is noticed after a restart, too. Safe for threads.
+ * The positions of this broker's replicas, in a file that outlives the broker. So a ledger that
+ * is not the one that they were fed from is noticed after a restart, too. Safe for threads.
  */
 final class Memory {
     private static final String CLUSTER = "cluster";
 
     private final Logger log = LoggerFactory.getLogger(Memory.class);
-    /** Null: the broker has not said where; nothing outlives it. */
+    /** Null: the broker's settings name no log folder, and positions are not kept. */
     final Path file;
     private final Properties places = new Properties();
     private volatile boolean isChanged;
 
-    /** {@code folder}: the broker's log folder; null if it has not said. */
+    /** {@code folder}: the broker's log folder; null if its settings name none. */
     Memory(String folder, String clusterId) {
         file = folder == null ? null : Path.of(folder, "tierledger.positions");
         if (file != null && Files.exists(file)) {
@@ -52,7 +52,7 @@ final class Memory {
         }
     }
 
-    /** Let the replica of that partition go on only from where it was. */
+    /** Give the partition's replica its saved position as floor, if one was saved. */
     void recall(TopicIdPartition tip, Replica replica) {
         String place = places.getProperty(key(tip)); // Properties are safe for threads.
         if (place != null) {
@@ -73,7 +73,7 @@ final class Memory {
         }
     }
 
-    /** Have what changed on disk: all of it, or what was there before. */
+    /** Make changes durable, atomically: after a crash the file is the old or the new one. */
     synchronized void write() {
         if (!isChanged || file == null) {
             return;

@@ -12,7 +12,7 @@ import org.apache.kafka.common.metrics.KafkaMetricsContext;
 
 /** What the plugin counts, as an MBean of Kafka's own kind while it is registered. */
 final class Metrics {
-    /** By name: what it is, and its value. */
+    /** Each metric's description and value, by name. */
     final Map<String, Map.Entry<String, Supplier<?>>> shown = new LinkedHashMap<>();
 
     final LongAdder writesFailed =
@@ -33,7 +33,7 @@ final class Metrics {
         counted("ShadowDifferent", "in shadow: answers that differed at two looks");
     final LongAdder shadowSkipped =
         counted("ShadowSkipped", "in shadow: answers that were not compared");
-    /** Nanoseconds, each to a hundredth of it. */
+    /** Times in nanoseconds, to two significant digits. */
     final ConcurrentHistogram lookups = new ConcurrentHistogram(2);
     final ConcurrentHistogram writes = new ConcurrentHistogram(2);
     volatile String decision = "";
@@ -95,11 +95,11 @@ final class Metrics {
         return roles.hosted().mapToLong(of).max().orElse(0);
     }
 
-    /** Show all by JMX, by means of Kafka's own registry. */
+    /** Show all metrics by JMX, through Kafka's own registry. */
     void register(int brokerId) {
         JmxReporter jmx = new JmxReporter();
         jmx.contextChange(new KafkaMetricsContext("org.tierledger"));
-        registry.removeMetric(registry.metricName("count", "kafka-metrics-count")); // Its own.
+        registry.removeMetric(registry.metricName("count", "kafka-metrics-count")); // Kafka's.
         registry.addReporter(jmx);
         Map<String, String> tags = new LinkedHashMap<>();
         tags.put("broker", String.valueOf(brokerId));

@@ -4,7 +4,7 @@ import java.util.Objects;
 import org.apache.kafka.common.TopicIdPartition;
 import org.tierledger.door.v1.QuestionKind;
 
-/** What a broker asks about a partition; the kind says what the rest means. */
+/** A broker's question about a partition; its kind tells which of the fields it uses. */
 final class Question {
     final QuestionKind kind;
     final TopicIdPartition tip;

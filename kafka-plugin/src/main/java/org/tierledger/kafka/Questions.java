@@ -14,9 +14,9 @@ import org.tierledger.door.v1.QuestionKind;
 import org.tierledger.door.v1.Role;
 
 /**
- * What a replica does not know, asked of the service by a thread of the broker, which waits. A
- * segment that is found counts whoever says so; all else counts from the leader alone, whose
- * answers are linearizable. No answer is from before an earlier one.
+ * Asks the service what a replica cannot answer; the broker's thread waits. A follower's answer
+ * counts only if it is a segment. Everything else, also that there is none, has to come from
+ * the leader, whose answers are linearizable. No answer is from before an earlier one.
  */
 final class Questions {
     private static final long TIME_MS = 400;
@@ -31,7 +31,7 @@ final class Questions {
         this.metrics = metrics;
     }
 
-    /** The service's answer. {@code why}: what the replica lacks. */
+    /** The service's answer. {@code why}: what the replica lacks, for error messages. */
     Found ask(Hosted hosted, Question asked, Replica.NotReady why)
         throws Replica.NotReady, Replica.Deleted {
         long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TIME_MS);
@@ -66,7 +66,7 @@ final class Questions {
         return found;
     }
 
-    /** The page of a list behind another. */
+    /** The next page of a list. */
     Found page(Hosted hosted, String cursor) throws Replica.NotReady, Replica.Deleted {
         return answer(
             hosted, Call.newBuilder().setNextPage(NextPage.newBuilder().setCursor(cursor)),

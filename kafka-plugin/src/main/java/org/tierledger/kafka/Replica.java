@@ -18,21 +18,22 @@ import org.tierledger.door.v1.SnapshotBegun;
 import org.tierledger.door.v1.Subscribe;
 
 /**
- * One partition's answers, from what {@link #take} is given; docs/feed.md is the protocol.
+ * One partition's answers, from the feed items that {@link #take} applies; docs/feed.md is the
+ * protocol.
  *
- * <p>It answers as the service did at the same position, or not at all. Its position never goes
- * back. What it holds adds up to the checksum of each batch, or it holds nothing any more. Safe
- * for threads.
+ * <p>It answers as the service did at the same position, or throws {@link NotReady}. The
+ * position of its answers never goes back. After each batch its rows add up to the checksum of
+ * the feed; if they do not, it drops them all. Safe for threads.
  */
 final class Replica {
-    /** It would not be certain. */
+    /** The replica cannot answer for certain; the service may. */
     static final class NotReady extends Exception {
         NotReady(String message) {
             super(message);
         }
     }
 
-    /** The partition's deletion has finished. */
+    /** The partition's deletion is finished. */
     static final class Deleted extends Exception {
         Deleted() {
             super("its deletion is finished");
@@ -40,23 +41,23 @@ final class Replica {
     }
 
     private static final long NONE = -1;
-    /** Of a segment, beside its row. */
+    /** Heap bytes of a segment's index entries, beside its row. */
     private static final long INDEX_BYTES = 40;
-    /** A snapshot of an empty log is one of -1. */
+    /** No snapshot is coming; -1 would be the snapshot of an empty log. */
     private static final long NO_SNAPSHOT = Long.MIN_VALUE;
 
     private Claim claim;
-    /** The highest position that it answered at, or was offered, and the log's hash there. */
+    /** The highest position that it has verified or was offered, and the log's hash there. */
     private long floor = NONE;
     private ByteString floorHash = ByteString.EMPTY;
-    /** The highest position that the service answered at in its place. */
+    /** The highest position of an answer that the service gave in the replica's place. */
     private long asked = NONE;
     private long position;
     private ByteString chainHash;
     private boolean isReady;
     private DeletionState deletion;
     private ByteString checksum;
-    /** Where the snapshot is that comes, and its next slice; {@link #NO_SNAPSHOT} if none does. */
+    /** Position of the snapshot that is coming, or {@link #NO_SNAPSHOT}; and its next slice. */
     private long snapshotPosition;
     private long nextSlice;
     private final List<Change> parts = new ArrayList<>();
@@ -66,7 +67,7 @@ final class Replica {
         drop();
     }
 
-    /** Forget what it holds; below the highest position that it answered at it stays silent. */
+    /** Drop all rows; the floor stays, so no later answer is from before an earlier one. */
     synchronized void drop() {
         position = NONE;
         chainHash = ByteString.EMPTY;
@@ -79,7 +80,7 @@ final class Replica {
         rows = new ReplicaRows();
     }
 
-    /** Nothing is ready before a host says so of that announcement; null: of none. */
+    /** Not ready until a host confirms this claim; null: until another claim is expected. */
     synchronized void expect(Claim announced) {
         isReady = isReady && announced != null && announced.equals(claim);
         claim = announced;
@@ -93,27 +94,27 @@ final class Replica {
         return rows.isPlaced();
     }
 
-    /** The last batch that it has applied; -1 if it holds nothing whole. */
+    /** The last batch that it has applied; -1 without a whole snapshot. */
     synchronized long position() {
         return isWhole() ? position : NONE;
     }
 
-    /** No answer may be from before. */
+    /** The lowest position that an answer may have: no answer is from before an earlier one. */
     synchronized long floor() {
         return Math.max(floor, asked);
     }
 
-    /** The service has answered, or written, at that position. */
+    /** Note that the service has answered, or made a write durable, at that position. */
     synchronized void answered(long there) {
         asked = Math.max(asked, there);
     }
 
-    /** How far it is behind what this broker has heard of. */
+    /** Positions by which it is behind the newest answer or write that this broker knows. */
     synchronized long behind() {
         return Math.max(0, asked - position);
     }
 
-    /** It was there before the broker was started anew. */
+    /** Take a floor: a position that was verified, now or before the broker's restart. */
     synchronized void remember(long there, ByteString hash) {
         floor = there;
         floorHash = hash;
@@ -131,12 +132,12 @@ final class Replica {
         return rows.size();
     }
 
-    /** About the bytes that it takes in the heap, with its indexes. */
+    /** Estimated heap bytes of the replica, with its indexes. */
     synchronized long heapBytes() {
         return rows.size() + INDEX_BYTES * rows.count();
     }
 
-    /** What to ask a host for: to go on from here, if anything is here. */
+    /** The subscription to send to a host: from the floor on, with rows if none are held. */
     synchronized Subscribe.Builder subscription() {
         Subscribe.Builder wanted = Subscribe.newBuilder();
         if (claim != null) {
@@ -154,13 +155,13 @@ final class Replica {
     // The feed.
 
     /**
-     * Apply the next item: null, or why another subscription is needed. What came already does no
-     * harm. After a RuntimeException nothing is held: that could not be trusted.
+     * Apply the next item; null, or why a new subscription is needed. Applying an item again is
+     * harmless. After a RuntimeException the replica is empty: its rows could not be trusted.
      */
     synchronized String take(Fed item) {
         try {
             return apply(item);
-        } catch (RuntimeException error) { // Also what bytes that are no row may lead to.
+        } catch (RuntimeException error) { // Bytes that are no row may raise any of them.
             drop();
             throw error;
         }
@@ -241,7 +242,7 @@ final class Replica {
         checksum = part.getChecksum();
         if (deletion == DeletionState.DELETE_PARTITION_FINISHED) {
             rows = new ReplicaRows();
-            complete(); // Whatever slices were to come.
+            complete(); // Slices that are still to come do not matter any more.
         } else if (isWhole()) {
             verify();
         }
@@ -271,19 +272,22 @@ final class Replica {
         return null;
     }
 
-    /** The service has what stood when {@code said} was announced, and so has this replica. */
+    /**
+     * A host confirms that the replica has all that was durable when the claim {@code said} was
+     * announced. It counts only if that is still the broker's newest claim.
+     */
     synchronized void ready(Claim said) {
         isReady = isReady || Objects.equals(said, claim);
     }
 
-    // Answers, as of its position.
+    // Answers, as of the replica's position.
 
-    /** The segment that serves {@code offset}; null: none, for certain. */
+    /** The segment that serves {@code offset}; null: certainly none. */
     synchronized Row lookup(int epoch, long offset) throws NotReady, Deleted {
         return hit(known().lookup(epoch, offset));
     }
 
-    /** The first segment from there that may have a transaction index; null: none. */
+    /** The first segment from there on that may have a transaction index; null: none. */
     synchronized Row nextWithTxnIndex(int epoch, long offset) throws NotReady, Deleted {
         return hit(known().nextWithTxnIndex(epoch, offset));
     }
@@ -326,7 +330,7 @@ final class Replica {
         return known;
     }
 
-    /** A segment counts anyway, nothing if it is certain. */
+    /** A found segment is an answer even if the replica lags; "none" only if it is certain. */
     private Row hit(Row found) throws NotReady, Deleted {
         return found != null || certain() != null ? found : null;
     }

@@ -22,39 +22,42 @@ import org.tierledger.door.v1.Contents;
 import org.tierledger.door.v1.EpochNumbers;
 import org.tierledger.door.v1.Strays;
 
-/** A replica's rows, placed as they say, and what they answer; no rule of a lifecycle. */
+/**
+ * A replica's rows and its answers from them. Each row tells where it belongs; the rules of a
+ * segment's lifecycle are applied by the service alone.
+ */
 final class ReplicaRows {
     private static final int MANY = 100;
-    /** They hash many rows beside the thread that places them, and end when there are none. */
+    /** Threads that hash rows while another places them; idle ones end. */
     private static final ThreadPoolExecutor HASHERS = new ThreadPoolExecutor(
         0, Math.max(1, Math.min(4, Runtime.getRuntime().availableProcessors() - 1)),
         1, TimeUnit.SECONDS, new SynchronousQueue<>(), Loop.daemons("tierledger-hasher"),
         new ThreadPoolExecutor.CallerRunsPolicy());
     private static final Epoch NO_EPOCH = new Epoch();
 
-    /** The sum over rows, strays and epochs' numbers, but for what is being hashed. */
+    /** The sum over rows, strays and epochs' numbers, without those still being hashed. */
     private final HashSum shares = new HashSum();
     private final List<CompletableFuture<HashSum>> hashing = new ArrayList<>();
     private final Slab slab = new Slab();
     private final IdTable ids = new IdTable(slab);
     private final Map<Uuid, Strays> strays = new HashMap<>();
     private Map<Integer, Epoch> epochs = new HashMap<>();
-    /** Whether the snapshot is whole. Until then rows are only appended where they belong. */
+    /** Whether the snapshot is whole. Until then rows are only appended to their epochs. */
     private boolean isPlaced;
-    /** Ids and epochs that changes brought until then: newer than what slices bring. */
+    /** Ids and epochs that changes brought before that: newer than those in later slices. */
     private final Set<Object> newer = new HashSet<>();
-    /** Whether some of those are gone, or elsewhere by now. */
+    /** Whether appended rows were replaced or removed: then place() rebuilds the epochs. */
     private boolean isOutOfPlace;
 
     /** An epoch's rows. */
     private static final class Epoch {
-        /** Those that Kafka serves, by where the epoch begins in them. */
+        /** Rows that Kafka's tables serve, by the offset at which the epoch begins in them. */
         final SortedRows referenced = new SortedRows();
-        /** The others that list it, by their own references. */
+        /** Other rows that list the epoch, by their own references. */
         final SortedRows others = new SortedRows();
-        /** No row that was ever here goes further. */
+        /** The highest end offset of all rows that were ever here: an upper bound. */
         long highestEnd = Long.MIN_VALUE;
-        /** Null: none was told. */
+        /** The epoch's highest offset and size, from the feed; null: none came. */
         EpochNumbers numbers;
     }
 
@@ -66,19 +69,19 @@ final class ReplicaRows {
         return ids.size();
     }
 
-    /** The bytes that rows take. */
+    /** Bytes of the chunks that have the rows. */
     long size() {
         return slab.size();
     }
 
-    /** How to read what is listed now beside the thread that goes on changing rows. */
+    /** Reads rows by references listed now, also while another thread changes rows. */
     IntFunction<Row> view() {
         return slab.view();
     }
 
     // Placing.
 
-    /** Replace what {@code contents} hold; a slice's but for what changes have brought. */
+    /** Add or replace rows; those of a slice unless a change has brought newer ones. */
     void put(Contents contents, boolean isSlice) {
         Map<Uuid, Strays> given = new HashMap<>();
         contents.getStraysList().forEach(one -> given.put(Segments.uuid(one.getSegmentId()), one));
@@ -126,14 +129,14 @@ final class ReplicaRows {
         }
     }
 
-    /** What all of it adds to the checksum. */
+    /** The sum of all rows, strays and epochs, for the checksum. */
     HashSum shares() {
         hashing.forEach(one -> shares.add(one.join()));
         hashing.clear();
         return shares;
     }
 
-    /** The snapshot is whole: questions follow. */
+    /** The snapshot is whole: make the rows ready for questions. */
     void place() {
         isPlaced = true;
         newer.clear();
@@ -161,7 +164,7 @@ final class ReplicaRows {
         place(row, ref, true);
     }
 
-    /** Put a row into the epochs that list it, or take it away there. */
+    /** Add a row to the epochs that list it, or remove it from them. */
     private void place(Row row, int ref, boolean isHere) {
         for (int i = 0; i < row.epochs.length; i += 3) {
             Epoch epoch = epoch((int) row.epochs[i]);
@@ -203,7 +206,7 @@ final class ReplicaRows {
         }
     }
 
-    /** Move what is left in a chunk, mostly of rows that count no more, to where rows go now. */
+    /** Move a chunk's live rows to the current chunk, and release it. */
     private void empty(int chunk) {
         for (int ref : slab.rowsOf(chunk)) {
             Row row = slab.row(ref);
@@ -253,12 +256,12 @@ final class ReplicaRows {
         }
     }
 
-    /** Where all rows are, in no order. */
+    /** References of all rows, in no order. */
     int[] listAll() {
         return ids.refs();
     }
 
-    /** Where an epoch's rows are, in Kafka's order; lost ones behind Kafka's at their offset. */
+    /** References of an epoch's rows in Kafka's order, lost rows among them by offset. */
     int[] listEpoch(int number) {
         Epoch epoch = epochs.getOrDefault(number, NO_EPOCH);
         Map<Boolean, List<Integer>> others = epoch.others.refs().boxed().sorted(this::compareIds)
@@ -303,7 +306,7 @@ final class ReplicaRows {
         return found == null || !found.hasHighest() ? null : (Long) found.getHighest();
     }
 
-    /** Bytes over {@link #listEpoch}. */
+    /** Bytes of all segments of {@link #listEpoch}. */
     long size(int epoch) {
         EpochNumbers found = epochs.getOrDefault(epoch, NO_EPOCH).numbers;
         return found == null ? 0 : found.getSize();

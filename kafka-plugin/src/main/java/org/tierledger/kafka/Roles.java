@@ -26,9 +26,9 @@ import org.tierledger.door.v1.Register;
 import org.tierledger.door.v1.Role;
 
 /**
- * What this broker is to which partition: as Kafka said last, and as the service has taken it.
- * Words may come from any thread; they are announced on the loop, the newest of each partition
- * again and again until it is taken.
+ * This broker's role in each partition: the one that Kafka gave it last, and the one that the
+ * service has accepted. Kafka may change roles on any thread. The loop announces them to the
+ * coordinator and retries the newest role of each partition until the coordinator accepts it.
  */
 final class Roles {
     private static final int ITEMS_MAX = 500;
@@ -41,7 +41,7 @@ final class Roles {
         List.of(Role.LEADER, Role.FOLLOWER, Role.ROLE_UNSPECIFIED);
     private static final long FENCINGS_FORGOTTEN_NS = TimeUnit.MINUTES.toNanos(1);
 
-    /** A word that is on its way. */
+    /** One partition's role in an announcement that is on its way. */
     private static final class Said {
         final Hosted hosted;
         final Role role;
@@ -49,7 +49,7 @@ final class Roles {
 
         Said(Hosted hosted) {
             this.hosted = hosted;
-            this.word = hosted.word; // Before the role: a newer role is said again.
+            this.word = hosted.word; // Read before the role: a role that changes now is resent.
             this.role = hosted.role;
         }
     }
@@ -62,20 +62,19 @@ final class Roles {
     private final Logger log = LoggerFactory.getLogger(Roles.class);
     private final Settings settings;
     private final Loop loop;
-    /** By partition, whatever its topic is called. */
     private final Map<TopicIdPartition, Hosted> all = new ConcurrentHashMap<>();
-    /** Whether it leads for tierledger what it leads for Kafka; else it follows all. */
+    /** Whether Kafka's leaders are announced as leaders; else as followers. */
     private boolean isLeading;
 
     // On the loop alone:
     private ByteString request = Segments.bytes(Uuid.randomUuid());
-    /** As which this broker is registered; 0: it is not. */
+    /** The incarnation under which this broker is registered; 0: it is not registered. */
     long incarnation;
     private long newestIncarnation;
     private long announcements;
     private boolean isSaying;
     private int failures;
-    /** Why the service took nothing last; logged once. */
+    /** Why the coordinator refused the last request; each reason is logged once. */
     private String delayed;
 
     Roles(Settings settings, Loop loop) {
@@ -86,7 +85,7 @@ final class Roles {
         this.memory = new Memory(settings.logFolder, settings.clusterId);
     }
 
-    /** Look for the service; returns at once. */
+    /** Start to connect to the service; returns at once. */
     void begin() {
         loop.run(() -> doors.seek(0));
         loop.after(MEMORY_MS, this::remember);
@@ -98,7 +97,7 @@ final class Roles {
         loop.after(MEMORY_MS, this::remember);
     }
 
-    /** The partition as this broker hosts it; null if it does not. Safe for threads. */
+    /** The partition; null if this broker does not host it. Safe for threads. */
     Hosted of(TopicIdPartition tip) {
         Hosted found = all.get(tip);
         return found == null || found.role == Role.ROLE_UNSPECIFIED ? null : found;
@@ -109,7 +108,7 @@ final class Roles {
         return all.values().stream().filter(one -> one.role != Role.ROLE_UNSPECIFIED);
     }
 
-    /** From now on this broker has that role in those partitions. Safe for threads. */
+    /** Take the role that Kafka gave this broker in those partitions. Safe for threads. */
     synchronized void become(Role role, Collection<TopicIdPartition> partitions) {
         for (TopicIdPartition tip : partitions) {
             Hosted one = role == Role.ROLE_UNSPECIFIED ? all.get(tip) : all.computeIfAbsent(
@@ -124,7 +123,7 @@ final class Roles {
         loop.run(this::say);
     }
 
-    /** Announce all anew: leaders as such, or as followers. Safe for threads. */
+    /** Announce all again, Kafka's leaders as leaders or as followers. Safe for threads. */
     synchronized void lead(boolean isLeading) {
         if (this.isLeading != isLeading) {
             this.isLeading = isLeading;
@@ -143,7 +142,10 @@ final class Roles {
         one.word++;
     }
 
-    /** That claim leads no more: it is announced again, later each time. On the loop. */
+    /**
+     * A host reports that this claim is fenced: a newer one holds the partition. The role is
+     * announced again after a back-off that grows with each fencing. On the loop.
+     */
     void fenced(Hosted hosted, Claim claim) {
         if (claim.equals(hosted.claim)) {
             hosted.replica.expect(null);
@@ -151,7 +153,10 @@ final class Roles {
         }
     }
 
-    /** Another broker leads, for all that the service knows: Kafka may not have told it yet. */
+    /**
+     * The service regards another broker as leader. This broker or the service may not have
+     * heard of Kafka's last change yet; so the role is announced again after a back-off.
+     */
     private void sayAgain(Hosted hosted, String why) {
         log.info("{}: {}", hosted.tip, why);
         hosted.claim = null;
@@ -165,7 +170,7 @@ final class Roles {
         loop.after(pause(hosted.fencings++), () -> repeat(hosted, word));
     }
 
-    /** End. What waits fails. On the loop. */
+    /** Close all partitions; pending writes fail. On the loop. */
     void close(String why) {
         for (Hosted one : all.values()) {
             one.replica.noteIn(memory, one.tip);
@@ -174,7 +179,7 @@ final class Roles {
         }
     }
 
-    /** Announce it again if nothing newer is to be said of it. */
+    /** Announce the role again, unless a newer role of that partition waits to be announced. */
     private void repeat(Hosted hosted, int word) {
         synchronized (this) {
             hosted.word += hosted.word == word ? 1 : 0;
@@ -182,7 +187,7 @@ final class Roles {
         say();
     }
 
-    /** Say the next of what has to be said. */
+    /** Send the coordinator its next request, one at a time: register first, then announce. */
     private void say() {
         Conversation home = doors.at(null);
         if (isSaying || home == null) {
@@ -197,7 +202,7 @@ final class Roles {
                 .setMode(settings.mode)), this::registered);
             return;
         }
-        // Leaders, then followers, as claims will come; and those that are stopped.
+        // The answer has claims for leaders, then for followers; none for stopped partitions.
         List<Said> words = all.values().stream().filter(one -> one.word != one.announced)
             .limit(ITEMS_MAX).map(Said::new)
             .sorted(Comparator.comparingInt(said -> ORDER.indexOf(said.role)))
@@ -241,7 +246,7 @@ final class Roles {
         });
     }
 
-    /** What this broker said was not taken; it is said again. On the loop. */
+    /** The coordinator did not accept a request; it is retried after a pause. On the loop. */
     void failed(CallFailed error) {
         if (error.fate == Fate.FENCED_OFF) {
             metrics.fenced.increment();
@@ -295,8 +300,9 @@ final class Roles {
         hosted.feed.announced();
         loop.after(READY_MS, () -> {
             if (hosted.claim == claim && !hosted.replica.isReady()) {
-                // Another claim may have replaced this one before any host opened its session:
-                // then the log has never heard of it, and nobody can say that it is fenced.
+                // A newer claim may have replaced this one before any host opened its session.
+                // Then the log holds no trace of it, and no host ever reports it as fenced. So
+                // a broker that is not ready in time announces again.
                 repeat(hosted, said.word);
             }
         });

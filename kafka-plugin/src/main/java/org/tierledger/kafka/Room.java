@@ -1,6 +1,6 @@
 package org.tierledger.kafka;
 
-/** Bytes that all replicas of a broker may take in its heap. All of it happens on the loop. */
+/** The budget of heap bytes for all replicas of a broker. Runs on the loop. */
 final class Room {
     final long max;
     private long taken;
@@ -9,7 +9,7 @@ final class Room {
         this.max = max;
     }
 
-    /** Whether there is room after a replica has grown by that much, or shrunk. */
+    /** Count a replica's growth (or shrinking, negative); whether all are within budget. */
     boolean grow(long bytes) {
         taken += bytes;
         return taken <= max;

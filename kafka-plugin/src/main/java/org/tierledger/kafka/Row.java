@@ -8,16 +8,16 @@ final class Row {
     static final int FINISHED = 1;
     static final int REFERENCED = 0;
     static final int LOST = 2;
-    /** Where the id stands in a row: behind the array's header and its own. */
+    /** Index of the id in a row: after the array's header and the id's own. */
     static final int ID_AT = 3;
-    /** Where the start offset does: behind the state, which takes a byte. */
+    /** Index of the start offset: after the state, which takes a byte. */
     private static final int START_AT = ID_AT + 16 + 1;
 
     final Uuid id;
     final int state;
     final long start;
     final long end;
-    /** Epoch, offset at which it begins, placement, for each leader epoch ascending. */
+    /** For each leader epoch, ascending: epoch, offset at which it begins, placement. */
     final long[] epochs;
     final int size;
     final long maxTimestampMs;
@@ -28,7 +28,7 @@ final class Row {
     final boolean isTxnIndexEmpty;
     final long finishedAt;
 
-    /** The row that begins at {@code from}; whatever is no row is a RuntimeException. */
+    /** Read the row that begins at {@code from}; bytes that are no row: a RuntimeException. */
     Row(byte[] bytes, int from) {
         ByteBuffer in = ByteBuffer.wrap(bytes).position(from);
         if (length(in) != 12) {
@@ -75,7 +75,7 @@ final class Row {
         return index >= 0 && epochs[index + 1] <= offset && offset <= endIn(index);
     }
 
-    /** Whether Kafka's tables have the segment no more in {@code epoch}. */
+    /** Whether Kafka's tables have lost the segment in {@code epoch}. */
     boolean isLostIn(int epoch) {
         int index = indexOf(epoch);
         return index >= 0 && epochs[index + 2] == LOST;

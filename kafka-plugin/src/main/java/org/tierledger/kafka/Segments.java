@@ -25,7 +25,7 @@ import org.tierledger.door.v1.Partition;
 import org.tierledger.door.v1.SegmentState;
 import org.tierledger.door.v1.UpdateSegment;
 
-/** Kafka's objects from rows, and messages from Kafka's objects. */
+/** Converts rows to Kafka's objects, and Kafka's objects to messages of the protocol. */
 final class Segments {
     /** The constructor with {@code txnIdxEmpty}, and its getter; null with Kafka 3.9. */
     private final MethodHandle withTxnIdxEmpty;

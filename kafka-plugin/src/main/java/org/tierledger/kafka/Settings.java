@@ -12,7 +12,7 @@ import org.apache.kafka.common.config.ConfigDef.Type;
 import org.apache.kafka.common.config.ConfigException;
 import org.tierledger.door.v1.PluginMode;
 
-/** What the broker's configuration says; a wrong value is a ConfigException that names it. */
+/** The plugin's settings in the broker's; a wrong value is a ConfigException that names it. */
 final class Settings {
     static final String BROKER = "broker.id";
     static final String CLUSTER = "cluster.id";
@@ -33,21 +33,21 @@ final class Settings {
     final int brokerId;
     final String clusterId;
     final PluginMode mode;
-    /** The broker's first log folder; null: it has not said. */
+    /** The broker's first log folder; null if its settings name none. */
     final String logFolder;
-    /** HOST:PORT, each. */
+    /** Hosts of the service, each HOST:PORT. */
     final List<String> bootstrap;
     /** Whether the hosts speak TLS. */
     final boolean isTls;
-    /** Files, read for each stream; null: the authorities of this Java, no certificate. */
+    /** PEM files, read for each stream; null: Java's own authorities, no client certificate. */
     final String caFile;
     final String certificateFile;
     final String keyFile;
     /** A file with the broker's token, read for each stream; null without tokens. */
     final String tokenFile;
-    /** Whether it may go to another machine unencrypted. */
+    /** Whether the token may go to another machine unencrypted. */
     final boolean isTokenSentWithoutTls;
-    /** Bytes that all replicas may take. */
+    /** Heap bytes that all replicas may take together. */
     final long replicaBytesMax;
     final long writeTimeoutMs;
     final long finishTimeoutMs;

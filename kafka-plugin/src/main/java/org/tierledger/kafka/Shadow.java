@@ -22,9 +22,10 @@ import org.tierledger.door.v1.QuestionKind;
 import org.tierledger.door.v1.ShadowReport;
 
 /**
- * Asks both managers what the broker has asked one, on a thread of its own. An answer that differs
- * may be one that is on its way; what differs at two looks at the same position is reported,
- * unless nothing of the partition was taken over yet.
+ * Compares the answers of both managers to the broker's questions, on a thread of its own. A
+ * difference may only mean that one manager has not read the newest change yet. So it is
+ * reported only if two comparisons at the same position differ, and only of an imported
+ * partition.
  */
 final class Shadow {
     private static final int WAITING_MAX = 1_000;
@@ -40,11 +41,11 @@ final class Shadow {
     private final Ledger ledger;
     private final Metrics metrics;
     private final ThreadPoolExecutor asking;
-    /** Questions that wait to be looked at again, by their text. */
+    /** Questions that differed once and wait for the second comparison, by their text. */
     private final Set<String> doubted = ConcurrentHashMap.newKeySet();
     private final ArrayBlockingQueue<Difference> differences =
         new ArrayBlockingQueue<>(WAITING_MAX);
-    // What the service knows of; on the loop alone.
+    // Counts that the service has received; on the loop alone.
     private long equalTold;
     private long skippedTold;
 
@@ -59,7 +60,7 @@ final class Shadow {
             (look, full) -> metrics.shadowSkipped.increment());
     }
 
-    /** Compare what the broker has asked; costs it a place in a queue. */
+    /** Queue a question of the broker for comparison; skipped if the queue is full. */
     void compare(Question question) {
         asking.execute(() -> {
             if (!doubted.contains(question.toString())) {
@@ -68,7 +69,7 @@ final class Shadow {
         });
     }
 
-    /** {@code before}: the position at which the answers differed last. */
+    /** Compare. {@code before} is the position at which the answers differed last. */
     private void look(Question question, long before) {
         try {
             long position = ledger.position(question.tip);
@@ -96,7 +97,7 @@ final class Shadow {
         }
     }
 
-    /** Null: there is none. */
+    /** The difference between both managers' answers; null if they are equal. */
     private Difference.Builder difference(Question question)
         throws RemoteStorageException, Replica.NotReady, Replica.Deleted {
         List<?> kafkas = listed(kafka.answer(question));
@@ -112,7 +113,7 @@ final class Shadow {
         return kafkas.equals(ours) ? null : found;
     }
 
-    /** What an answer holds, whatever it is. */
+    /** An answer's items as a list, for an Optional, an Iterator or a single value. */
     static List<?> listed(Object answer) {
         if (answer instanceof Optional) {
             return ((Optional<?>) answer).stream().collect(Collectors.toList());
@@ -135,7 +136,7 @@ final class Shadow {
         }
     }
 
-    /** What came of it since the last that was {@link #reported}. On the loop. */
+    /** Counts and differences since the last report that the service received. On the loop. */
     ShadowReport report() {
         return ShadowReport.newBuilder()
             .setEqual(metrics.shadowEqual.sum() - equalTold)
@@ -145,14 +146,14 @@ final class Shadow {
             .build();
     }
 
-    /** The service has that report. On the loop. */
+    /** Note that the service has received that report. On the loop. */
     void reported(ShadowReport report) {
         equalTold += report.getEqual();
         skippedTold += report.getSkipped();
         differences.removeAll(report.getDifferencesList());
     }
 
-    /** Whether they are not the same segments, in whatever order; the first that are not. */
+    /** Whether the segments differ, in any order; {@code found} gets the first that do. */
     static boolean differ(List<?> kafkas, List<?> ours, Difference.Builder found) {
         Map<Uuid, Object> left = new LinkedHashMap<>();
         kafkas.forEach(one -> left.put(id(one), one));

@@ -8,10 +8,10 @@ import java.util.function.IntFunction;
 import java.util.stream.IntStream;
 
 /**
- * Rows packed one behind the other in chunks, which the garbage collector sees as a few objects,
- * none so large that it would give each its own regions. A row does not change while it is here,
- * so who holds a {@link #view} reads on beside the thread that adds rows. Not safe for threads
- * otherwise.
+ * Rows packed one after the other in chunks. The garbage collector sees a few objects, none so
+ * large that each would get regions of its own. A row does not change while it is here, so the
+ * holder of a {@link #view} can read while another thread adds rows. Otherwise not safe for
+ * threads.
  */
 final class Slab {
     private static final VarHandle INT =
@@ -19,7 +19,7 @@ final class Slab {
     private static final int CHUNK_BITS = 18;
     private static final int CHUNK = 1 << CHUNK_BITS;
     private static final int FIRST_CHUNK = 1024;
-    /** Rows begin at multiples of 8 bytes, behind their length. */
+    /** Entries begin at multiples of 8 bytes: the row's length, then the row. */
     private static final int UNIT_BITS = 3;
     private static final int HEAD = 4;
     private static final int REF_BITS = CHUNK_BITS - UNIT_BITS;
@@ -55,13 +55,13 @@ final class Slab {
         return Arrays.copyOfRange(chunk(ref), rowAt(ref), rowAt(ref) + length(ref));
     }
 
-    /** Rows as they are now, for reading beside the thread that goes on changing them. */
+    /** Reads rows as they are now, also while another thread changes the slab. */
     IntFunction<Row> view() {
         byte[][] now = chunks.clone();
         return ref -> new Row(now[chunkOf(ref)], rowAt(ref));
     }
 
-    /** The bytes that chunks take. */
+    /** Bytes of all chunks. */
     long size() {
         long size = 0;
         for (byte[] chunk : chunks) {
@@ -70,7 +70,7 @@ final class Slab {
         return size;
     }
 
-    /** Copy a row; where it is from now on. */
+    /** Copy a row into the slab; returns its reference. */
     int put(byte[] row) {
         int needed = spanOf(row.length);
         if (used[current] + needed > CHUNK) {
@@ -87,21 +87,21 @@ final class Slab {
         return current << REF_BITS | at >>> UNIT_BITS;
     }
 
-    /** The row counts no more. Whether its chunk is worth {@link #rowsOf moving} out of. */
+    /** Mark a row as dead; whether so few are left that its chunk is worth emptying. */
     boolean drop(int ref) {
         int chunk = chunkOf(ref);
         live[chunk] -= spanOf(length(ref));
         return chunk != current && 2 * live[chunk] < used[chunk];
     }
 
-    /** Where rows stood that were put into a chunk, whether they still count or not. */
+    /** References of all rows that were put into a chunk, live or dead. */
     int[] rowsOf(int chunk) {
         return IntStream.iterate(
             chunk << REF_BITS, ref -> rowAt(ref) - HEAD < used[chunk] && chunkOf(ref) == chunk,
             ref -> ref + (spanOf(length(ref)) >>> UNIT_BITS)).toArray();
     }
 
-    /** Let go of a chunk of which no row counts any more. */
+    /** Free a chunk that has no live row. */
     void release(int chunk) {
         chunks[chunk] = null;
         used[chunk] = 0;

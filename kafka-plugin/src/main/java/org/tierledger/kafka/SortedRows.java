@@ -3,7 +3,7 @@ package org.tierledger.kafka;
 import java.util.Arrays;
 import java.util.stream.IntStream;
 
-/** References of rows by a number, which need not be unique; sorted when it is first read. */
+/** References of rows by a key, which need not be unique; sorted when first read. */
 final class SortedRows {
     static final int NONE = -1;
 
@@ -11,16 +11,16 @@ final class SortedRows {
     private int[] refs = new int[4];
     private int head;
     private int count;
-    /** Until then rows are appended: sorting once costs less than to put each where it belongs. */
+    /** Until the first read rows are appended: sorting once is cheaper than inserting. */
     private boolean isSorted;
 
-    /** All references, by their numbers. */
+    /** All references, by ascending key. */
     IntStream refs() {
         sort();
         return Arrays.stream(refs, head, head + count);
     }
 
-    /** The reference at {@code key}, or else at the next lower one; or {@link #NONE}. */
+    /** The reference of the highest key that is at most {@code key}, or {@link #NONE}. */
     int floor(long key) {
         int at = above(key) - 1;
         return at < head ? NONE : refs[at];
@@ -56,7 +56,7 @@ final class SortedRows {
         }
     }
 
-    /** Behind the last one at {@code key} or below. */
+    /** The index after the last entry whose key is at most {@code key}. */
     private int above(long key) {
         sort();
         int at = Arrays.binarySearch(keys, head, head + count, key);

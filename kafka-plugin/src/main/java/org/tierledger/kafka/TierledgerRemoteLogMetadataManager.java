@@ -13,16 +13,17 @@ import org.apache.kafka.server.log.remote.storage.RemotePartitionDeleteMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
 import org.tierledger.door.v1.QuestionKind;
 
-/** A stock broker's remote log metadata, kept by tierledger, or on the way to it and back. */
+/** A stock broker's remote log metadata manager: tierledger, or Kafka's own during a move. */
 public final class TierledgerRemoteLogMetadataManager implements RemoteLogMetadataManager {
     private volatile Deciding deciding;
     private volatile boolean isClosed;
 
-    /** Made by the broker, which configures it. */
+    /** The broker creates the manager and then configures it. */
     public TierledgerRemoteLogMetadataManager() {}
 
     /**
-     * Returns at once; the service is looked for from then on. A second call is ignored.
+     * Configure the manager, and connect to the service in the background. A second call is
+     * ignored.
      *
      * @throws org.apache.kafka.common.config.ConfigException a setting is missing or wrong
      */
@@ -35,7 +36,7 @@ public final class TierledgerRemoteLogMetadataManager implements RemoteLogMetada
         deciding.begin();
     }
 
-    /** Nothing of it is left, no thread and no socket; later calls fail. */
+    /** End all threads and sockets; later calls fail. */
     @Override
     public synchronized void close() {
         isClosed = true;
@@ -57,7 +58,7 @@ public final class TierledgerRemoteLogMetadataManager implements RemoteLogMetada
         known().onStopPartitions(partitions);
     }
 
-    /** Whether answers are of what stood when this broker got its role, or later. */
+    /** Whether answers include all that was durable when this broker's role was announced. */
     public boolean isReady(TopicIdPartition topicIdPartition) {
         Deciding known = deciding;
         return known != null && known.isReady(topicIdPartition);
@@ -119,7 +120,7 @@ public final class TierledgerRemoteLogMetadataManager implements RemoteLogMetada
         return this.<Long>answer(QuestionKind.SIZE, topicIdPartition, epoch, 0);
     }
 
-    @SuppressWarnings("unchecked") // The kind says which it is.
+    @SuppressWarnings("unchecked") // The question's kind determines the answer's type.
     private <T> T answer(QuestionKind kind, TopicIdPartition tip, int epoch, long offset)
         throws RemoteStorageException {
         return (T) known().answer(new Question(kind, tip, epoch, offset));

@@ -18,17 +18,17 @@ import org.tierledger.door.v1.Kind;
 import org.tierledger.door.v1.Role;
 import org.tierledger.door.v1.Write;
 
-/** The writes of this broker to one partition. All of it happens on the loop. */
+/** The writes of this broker to one partition. Runs on the loop. */
 final class Writes {
     /**
-     * Writes from the oldest that has not ended to the newest. A repeat is recognised among the
-     * last 256 requests of its broker.
+     * Writes that may be open at once, from the oldest that has not ended to the newest. The
+     * leader recognises a retry only among the last 256 requests of its broker.
      */
     private static final int OPEN_MAX = 200;
     private static final long PAUSE_MS = 10;
     private static final long PAUSE_MAX_MS = 200;
 
-    /** One write, with the same request id however often it is sent. */
+    /** One write; all its retries carry the same request id. */
     private final class One {
         final Write.Builder write;
         final CompletableFuture<Void> done;
@@ -36,11 +36,11 @@ final class Writes {
         final Future<?> timeout;
         Claim claim;
         int attempts;
-        /** An attempt has no answer yet, or it is written and not applied here yet. */
+        /** An attempt awaits its answer, or the write is durable and not applied here yet. */
         boolean isSent;
-        /** Nothing more is sent of it. */
+        /** No attempt follows: the write is durable, or has failed. */
         boolean isOver;
-        /** An attempt that may have succeeded, and the last that certainly did not. */
+        /** The last failure with an unknown outcome, and the last that surely wrote nothing. */
         CallFailed doubt;
         CallFailed refusal;
 
@@ -112,7 +112,12 @@ final class Writes {
             }
         }
 
-        /** What the last attempt came to; one before it that is in doubt may still arrive. */
+        /**
+         * The broker's exception after an attempt was refused. If an earlier attempt is in
+         * doubt, the write may be durable, or become so while its message is still on the way.
+         * Then the broker must not be told that nothing was written, unless the partition is
+         * deleted.
+         */
         private Exception kafkaError(CallFailed error) {
             String message = hosted.tip + ": " + error.getMessage();
             if (error.kind == Kind.PARTITION_DELETED
@@ -126,7 +131,7 @@ final class Writes {
                 doubt == null ? message : hosted.tip + ": " + doubt.getMessage(), error);
         }
 
-        /** A broker retries it, if nothing is in doubt. */
+        /** Fail the write, with an exception that brokers retry unless it is in doubt. */
         private void giveUp(String why) {
             CallFailed last = doubt != null ? doubt : refusal;
             String message =
@@ -152,12 +157,12 @@ final class Writes {
     private final Doors doors;
     private final Loop loop;
     private final Roles roles;
-    /** Those that have not ended. */
+    /** Writes that have not ended. */
     private final Set<One> all = new HashSet<>();
     private final ArrayDeque<One> waiting = new ArrayDeque<>();
-    /** Those that were begun, from the oldest of which something may be sent. */
+    /** Writes that have begun, in order, from the oldest that may still be sent. */
     private final ArrayDeque<One> open = new ArrayDeque<>();
-    /** Where the partition's leader is reached without being passed on; null: not known. */
+    /** The door of the host that leads the partition; null: unknown, any host passes it on. */
     private String door;
 
     Writes(Hosted hosted, Doors doors, Loop loop, Roles roles) {
@@ -167,7 +172,7 @@ final class Writes {
         this.roles = roles;
     }
 
-    /** Let {@code done} be done when the write is durable, and applied in the replica. */
+    /** Complete {@code done} when the write is durable and the replica has applied it. */
     void submit(Write.Builder write, long timeoutMs, CompletableFuture<Void> done) {
         One one = new One(write, timeoutMs, done);
         all.add(one);
@@ -175,7 +180,7 @@ final class Writes {
         next();
     }
 
-    /** Fail all that is under way. */
+    /** Fail all writes that have not ended. */
     void close(String why) {
         waiting.clear();
         List.copyOf(all).forEach(
