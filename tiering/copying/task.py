@@ -119,7 +119,7 @@ class CopyTask:
     `being_copied`, then announced, and only then asks whether the partition is marked for
     deletion. The remover does the reverse: it makes the mark durable, then reads
     `being_copied`. If it finds the copy there, it waits for its end. If it does not, the copy
-    is announced after the mark, so its question finds the mark before any byte is sent.
+    is announced after the mark, so it is told of the mark before any byte is sent.
     """
 
     def __init__(

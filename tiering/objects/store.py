@@ -188,7 +188,7 @@ class ObjectStore:
     async def get_range(
         self, operation: Operation, name: str, start: int, end: int, size: int
     ) -> bytes:
-        """The bytes of `name` from `start` to `end` (exclusive), exactly as many.
+        """The bytes of `name` from `start` to `end` (exclusive), never fewer.
 
         The store also reports the size of the whole object, which must be `size`.
 
