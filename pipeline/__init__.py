@@ -1,1 +1,1 @@
-"""Logs of partitions as tables, on Spark."""
+"""Logs of partitions as tables, by Spark or by this process."""

@@ -1,4 +1,4 @@
-"""What commands show of tables, taken from rows as these are made; for either engine."""
+"""Summaries of tables for commands, computed while the rows are made; for either engine."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ OptionalDigest = TypeVar("OptionalDigest", bound="Digest | None")
 
 
 class Digest(ABC):
-    """What is shown of a table: taken row by row, one partition after another.
+    """A summary of a table, which takes its rows partition by partition.
 
-    Each task of Spark has a digest of its own, and these are joined in the order of the tasks;
-    the local engine has one. Both must come to the same, whichever task had which partition.
-    A digest is pickled, and all of them are in memory at once: it holds a bounded number of
-    rows.
+    Each Spark task has its own digest, and these are joined in the order of the tasks; the
+    local engine has a single one. The result must be the same, whichever task had which
+    partition. Digests are pickled, and all are in memory at once, so each must hold a bounded
+    number of rows.
     """
 
     @abstractmethod
     def take(self, row: PlainRow) -> None:
-        """Hear of a row."""
+        """Add a row."""
 
     @abstractmethod
     def join(self, other: Any) -> None:  # noqa: ANN401 - Of the same class.
-        """Hear of all that another digest of the same class has heard of."""
+        """Add all rows that another digest of the same class has taken."""
 
 
 class Least(Generic[One]):
-    """The least of many, by a key; holds twice as many as are asked for."""
+    """The `count` least of many items by a key; holds up to twice as many."""
 
     def __init__(self, count: int, key: Callable[[One], Any]) -> None:
-        """Keep `count`; `key` can be pickled, and orders them."""
+        """Keep the `count` least by `key`, which must be picklable."""
         self._count = count
         self._key = key
         self._held: list[One] = []
@@ -45,5 +45,5 @@ class Least(Generic[One]):
             self._held = self.ascending()
 
     def ascending(self) -> list[One]:
-        """Those that are least so far."""
+        """The least items so far, ascending."""
         return sorted(self._held, key=self._key)[: self._count]

@@ -1,6 +1,6 @@
-"""Tables made by this process, and when that is the better engine.
+"""Makes tables in this process, and tells when that is faster than Spark.
 
-Spark's Java takes ten seconds and more to start, in which one process folds half a million
+Spark's Java takes ten seconds or more to start. In that time one process folds half a million
 events (docs/adr/0041-jobs-know-no-spark.md).
 """
 
@@ -23,22 +23,22 @@ from tierledger.pipeline.tables.writers import Write
 from tierledger.storage.catalog import Catalog
 
 LOCAL_EVENTS_MAX = 500_000
-"""Events that this process folds before Spark has started and folded them."""
+"""Up to this many events, this process is done before Spark would be."""
 
 EVENTS_PER_LOG = 100
-"""What it costs to begin a log, in events."""
+"""The cost of beginning a log, counted in events."""
 
 READS_AT_A_TIME = 32
-"""Logs whose last batch is read at the same time."""
+"""Logs whose last batches are read concurrently."""
 
 
 class Made(NamedTuple, Generic[OptionalDigest]):
-    """A table that was made, by either engine."""
+    """The result of making a table, by either engine."""
 
     digest: OptionalDigest
     rows: int
     damaged: list[DamagedLog]
-    """Logs that were left out, by id and number."""
+    """Damaged logs, which were left out; ordered by topic id and partition."""
 
 
 def made_here(
@@ -47,14 +47,14 @@ def made_here(
     """Make the planned table in this process.
 
     Args:
-        plan: Of the table.
-        logs: Its logs; each is asked for when the one before it is folded.
-        digest: Takes the rows; may be none.
-        write: Takes them too, chunk by chunk; may be none.
+        plan: The plan of the table.
+        logs: The plan's logs. The next is taken from the iterable when one is folded.
+        digest: Takes every row; may be none.
+        write: Takes the rows chunk by chunk; may be none.
 
     Raises:
-        StorageUnavailable: The store is away.
-        StoreRefused: It is no store any more.
+        StorageUnavailable: The store cannot be reached.
+        StoreRefused: The URL does not lead to a store any more.
     """
     damaged: list[DamagedLog] = []
     rows = 0
@@ -66,13 +66,13 @@ def made_here(
 
 
 async def is_small(store: JobStore, logs: Sequence[PlannedLog]) -> bool:
-    """Whether `logs` are folded sooner in this process than Spark starts.
+    """Whether this process folds `logs` before Spark would have started.
 
     Raises:
-        StorageUnavailable: The store is away.
-        StoreRefused: It is no store any more.
+        StorageUnavailable: The store cannot be reached.
+        StoreRefused: The URL does not lead to a store any more.
     """
-    # Each batch has an event, so these need not be looked at.
+    # Each batch has at least one event, so many batches decide without reading any.
     left = LOCAL_EVENTS_MAX - sum(EVENTS_PER_LOG + log.batches for log in logs)
     if left < 0:
         return False
@@ -93,5 +93,5 @@ async def _beyond_batches(catalog: Catalog, log: PlannedLog) -> int:
         start, _ = await planner.start()
         end = await planner.place(log.end_batch)
     except DataError:
-        return 0  # Folding it will say so.
+        return 0  # The fold will report the damage.
     return end.next_position - start.next_position - log.batches

@@ -1,7 +1,7 @@
-"""One partition's log, folded by `events.evolve` up to where a job may read.
+"""Folds one partition's log by `events.evolve`, up to the point that a job may read.
 
-Rule 1: a job reads the batches that were there when it was planned, and no further.
-Rule 2: one page of batches and one state are in memory, however long the log is.
+Rule 1: a job reads only the batches that existed when it was planned.
+Rule 2: only one page of batches and one state are in memory, however long the log is.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ class AsOf(NamedTuple):
     time_ms: int | None = None
 
     def holds(self, position: int, log_time_ms: int) -> bool:
-        """Whether an event there is not behind this point."""
+        """Whether an event at that position and time is not behind this point."""
         if self.position is not None and position > self.position:
             return False
         return self.time_ms is None or log_time_ms <= self.time_ms
 
 
 NOW = AsOf()
-"""As far as the log went when the job was planned."""
+"""No bound but the log's end when the job was planned."""
 
 
 def point(as_of: int | datetime | None) -> AsOf:
-    """The point that a position or a time names; now for none."""
+    """The point at a position or a time, taken as UTC if it has no zone; `NOW` for none."""
     if as_of is None:
         return NOW
     if isinstance(as_of, int):
@@ -47,13 +47,13 @@ def point(as_of: int | datetime | None) -> AsOf:
 
 
 class PlannedLog(NamedTuple):
-    """One partition's log as it was when the job was planned."""
+    """The extent of one partition's log when the job was planned."""
 
     topic_id: Uuid
     partition: int
     first_batch: int
     end_batch: int
-    """The number that no batch had yet."""
+    """The number of the next batch (exclusive end)."""
 
     @property
     def batches(self) -> int:
@@ -61,31 +61,31 @@ class PlannedLog(NamedTuple):
 
 
 Watcher: TypeAlias = "Callable[[PartitionState, Event], None]"
-"""Sees each event before it changes the state."""
+"""Called with each event before the event is applied to the state."""
 
 
 class LogFold:
-    """The state of one partition, and what it takes to carry it on; `run` it once."""
+    """Folds a log into the state of its partition; call `run` once."""
 
     def __init__(
         self, state: PartitionState, serde: MetadataSerDe, as_of: AsOf, watch: Watcher | None
     ) -> None:
-        """Begin with `state`, which is that before the log's first event."""
+        """Begin with `state`, the state before the log's first event."""
         self.state = state
         self.topic = state.topic_id_partition.topic
         """The partition's topic, as its first session names it."""
         self.events = 0
-        """How many were applied."""
+        """Number of events applied."""
         self._serde = serde
         self._as_of = as_of
         self._watch = watch
 
     def run(self, pages: Iterable[Sequence[StoredBatch]]) -> Iterator[int]:
-        """Fold `pages`, batch by batch; yields how many events each page had.
+        """Fold `pages` batch by batch; yield the number of events of each page.
 
         Raises:
             CorruptLog: The log does not verify, or no leader can have written it.
-            FormatTooNew: A newer program wrote to it.
+            FormatTooNew: A newer program has written to the log.
         """
         for page in pages:
             before = self.events
@@ -96,7 +96,7 @@ class LogFold:
             yield self.events - before
 
     def _apply(self, batch: StoredBatch) -> bool:
-        """Whether all of `batch` was within the point that is asked for."""
+        """Apply the events of `batch` up to `as_of`; whether those are all."""
         state, watch = self.state, self._watch
         decoded = decode_batch(self._serde, batch, state.next_position, state.chain_hash)
         events = decoded.events

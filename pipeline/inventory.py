@@ -1,4 +1,4 @@
-"""What lies in a tier, held by this process: listed by us, or in somebody's inventory file."""
+"""The objects of a tier, held by this process: listed now, or from an inventory file."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     from tierledger.tiering.objects.store import ObjectStore
 
 SIZE_MAX: Final = 1 << 46
-"""70 TB: no store has larger objects, and sums of sizes stay within their columns."""
+"""70 TB: no store has larger objects, and sums of sizes fit their columns."""
 
 REQUIRED: Final = ("path", "size", "last_modified")
-"""Columns of an inventory."""
+"""Required columns of an inventory."""
 
 OF_CSV: Final = (".csv", ".csv.gz")
-"""How names of inventories in CSV end; others are Parquet."""
+"""Suffixes of inventories in CSV; all others are Parquet."""
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 class ListingTotals(NamedTuple):
-    """A listing in numbers."""
+    """Totals of a listing."""
 
     objects: int
     size_in_bytes: int
     newest_ms: int | None
-    """When the newest of its objects was written; none if it says of none."""
+    """When the newest object was written; none if the listing has no times."""
 
 
 class Seen(NamedTuple):
-    """An object in a list; an inventory may lack anything."""
+    """An object in a list; any field may be missing in an inventory."""
 
     path: str | None
     size: int | None
@@ -58,8 +58,8 @@ async def listed_objects(
     """All objects below `folder`; none if there are more than `limit`.
 
     Raises:
-        StorageUnavailable: The store does not answer; try again.
-        StoreRefused: No such bucket or directory, or no right to it.
+        StorageUnavailable: The store does not answer; a retry is safe.
+        StoreRefused: There is no such bucket or directory, or no permission to list it.
         CorruptRemoteData: An object's name cannot be listed at all.
     """
     found: list[Seen] = []
@@ -72,15 +72,15 @@ async def listed_objects(
 
 
 def read_inventory(place: str, limit: int) -> list[Seen] | None:
-    """The listing in a file or folder; of one name the newest row. None if it is too long.
+    """The objects in an inventory, the newest row of each path; none if it is too long.
 
     Args:
-        place: CSV with a heading if it ends with `.csv` or `.csv.gz`, else Parquet. Times are
-            ISO 8601, or milliseconds since 1970.
-        limit: More rows than these are too many.
+        place: A file or folder: CSV with a heading if it ends with `.csv` or `.csv.gz`, else
+            Parquet. Times are ISO 8601, or milliseconds since 1970.
+        limit: The most rows that are read.
 
     Raises:
-        InvalidArgument: A column is missing, it cannot be read, or pyarrow is missing.
+        InvalidArgument: A column or pyarrow is missing, or the inventory cannot be read.
     """
     newest: dict[str | None, Seen] = {}
     for count, row in enumerate(_rows(place)):
@@ -114,7 +114,7 @@ def _rows(place: str) -> Iterator[dict[str, Any]]:
 
 def _csv_rows(file: Path, place: str) -> Iterator[dict[str, Any]]:
     opened = gzip.open if file.suffix == ".gz" else open
-    # Quoted names may hold line ends.
+    # Quoted names may contain line ends.
     with opened(file, "rt", encoding="utf-8", newline="") as lines:
         reader = csv.DictReader(lines)
         require_columns(reader.fieldnames or (), place)
@@ -123,7 +123,7 @@ def _csv_rows(file: Path, place: str) -> Iterator[dict[str, Any]]:
 
 def _parquet_rows(file: Path, place: str) -> Iterator[dict[str, Any]]:
     with naming_extras(), ExitStack() as stack:
-        # Imported here: a tier that we list needs none of it.
+        # Imported here: listing a tier, and CSV, do not need pyarrow.
         import pyarrow.parquet as pq  # noqa: PLC0415
 
         opened = stack.enter_context(pq.ParquetFile(file))
@@ -133,7 +133,7 @@ def _parquet_rows(file: Path, place: str) -> Iterator[dict[str, Any]]:
 
 
 def require_columns(names: Sequence[str], place: str) -> None:
-    """Refuse an inventory that does not have all of `REQUIRED`."""
+    """Refuse an inventory without all columns of `REQUIRED`."""
     missing = [name for name in REQUIRED if name not in names]
     if missing:
         raise InvalidArgument(
@@ -161,10 +161,10 @@ def _time_ms(value: object) -> int | None:
 
 
 def require_inventory(place: str) -> None:
-    """Refuse a listing that is not there, before the work that it is for.
+    """Refuse a missing inventory before other work begins.
 
     Raises:
-        InvalidArgument: There is no such file or folder; a URL is not looked at.
+        InvalidArgument: There is no such file or folder. A URL is not checked.
     """
     if "://" not in place and not Path(place).expanduser().exists():
         raise InvalidArgument(f"{place}: there is no such listing")
@@ -174,7 +174,7 @@ def totals(listing: Iterable[Seen]) -> ListingTotals:
     """Count a listing.
 
     Raises:
-        InvalidArgument: It has rows without a name, or without a size that can be.
+        InvalidArgument: It has rows without a path, or without a valid size.
     """
     objects, size = 0, 0
     newest: int | None = None
@@ -194,7 +194,7 @@ def totals(listing: Iterable[Seen]) -> ListingTotals:
 
 
 def refuse_rows(count: int, example: str) -> None:
-    """Refuse a listing that has `count` rows such as that named `example`; if it has any."""
+    """Refuse a listing if it has any (`count`) invalid rows; `example` is the path of one."""
     if count:
         raise InvalidArgument(
             f"the listing has {count} rows without a name, or a size from 0 to "

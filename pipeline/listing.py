@@ -1,7 +1,7 @@
-"""What lies in a tier, as rows: listed by us, or taken from an inventory file.
+"""The objects of a tier as rows for Spark: listed now, or taken from an inventory file.
 
-A list is never held whole: pages go to a Parquet file as they come. Names are taken as they
-are, character by character, whatever they hold.
+A list is never held whole: its pages go to a Parquet file as they come. Names are taken as they
+are, character by character.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ROWS_PER_GROUP: Final = 50_000
 """Objects in memory while a tier is listed: some 20 MB."""
 
 COLUMNS: Final = ("path", "size", "last_modified_ms", "etag")
-"""Of a listing's rows; the last two may be null."""
+"""Columns of a listing; the last two may be null."""
 
 _SCHEMA: Final = pa.schema(
     [
@@ -48,11 +48,13 @@ _SCHEMA: Final = pa.schema(
 async def write_listing(
     store: ObjectStore, folder: str, file: Path, on_listed: Callable[[int], None]
 ) -> None:
-    """List all objects below `folder` into a Parquet file; `on_listed` is told how many more.
+    """List all objects below `folder` into a Parquet file.
+
+    `on_listed` is called with the number of objects in each page.
 
     Raises:
-        StorageUnavailable: The store does not answer; try again.
-        StoreRefused: No such bucket or directory, or no right to it.
+        StorageUnavailable: The store does not answer; a retry is safe.
+        StoreRefused: There is no such bucket or directory, or no permission to list it.
         CorruptRemoteData: An object's name cannot be listed at all.
     """
     held: list[ListedName] = []
@@ -83,10 +85,12 @@ def written_listing(spark: SparkSession, file: Path) -> DataFrame:
 
 
 def read_inventory(spark: SparkSession, place: str) -> DataFrame:
-    """The listing in a CSV file with a heading, or in Parquet; of one name the newest row.
+    """Rows of `COLUMNS` from an inventory in CSV with a heading, or in Parquet.
+
+    If a path has several rows, only the newest is returned.
 
     Args:
-        spark: Where it is read, task by task.
+        spark: The session whose tasks read it.
         place: A file or folder, or a URL that Spark reads; CSV if it ends with `.csv` or
             `.csv.gz`. Times are ISO 8601, or milliseconds since 1970.
 
@@ -95,7 +99,7 @@ def read_inventory(spark: SparkSession, place: str) -> DataFrame:
     """
     where = place if "://" in place else f"file:{Path(place).expanduser().absolute()}"
     if place.endswith(OF_CSV):
-        # Quoted names may hold line ends.
+        # Quoted names may contain line ends.
         found = spark.read.csv(where, header=True, multiLine=True, quote='"', escape='"')
     else:
         found = spark.read.parquet(where)
@@ -107,7 +111,7 @@ def read_inventory(spark: SparkSession, place: str) -> DataFrame:
         _milliseconds(found).alias("last_modified_ms"),
         etag.cast("string").alias("etag"),
     )
-    # An inventory of a bucket with versions names an object once for each.
+    # The inventory of a versioned bucket has a row for each version of an object.
     newest = sql.max_by(
         sql.struct("size", "last_modified_ms", "etag"),
         sql.coalesce(sql.col("last_modified_ms"), sql.lit(-(1 << 62))),
@@ -128,7 +132,7 @@ def totals(listing: DataFrame) -> ListingTotals:
     """Count a listing.
 
     Raises:
-        InvalidArgument: It has rows without a name, or without a size that can be.
+        InvalidArgument: It has rows without a path, or without a valid size.
     """
     size = sql.col("size")
     is_good = sql.col("path").isNotNull() & sql.coalesce(

@@ -1,9 +1,9 @@
-"""What a job reads: ranges of logs, found once, before any task starts.
+"""Plans what a job reads: ranges of logs, found once, before any task starts.
 
-Rule 1: a range is fixed when it is planned. What is appended later is not read, so a job reads
-up to a stated position and no further.
+Rule 1: a range is fixed when it is planned. Later appends are not read, so a job reads up to a
+known position and no further.
 Rule 2: a range begins with the chain hash of the event before it, so it is verified by itself.
-Rule 3: what is damaged costs its own partition: it becomes a row that says so.
+Rule 3: damage affects only its own partition, and is reported by a row.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from tierledger.storage.partition.event_log import stored_events
 from tierledger.storage.partition.reader import PartitionReader, planned_ends
 
 CORRUPT_NUMBER, BOUNDARY_NUMBER = 0, -1
-"""Where an event has the number of its type."""
+"""Type numbers of rows that are no events."""
 
 ROWS_PER_TASK = 200_000
-"""About half a second of one core, and some tasks for each of two with a million events."""
+"""About half a second of work for one core. A million events make some tasks for two cores."""
 
 
 class LogPlace(NamedTuple):
-    """Between two batches of a log: what a reader needs to begin there, verified."""
+    """A verified place between two batches of a log, with all that a reader needs to begin."""
 
     next_batch: int
     next_position: int
     chain_hash: bytes
     log_time_ms: int
-    """Of the event before; 0 at the start."""
+    """Log time of the event before; 0 at the start."""
 
 
 class LogRange(NamedTuple):
-    """Batches of one log: from a place on, up to a batch that is not read."""
+    """A range of batches of one log, from the place `start` to `end_batch` (exclusive)."""
 
     topic_id_partition: TopicIdPartition
     start: LogPlace
     end_batch: int
     end: LogPlace | None
-    """Before `end_batch`; none if the batch before that is damaged."""
+    """The place before `end_batch`; none if the last batch of the range is damaged."""
 
 
 class Notice(NamedTuple):
-    """A row that is no event: where a log cannot be read, or what stands for its beginning."""
+    """A row that is no event: it marks damage, or a boundary in place of forgotten events."""
 
     topic_id_partition: TopicIdPartition
     number: int
-    """As of a type of event: `CORRUPT_NUMBER` or `BOUNDARY_NUMBER`."""
+    """The type number: `CORRUPT_NUMBER` or `BOUNDARY_NUMBER`."""
 
     position: int
     log_time_ms: int
@@ -75,10 +75,10 @@ class LogPlanner:
         self._tip = reader.topic_id_partition
 
     async def start(self) -> tuple[LogPlace, Notice | None]:
-        """Before the first event that the log still holds, and what stands there instead.
+        """The place before the log's first event; a boundary notice if events were forgotten.
 
         Raises:
-            CorruptLog: It does not begin with its first batch, nor with a boundary.
+            CorruptLog: The log begins neither with its first batch nor with a boundary.
             RemoteResourceNotFound: There is no log.
         """
         loaded = await self._reader.start()
@@ -95,15 +95,17 @@ class LogPlanner:
         )
 
     async def end(self) -> int:
-        """Up to which batch the log has to be read: the number that its next append takes."""
+        """The end of the log: the number of the batch that its next append creates."""
         (end,) = await planned_ends([self._reader])
         return end
 
     async def place(self, next_batch: int) -> LogPlace:
-        """Before batch `next_batch`, which need not be there yet, from the batch before it.
+        """The place before batch `next_batch`, which need not exist yet.
+
+        It is derived from the batch before.
 
         Raises:
-            CorruptLog: That one does not verify, or is missing.
+            CorruptLog: The batch before does not verify, or is missing.
         """
         if next_batch == 0:
             return (await self.start())[0]
@@ -120,9 +122,9 @@ class LogPlanner:
         return LogPlace(next_batch, first + len(stored), chain(stored[-1]), time_ms)
 
     async def ranges(self, start: LogPlace, end_batch: int, rows: int) -> list[Piece]:
-        """The batches from `start` to `end_batch`, in ranges of about `rows` events.
+        """The batches from `start` to before `end_batch`, in ranges of about `rows` events.
 
-        A place that cannot be read joins two ranges: their reader will meet it.
+        There is no split at a damaged batch: the reader of the longer range will report it.
         """
         if end_batch <= start.next_batch:
             return []
@@ -156,7 +158,7 @@ def _log_time(stored: bytes) -> int:
 
 
 def packed(pieces: Sequence[Piece], rows: int) -> list[tuple[Piece, ...]]:
-    """`pieces` in their order, as many together as have about `rows` events."""
+    """`pieces` in their order, packed into tasks of about `rows` events."""
     tasks: list[tuple[Piece, ...]] = []
     held: list[Piece] = []
     total = 0
@@ -171,7 +173,7 @@ def packed(pieces: Sequence[Piece], rows: int) -> list[tuple[Piece, ...]]:
 
 
 def rows_of(piece: Piece) -> int:
-    """About how many rows `piece` gives."""
+    """An estimate of the rows of `piece`."""
     if isinstance(piece, Notice) or piece.end is None:
         return 1
     return piece.end.next_position - piece.start.next_position

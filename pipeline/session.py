@@ -1,7 +1,7 @@
-"""A Spark session, once it is certain that Spark can work here.
+"""A Spark session, after checks that Spark can work here.
 
-What Spark says when Java is missing or pandas is too new does not name the cause; so we look
-before it starts.
+Spark's own errors do not name the cause if Java is missing or pandas is too new. So both are
+checked before Spark starts.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ DEFAULTS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
 }
-"""What a session of ours is set to, unless the user says otherwise."""
+"""Settings of every session that is made here, unless the user overrides them."""
 
 ON_LOOPBACK = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
-"""And that, where no other machine takes part."""
+"""Further settings where no other machine takes part."""
 
 JAVA_TIMEOUT_S = 60
 
@@ -49,21 +49,21 @@ MASTER = re.compile(
     r"local(\[(\*|\d+)(, *\d+)?\])?|local-cluster\[\d+, *\d+, *\d+\]|yarn|k8s://.+"
     r"|spark://(?P<places>[^,/]+:\d+(,[^,/]+:\d+)*)"
 )
-"""Where Spark can run."""
+"""Forms of a master's address that Spark accepts."""
 
 MASTER_TIMEOUT_S = 5.0
-"""How long a master may take to accept a connection; Spark itself tries for 90 s."""
+"""Timeout of a connection to a master; Spark itself tries for 90 s."""
 
 JAVA_END_S = 5.0
-"""How long Java may take to end by itself."""
+"""Time in which Java must end by itself before it is killed."""
 
 OURS = re.compile(r"tierledger\.events\.errors\.(\w+): ([^\n]*)")
-"""An error of ours in what Spark tells of a task."""
+"""An error of tierledger in Spark's report of a failed task: its class and message."""
 
 PYTHONS = re.compile(
     r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.MULTILINE
 )
-"""The last line of what Python says of an error."""
+"""A Python traceback; the group is its last line, the error."""
 
 PACKAGE = re.compile(r"^(?:[a-z]\w*[.])+(?=[A-Z])")
 
@@ -76,23 +76,23 @@ def spark_session(
     """The process's Spark session; made if there is none yet.
 
     Args:
-        app: What the session is called, where somebody looks for it.
-        master: Where Spark runs: `local[*]`, all cores of this machine, if nobody says.
-        config: Spark's settings, beyond `DEFAULTS` or in place of them.
+        app: The session's name in Spark's UI.
+        master: Where Spark runs; `local[*]`, all cores of this machine, if none is given.
+        config: Spark's settings, which extend and override `DEFAULTS`.
 
     Raises:
-        InvalidArgument: Java or an extra is missing, or of a version that does not work; or
-            Spark cannot run at that master.
-        NotReady: No master answers there.
+        InvalidArgument: Java or an extra is missing or has an unsupported version, or the
+            master's address is invalid.
+        NotReady: No master answers at that address.
     """
     check_java()
     check_pandas()
     check_master(where := master or "local[*]")
-    # Imported here: it is what needs all that was just checked.
+    # Imported here: it needs all that was just checked.
     with naming_extras():
         from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    # Where nobody names it, Spark starts whatever `python3` is; ours has what tasks import.
+    # By default Spark's workers run the `python3` in PATH, which may lack what tasks import.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app)
@@ -108,14 +108,14 @@ def _settings(master: str) -> dict[str, str]:
 
 @contextmanager
 def own_session(app: str, master: str | None = None) -> Iterator[SparkSession]:
-    """Spark while the block lasts, and silent; what goes wrong is one of our errors.
+    """A Spark session while the block lasts, without output on standard error.
 
-    A session that this process has already is used, and left.
+    If this process has a session already, that one is used, and stays afterwards.
 
     Raises:
         InvalidArgument: As `spark_session`.
-        RemoteStorageError: Spark failed, or a task: then its class is the one that the task
-            raised. The message is the deepest cause that is known.
+        RemoteStorageError: Spark or a task failed. An error of tierledger keeps the class that
+            the task raised. The message is the deepest known cause.
     """
     check_java()
     check_pandas()
@@ -129,10 +129,10 @@ def own_session(app: str, master: str | None = None) -> Iterator[SparkSession]:
         return
     with tempfile.TemporaryFile("w+", errors="replace") as said:
         java: subprocess.Popen[bytes] | None = None
-        # Ctrl-C waits: Java that is left while it starts never ends.
+        # Block Ctrl-C while Java starts: a Java process that is abandoned then never ends.
         former = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            with plain_errors(said):  # While Java is there: what it raised is asked of it.
+            with plain_errors(said):  # Inside, since Java must still run to give its errors.
                 try:
                     java = _started_java(_settings(master or "local[*]"), said)
                 finally:
@@ -148,9 +148,9 @@ def own_session(app: str, master: str | None = None) -> Iterator[SparkSession]:
 
 
 def _started_java(settings: Mapping[str, str], said: IO[str]) -> subprocess.Popen[bytes]:
-    """The process that Spark's sessions of this process will run in.
+    """Start the Java process in which this process's Spark sessions run.
 
-    `said`: the file for what it would write on standard error.
+    `said` is the file for its standard error.
     """
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
@@ -168,20 +168,20 @@ def _end_java(java: subprocess.Popen[bytes]) -> None:
 
     gateway: Any = SparkContext._gateway
     SparkContext._gateway = SparkContext._jvm = None  # The next session starts another.
-    # Else py4j goes on to tell Java of each object that Python drops, and complains.
+    # Otherwise py4j reports each dropped Python object to the ended Java, and logs errors.
     with suppress(Py4JError, OSError):
         gateway.shutdown()
     with suppress(subprocess.TimeoutExpired, OSError):
-        java.communicate(timeout=JAVA_END_S)  # Closes its input, which tells it to end.
+        java.communicate(timeout=JAVA_END_S)  # This closes its input, at which Java ends.
     java.kill()
     java.wait()
 
 
 @contextmanager
 def plain_errors(said: IO[str] | None = None) -> Iterator[None]:
-    """What Spark raises in the block becomes an error of ours, in one line.
+    """Turn Spark's errors in the block into `RemoteStorageError`s with one line.
 
-    `said`: the file with what Java wrote on standard error.
+    `said` is the file with Java's standard error.
     """
     from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
@@ -197,7 +197,7 @@ def plain_errors(said: IO[str] | None = None) -> Iterator[None]:
 
 
 def told_by_spark(text: str) -> RemoteStorageError:
-    """The error of ours that ended a task, or else the deepest cause that `text` names."""
+    """The error of tierledger that ended a task, or else the deepest cause in `text`."""
     for name, message in OURS.findall(text):
         kind = getattr(errors, name, RemoteStorageError)
         error: RemoteStorageError = kind(message)
@@ -207,16 +207,16 @@ def told_by_spark(text: str) -> RemoteStorageError:
     if not found and len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         found = lines[1:2]
     (cause, *_) = found[-1:] or lines[:1] or ["no word of why"]
-    # Java's classes are told by their last name; their packages say nothing to a user.
+    # Java classes are shown without their packages, which do not help a user.
     return RemoteStorageError(f"Spark: {PACKAGE.sub('', cause)}")
 
 
 def check_master(master: str) -> None:
-    """Refuse a place where Spark cannot run; Java would take seconds to start, and more to say.
+    """Refuse a master where Spark cannot run, before Java starts, which takes seconds.
 
     Raises:
-        InvalidArgument: Spark knows no such place.
-        NotReady: Nothing accepts a connection there.
+        InvalidArgument: Spark does not support such an address.
+        NotReady: Nothing accepts a connection at that address.
     """
     known = MASTER.fullmatch(master)
     if known is None:
@@ -243,7 +243,7 @@ def check_java() -> None:
     """Refuse a machine without a Java that Spark runs on.
 
     Raises:
-        InvalidArgument: There is none, or it is too old.
+        InvalidArgument: Java is missing, does not run, or is too old.
     """
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home, "bin", "java")) if home else shutil.which("java")
@@ -272,7 +272,7 @@ def check_java() -> None:
 
 
 def java_version(said: str) -> int | None:
-    """The major version in what `java -version` says; none if it says something else."""
+    """The major version in the output of `java -version`; none if it has none."""
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     return None if found is None else int(found[1])
 
@@ -281,7 +281,7 @@ def check_pandas() -> None:
     """Refuse a pandas that this Spark does not work with.
 
     Raises:
-        InvalidArgument: There is none, or it is too new.
+        InvalidArgument: pandas is missing, or too new.
     """
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
 

@@ -17,15 +17,15 @@ OPTIONS: dict[str, dict[str, str]] = {
     "csv": {"header": "true", "escape": '"'},
     "json": {"ignoreNullFields": "false"},
 }
-"""How Spark is told to write and read each of `table_files.FORMATS`."""
+"""Spark's options for writing and reading each file format."""
 
 
 def write(frame: DataFrame, folder: Path, kind: str) -> int:
-    """Write `frame` into a folder that is not there yet; how many rows those were.
+    """Write `frame` into a folder that does not exist yet; return the number of rows.
 
     Args:
         frame: The table.
-        folder: On this machine, and on those that the tasks run on the same one.
+        folder: A path that must be the same folder on this machine and on all workers.
         kind: One of `OPTIONS`; in `csv`, maps and lists are JSON, bytes base64.
     """
     counted = Observation()
@@ -38,12 +38,12 @@ def write(frame: DataFrame, folder: Path, kind: str) -> int:
 
 
 def make(frame: DataFrame) -> None:
-    """Make all rows of `frame`, and keep none: for those who take them as they are made."""
+    """Compute all rows of `frame` and keep none, for the side effects of its tasks."""
     frame.write.format("noop").mode("overwrite").save()
 
 
 def _flat(frame: DataFrame) -> DataFrame:
-    """`frame` with columns that have a text in each field."""
+    """`frame` with every map, list and bytes column as text."""
     columns = []
     for field in frame.schema.fields:
         column = frame[field.name]

@@ -1,8 +1,8 @@
-"""What a table's rows are made of, whichever engine makes them.
+"""Columns, rows and chunks of tables, for either engine.
 
-A row is folded as a tuple: ids as their 16 bytes, states as their numbers. What users get are
-plain values, ids and states as text; whole columns are turned into these at once, which costs
-a fifth of doing it row by row.
+Folded rows are tuples with ids as 16 bytes and states as numbers. Users get plain values, with
+ids and states as text. Whole columns are converted at once, which costs a fifth of converting
+row by row.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ PlainRow: TypeAlias = dict[str, Any]
 Values: TypeAlias = "Sequence[Any]"
 
 ROWS_PER_CHUNK = 8_192
-"""Rows that are made together: 1 to 2 MB."""
+"""Rows per chunk: 1 to 2 MB."""
 
 STRING, INT, BIGINT, BOOLEAN, BINARY = "string", "int", "bigint", "boolean", "binary"
 EPOCH_MAP = "map<int,bigint>"
 STRINGS = "array<string>"
 OBJECTS = "array<struct<role:string,least:bigint,step:bigint,most:bigint,is_required:boolean>>"
-"""Types of columns, as Spark writes them; `tables.arrow` says what they are in Arrow."""
+"""Types of columns in Spark's notation; `tables.arrow` has their Arrow types."""
 
 PADDED_ID = 18
-"""Bytes at which an id and its padding are whole groups of base64."""
+"""Bytes of an id with padding, so that it fills whole groups of base64."""
 
 
 def _as_they_are(values: Values) -> Values:
@@ -43,7 +43,7 @@ def _as_they_are(values: Values) -> Values:
 
 
 class Column(NamedTuple):
-    """One column: its name, what it holds, and how folded values become plain ones."""
+    """One column: name, type, description, and conversion of folded values to plain ones."""
 
     name: str
     type: str
@@ -53,7 +53,7 @@ class Column(NamedTuple):
 
 
 def id_texts(ids: Sequence[bytes | None]) -> list[str | None]:
-    """Ids as Kafka writes them: 22 characters of base64."""
+    """Ids in Kafka's text form: 22 characters of base64."""
     if not ids:
         return []
     padded = b"\0\0".join([one or bytes(16) for one in ids]) + b"\0\0"
@@ -74,7 +74,7 @@ def state_names(states: Sequence[int | None]) -> list[str | None]:
 
 
 def epoch_maps(flat: Sequence[Sequence[int]]) -> list[dict[int, int]]:
-    """Maps from leader epoch to offset, of rows' flat lists: epoch, offset, placement."""
+    """Maps from leader epoch to offset, made from flat lists of epoch, offset, placement."""
     return [dict(zip(one[::3], one[1::3], strict=True)) for one in flat]
 
 
@@ -84,22 +84,22 @@ IDENTITY = (
     Column("topic_id", STRING, "id, 22 characters"),
     Column("partition", INT, "number"),
 )
-"""What a table's rows begin with; all are the same in each row of a chunk."""
+"""First columns of a table; their values are the same in all rows of a chunk."""
 
 Identity: TypeAlias = tuple[str, str | None, str | None, int | None]
-"""Values of these."""
+"""Values of the columns in `IDENTITY`."""
 
 
 class TableRows(ABC):
-    """Makes one partition's rows, while its log is folded and when that is done."""
+    """Makes the rows of one partition, during the fold of its log and after it."""
 
     @property
     def watch(self) -> Watcher | None:
-        """What looks at each event; none if a state is enough, which is folded faster."""
+        """A callback for each event; none if the final state is enough, which folds faster."""
         return None
 
     def taken(self) -> Sequence[Row]:
-        """The rows that became certain since the last call; the caller has them now."""
+        """The rows that became final since the last call; each is returned only once."""
         return ()
 
     @abstractmethod
@@ -112,7 +112,7 @@ class TableRows(ABC):
 
 
 class WatchingRows(TableRows):
-    """Makes rows of events, too."""
+    """Makes rows from events, and from the final state."""
 
     def __init__(self) -> None:
         self._certain: list[Row] = []
@@ -129,7 +129,7 @@ class WatchingRows(TableRows):
 
     @abstractmethod
     def _watch(self, state: PartitionState, event: Event) -> None:
-        """Look at an event before it is applied; what is certain goes to `_certain`."""
+        """Look at an event before it is applied; add final rows to `_certain`."""
 
 
 class Chunk(NamedTuple):
@@ -138,7 +138,7 @@ class Chunk(NamedTuple):
     table: Table
     identity: Identity
     columns: list[Values]
-    """Of the table's own; the identity is the same in each row."""
+    """Values of the table's own columns, without the identity."""
 
     @property
     def row_count(self) -> int:
@@ -156,18 +156,18 @@ class Chunk(NamedTuple):
 
 
 class Table(NamedTuple):
-    """One of the tables: what it is called, its columns, and what makes its rows."""
+    """A table: name, description, columns, and the factory of what makes its rows."""
 
     name: str
     about: str
     columns: tuple[Column, ...]
-    """Those behind the identity."""
+    """The columns after the identity."""
     make: Callable[[], TableRows]
     identity: tuple[Column, ...] = IDENTITY
-    """What its rows begin with."""
+    """The first columns."""
 
     def chunks(self, identity: Identity, rows: Iterable[Row]) -> Iterator[Chunk]:
-        """`rows` of the partition `identity`."""
+        """Chunks of plain values, made from folded `rows` of the partition `identity`."""
         left = iter(rows)
         while some := list(islice(left, ROWS_PER_CHUNK)):
             columns = zip(self.columns, zip(*some, strict=True), strict=True)

@@ -1,4 +1,4 @@
-"""How a Spark worker runs our asynchronous code, task by task."""
+"""How a Spark worker runs asynchronous code, task by task."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from gc import disable, enable, isenabled
 
 @contextmanager
 def page_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """A loop that is run page by page.
+    """An event loop that is run for one page at a time.
 
-    `asyncio.Runner` sees to signals at each run, which costs 2 ms beside all that we hold.
+    `asyncio.Runner` would handle signals at each run, which costs 2 ms in a loaded worker.
     """
     loop = asyncio.new_event_loop()
     try:
@@ -24,9 +24,9 @@ def page_loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 @contextmanager
 def without_cycles() -> Iterator[None]:
-    """Pauses the collector of reference cycles: neither a scan nor a fold makes any.
+    """Pause the collector of reference cycles: neither a scan nor a fold makes any.
 
-    It would walk the decoded events again and again: a third of the time.
+    It would walk the decoded events again and again, which takes a third of the time.
     """
     was_enabled = isenabled()
     disable()

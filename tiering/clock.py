@@ -1,4 +1,4 @@
-"""What the tasks need of time."""
+"""The clock interface of the tasks."""
 
 from __future__ import annotations
 

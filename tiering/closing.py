@@ -1,4 +1,4 @@
-"""Asynchronous iterators that may be left early."""
+"""Closes asynchronous iterators that are left early."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def closing(items: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
-    """`items`, ended at the block's end where it can be: a generator lets go of its request."""
+    """`items`, closed when the block ends if it can be: a generator then ends its request."""
     try:
         yield items
     finally:

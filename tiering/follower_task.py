@@ -1,4 +1,4 @@
-"""What a follower needs of the tier: what it may drop, and where to begin anew."""
+"""A follower's work with the tier: what it may drop locally, and where to restart its log."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ _log = structlog.get_logger("tierledger.tiering")
 
 
 class LeaderLog(NamedTuple):
-    """What the leader said of its log, when it answered that an offset is in the tier only."""
+    """The leader's report of its log, when it answered that an offset is in the tier only."""
 
     log_start_offset: int
     earliest_local_offset: int
     earliest_local_epoch: int
     """The leader epoch of `earliest_local_offset`."""
     end_of_epoch_before: OffsetAndEpoch | None
-    """Its answer to the question where the epoch before that one ended: an end (exclusive) and
-    the epoch that has it. None if there was none to ask about."""
+    """The leader's answer about the end of the epoch before `earliest_local_epoch`: an end
+    offset (exclusive) and the epoch that it belongs to. None if there is no epoch before."""
 
 
 class FollowerTask:
-    """One partition that this broker follows: run it every interval."""
+    """The task of one partition that this broker follows: run it every interval."""
 
     def __init__(
         self,
@@ -60,7 +60,9 @@ class FollowerTask:
         self._metrics = metrics
 
     async def run_once(self) -> OffsetAndEpoch | None:
-        """Raise what the log may drop to what is remote; none if that is not known now.
+        """Let the local log drop all offsets up to the highest remote one, and return that.
+
+        None if the metadata cannot answer now.
 
         Raises:
             RemoteResourceNotFound: The partition is unknown, or deleted.
@@ -74,17 +76,18 @@ class FollowerTask:
         return highest
 
     async def rebuild_aux_state(self, leader: LeaderLog) -> int:
-        """Begin the local log anew behind what is remote; the offset to fetch from.
+        """Restart the local log behind the tier's part; return the offset to fetch from.
 
         Leader epochs and producer state come from the segment that holds the last offset
-        before the leader's local ones. Until all of that is here and sound, the local log
-        stays as it is.
+        before the leader's local ones. The local log is unchanged until all of these are
+        fetched and verified.
 
         Raises:
-            RemoteResourceNotFound: No segment holds that offset, or its state is not there.
-            CorruptRemoteData: What the tier gave does not verify.
+            RemoteResourceNotFound: No segment holds that offset, or the tier lacks its leader
+                epochs or producer snapshot.
+            CorruptRemoteData: The tier's data does not verify.
             RetryableError: Metadata or storage cannot answer now.
-            InvalidArgument: The leader's log begins at 0, so nothing of it is remote.
+            InvalidArgument: The leader's local log begins at 0, so nothing of it is remote.
         """
         self._metrics.count(AUX_STATE_REQUESTS, self._tip)
         try:
@@ -125,8 +128,8 @@ class FollowerTask:
 def epoch_of_last_remote(leader: LeaderLog) -> int:
     """The leader epoch of the last offset before the leader's local ones.
 
-    The one before the earliest local epoch, if that reaches so far (it need not be its number
-    minus one); else the earliest local epoch itself.
+    This is the epoch before the earliest local one, if that one reaches up to this offset (its
+    number may be lower by more than one); else the earliest local epoch itself.
     """
     end = leader.end_of_epoch_before
     if leader.earliest_local_epoch == 0 or end is None:

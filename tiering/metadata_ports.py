@@ -1,4 +1,4 @@
-"""What the tier needs of the metadata, as protocols: handed in, never looked up.
+"""The metadata interfaces that the tier needs, as protocols. Callers pass implementations in.
 
 `actors.client.AsyncRemoteLogMetadataManager` is both; `tiering.stored_metadata` is a source.
 """
@@ -20,8 +20,8 @@ from tierledger.events.partition.answers import PartitionSummary
 class RemoteLogMetadataSource(Protocol):
     """Answers about segments.
 
-    Every question raises `RemoteResourceNotFound` for an unknown or deleted partition, and
-    `RetryableError` when it cannot be answered now: never "none" for "I do not know yet".
+    Every method raises `RemoteResourceNotFound` for an unknown or deleted partition, and
+    `RetryableError` if it cannot answer now. None means "there is none", never "not known yet".
     """
 
     async def remote_log_segment_metadata(
@@ -33,7 +33,7 @@ class RemoteLogMetadataSource(Protocol):
     async def highest_offset_for_epoch(
         self, topic_id_partition: TopicIdPartition, leader_epoch: int
     ) -> int | None:
-        """The highest offset that finished in `leader_epoch`; none if none did."""
+        """The highest offset ever finished in `leader_epoch`; none if there is none."""
         ...
 
     async def remote_log_size(
@@ -53,24 +53,26 @@ class RemoteLogMetadataSource(Protocol):
     ) -> AsyncIterator[RemoteLogSegmentMetadata]:
         """All segments in no order, or those of `leader_epoch` by start offset.
 
-        As of one position, and fetched page by page while it is iterated.
+        The list is as of one log position. It is fetched page by page during the iteration.
         """
         ...
 
     async def partition_summary(self, topic_id_partition: TopicIdPartition) -> PartitionSummary:
-        """Counts, bytes and epochs, without listing anything."""
+        """Counts and bytes by state, leader epochs and deletion state; nothing is listed."""
         ...
 
 
 class RemoteLogMetadataStore(RemoteLogMetadataSource, Protocol):
-    """Takes changes, too. What returns is durable; each returns the position it holds from.
+    """A source that also takes changes.
 
-    Every answer is as of that position or later, from leader, follower or storage.
+    A change is durable when its method returns the log position from which it holds. Later
+    answers are as of that position or later, whether from leader, follower or storage.
 
     Raises:
-        Fenced: Another broker leads the partition by now; it did not happen and will not.
-        OutcomeUnknown: It may have happened: clean nothing up before it is known.
-        RejectedError: It did not happen.
+        Fenced: Another broker leads the partition. The change was not and will not be made.
+        OutcomeUnknown: In doubt: the change may have been made, so clean nothing up until that
+            is known.
+        RejectedError: The change was not made.
     """
 
     async def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> int:
@@ -80,11 +82,11 @@ class RemoteLogMetadataStore(RemoteLogMetadataSource, Protocol):
     async def update_remote_log_segment_metadata(
         self, update: RemoteLogSegmentMetadataUpdate
     ) -> int:
-        """Move a segment on in its life."""
+        """Move a segment to its next state."""
         ...
 
     async def put_remote_partition_delete_metadata(
         self, metadata: RemotePartitionDeleteMetadata
     ) -> int:
-        """Move the deletion of a whole partition on."""
+        """Move the deletion of a whole partition to its next state."""
         ...

@@ -1,4 +1,4 @@
-"""The things last used, up to a number."""
+"""A small cache of the most recently used entries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """A dictionary that forgets what was not used for longest."""
+    """A dictionary that evicts the least recently used entry beyond `entries_max`."""
 
     def __init__(self, entries_max: int) -> None:
         self._entries_max = entries_max
@@ -20,7 +20,7 @@ class Recent(Generic[K, V]):
         return len(self._entries)
 
     def get(self, key: K) -> V | None:
-        """What is under `key`, which counts as a use."""
+        """The value under `key`; this counts as a use."""
         found = self._entries.get(key)
         if found is not None:
             self._entries.move_to_end(key)

@@ -1,6 +1,6 @@
-"""Kafka's `RemoteStorageManager`: where segments themselves are kept.
+"""Kafka's `RemoteStorageManager`: it keeps the data of segments.
 
-What is stored under a segment's id never changes: a retry of a copy gets a new id.
+The data under a segment's id never changes: a retry of a copy gets a new id.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = structlog.get_logger("tierledger.tiering")
 
 @dataclass(frozen=True, slots=True)
 class LogSegmentData:
-    """What of a segment is copied: files of the local log, and its leader epochs."""
+    """The data of a segment to copy: files of the local log, and its leader epochs."""
 
     log_segment: Path
     offset_index: Path
@@ -31,15 +31,15 @@ class LogSegmentData:
     transaction_index: Path | None
     producer_snapshot_index: Path
     leader_epoch_index: bytes
-    """Kafka's leader-epoch-checkpoint of all epochs from the log's beginning to the segment's
+    """Kafka's leader-epoch-checkpoint with all epochs from the log's start to the segment's
     end."""
 
 
 class RemoteStorageManager(ABC):
     """Copies, fetches and deletes segments in remote storage. Safe for concurrent use.
 
-    Every operation may raise `StorageUnavailable` (the store refused or was away: trying again
-    is safe) and `CorruptRemoteData` (what it gave does not verify).
+    Every operation may raise `StorageUnavailable` (the store refused or cannot be reached: a
+    retry is safe) and `CorruptRemoteData` (the store's data does not verify).
     """
 
     async def __aenter__(self) -> Self:
@@ -52,10 +52,10 @@ class RemoteStorageManager(ABC):
     async def copy_log_segment_data(
         self, metadata: RemoteLogSegmentMetadata, log_segment_data: LogSegmentData
     ) -> CustomMetadata | None:
-        """Custom metadata to keep with the segment (KIP-917), once all of it is durable.
+        """Copy a segment; return its custom metadata (KIP-917) once all data is durable.
 
-        Repeated for the same id after any failure, it goes on where it was. A failure may leave
-        a part behind, which `delete_log_segment_data` removes.
+        A retry with the same id goes on where the failed call ended. A failure may leave some
+        of the data, which `delete_log_segment_data` removes.
 
         Raises:
             InvalidArgument: A file of `log_segment_data` is missing, or not the segment's.
@@ -69,10 +69,10 @@ class RemoteStorageManager(ABC):
         start_position: int,
         end_position: int | None = None,
     ) -> AsyncIterator[bytes]:
-        """The segment's bytes from `start_position` to `end_position`, both included.
+        """The segment's bytes from `start_position` to `end_position`, both inclusive.
 
-        In pieces, in order, none empty. Without `end_position`, or with one behind the
-        segment's end, up to its end.
+        They come in order, in non-empty pieces. Without `end_position`, or with one behind the
+        segment's end, they reach to its end.
 
         Raises:
             InvalidArgument: `start_position` is negative, at or behind the segment's end, or
@@ -84,19 +84,19 @@ class RemoteStorageManager(ABC):
     async def fetch_index(
         self, metadata: RemoteLogSegmentMetadata, index_type: IndexType
     ) -> bytes:
-        """That index, whole.
+        """One whole index of the segment.
 
         Raises:
-            RemoteResourceNotFound: It is not there; a missing transaction index is no error
-                of the store.
+            RemoteResourceNotFound: The segment has no such index in the store. This is normal
+                for a transaction index.
         """
 
     async def fetch_indexes(
         self, metadata: RemoteLogSegmentMetadata, index_types: AbstractSet[IndexType]
     ) -> dict[IndexType, bytes]:
-        """Those of `index_types` that are there; missing ones are left out (KIP-1002).
+        """The indexes of `index_types` that exist; missing ones are left out (KIP-1002).
 
-        Here one by one; a manager that keeps them together overrides it.
+        They are fetched one by one. A manager that stores them together overrides this.
         """
         found = {}
         for index_type in sorted(index_types, key=lambda one: one.name):
@@ -113,19 +113,19 @@ class RemoteStorageManager(ABC):
     async def fetch_all_indexes(
         self, metadata: RemoteLogSegmentMetadata
     ) -> dict[IndexType, bytes]:
-        """All indexes that are there (KIP-1002)."""
+        """All indexes of the segment that exist (KIP-1002)."""
         return await self.fetch_indexes(metadata, ALL_INDEX_TYPES)
 
     @abstractmethod
     async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Remove everything of the segment; silent about what is not there.
+        """Remove all data of the segment. Idempotent: missing data is no error.
 
-        A failure leaves a part; a repeat removes the rest.
+        A failure may leave some of the data; a retry removes the rest.
 
         Raises:
             RejectedError: This manager only reads.
         """
 
     async def close(self) -> None:
-        """Let go of what is held; a repeat does nothing."""
+        """Release the manager's resources. Idempotent."""
         return

@@ -1,4 +1,7 @@
-"""A clock for retention, which deletes by it: one that a jump forward does not carry along."""
+"""A clock for retention that follows a forward jump of the wall clock only slowly.
+
+Retention deletes by the clock, so a jump into the future would delete data that is not due.
+"""
 
 from __future__ import annotations
 
@@ -10,28 +13,28 @@ import structlog
 from tierledger.tiering.clock import Clock
 
 SPEED_MAX: Final = 2
-"""Times as fast as time itself that the clock may run: a jump by a day is believed in full a
-day later, which somebody may have noticed by then; one by a century never is."""
+"""The clock runs at most this many times as fast as real time. It catches up with a jump of a
+day after a day, in which an operator may notice it; with a jump of a century, never."""
 
 JUMP_MS: Final = 60_000
-"""A wall clock this far ahead of what is believed is told of, once until it is back."""
+"""A jump is reported, once, when the wall clock is this far ahead of this clock."""
 
 _log = structlog.get_logger("tierledger.tiering")
 
 
 class SlewedClock:
-    """A wall clock that never gets ahead of real time by more than `SPEED_MAX` allows.
+    """A clock that follows the wall clock, but runs at most `SPEED_MAX` times real time.
 
-    A wall clock that jumps back, or is behind, is believed: less is due then. What it says when
-    this is made is believed, too: one that is wrong from the start deletes what it should not.
+    It follows a wall clock that jumps back at once: less is due then. It also starts at the
+    wall clock's time: if that is wrong from the start, retention deletes what it should not.
     """
 
     def __init__(
         self, wall: Clock, monotonic_s: Callable[[], float], on_jump: Callable[[], None]
     ) -> None:
-        """`monotonic_s` counts seconds that nobody sets: an event loop's `time`.
+        """`monotonic_s` is a monotonic clock in seconds, such as an event loop's `time`.
 
-        `on_jump` is called when the wall clock gets ahead of what is believed.
+        `on_jump` is called when the wall clock gets ahead by more than `JUMP_MS`.
         """
         self._wall = wall
         self._on_jump = on_jump
@@ -41,7 +44,7 @@ class SlewedClock:
         self._is_ahead = False
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970, as far as they are believed."""
+        """Milliseconds since 1970, at most the wall clock's."""
         wall_ms, now_s = self._wall.now_ms(), self._monotonic_s()
         passed_ms = max(0.0, now_s - self._seen_s) * 1000
         self._believed_ms = min(wall_ms, self._believed_ms + SPEED_MAX * passed_ms)

@@ -1,4 +1,4 @@
-"""Answers about segments straight from a store: no service, no actors, nothing to announce."""
+"""Answers about segments straight from a store, without a service, actors or announcements."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ HELD_MAX: Final = 4
 """Whole partitions kept in memory; one of a million segments takes 200 MB."""
 
 ROWS_PER_TURN: Final = 1000
-"""Rows of a list before others run: 2 ms."""
+"""Rows of a list between two turns of other tasks: 2 ms."""
 
 T = TypeVar("T")
 
 
 class StoredMetadata:
-    """A `RemoteLogMetadataSource` over a store; what it answers is the newest that is durable.
+    """A `RemoteLogMetadataSource` over a store. Its answers are as of the newest durable state.
 
-    A single question reads the few values that it touches. Once a partition had to be listed,
-    its whole state is held, and brought up to date by its log before each answer.
+    A lookup reads only the few values that it needs. Once a partition has been listed, its
+    whole state is held, and brought up to date from its log before each answer.
 
-    Raises, beside what the port says:
+    Raises, in addition to the port's errors:
         CorruptLog: The partition's log does not verify.
     """
 
     def __init__(self, reader: Callable[[TopicIdPartition], PartitionReader]) -> None:
-        """Take what reads a partition, such as `storage.catalog.Catalog.reader`."""
+        """`reader` makes a partition's reader, as `storage.catalog.Catalog.reader` does."""
         self._reader = reader
         self._held: OrderedDict[TopicIdPartition, _HeldState] = OrderedDict()
 
@@ -114,7 +114,7 @@ class StoredMetadata:
 
 
 class _HeldState:
-    """A partition's state, which follows its log."""
+    """A partition's whole state, which is brought up to date before each answer."""
 
     def __init__(self, reader: PartitionReader, loaded: LoadedPartition) -> None:
         self._reader = reader
@@ -122,12 +122,12 @@ class _HeldState:
         self._refreshing = asyncio.Lock()
 
     async def answer(self, question: Callable[[PartitionState], T]) -> T:
-        """What `question` finds in the newest state."""
+        """The result of `question` on the newest state."""
         async with self._refreshing:
             try:
                 await self._refresh()
             except CorruptLog:
-                # Its log may have been forgotten up to a boundary; a fresh look tells.
+                # The log may have been forgotten up to a boundary. Then a new load succeeds.
                 self._loaded = await self._reader.state()
             return _unless_deleted(question)(self._loaded.state)
 
@@ -140,7 +140,7 @@ class _HeldState:
 
 
 def _summary(state: PartitionState) -> PartitionSummary:
-    # A sparse state fetches what is looked at, and would count nothing else.
+    # A sparse state loads only the epochs that are accessed, and would count no others.
     for epoch in state.epochs:
         state.epochs.get(epoch)
     return answers.summary(state)

@@ -1,1 +1,1 @@
-"""Logs, folded by tasks."""
+"""Folding of logs by tasks."""

@@ -1,6 +1,6 @@
-"""Which logs a job folds, how far, and which task folds which.
+"""Plans a job: which logs it folds, up to which batch, and in which tasks.
 
-Where a log ends is found once, before any task starts; what is written later is not read.
+The end of each log is found once, before any task starts. Later appends are not read.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from tierledger.storage.catalog import Catalog
 from tierledger.storage.partition.reader import planned_ends
 
 PLANNED_AT_ONCE = 200
-"""Logs whose ends one question asks for; the values of their checkpoints come along."""
+"""Logs whose ends are read by one request, with the values of their checkpoints."""
 
 LOGS_PER_TASK = 4_000
-"""Logs in one task, at most: what they are called is sent with it."""
+"""About the most logs per task: their identities are sent with the task."""
 
 TASKS_PER_CORE = 4
-"""Tasks for each core, so that one long log does not keep the others waiting at the end."""
+"""Tasks per core, so that at the end the cores do not all wait for one long task."""
 
 
 async def planned_logs(
     catalog: Catalog, topic: str | None = None, partition: int | None = None
 ) -> list[PlannedLog]:
-    """The cluster's logs; only those of topics of that name or id, and of that number.
+    """The cluster's logs with their ends, limited to a topic (name or id) and a partition.
 
     Raises:
-        RemoteResourceNotFound: There are none of that topic or number.
+        RemoteResourceNotFound: There is no such topic or partition.
     """
     logs = await _begun(catalog)
     if topic is not None:
@@ -54,7 +54,7 @@ async def planned_logs(
 
 
 def divided(logs: Sequence[PlannedLog], cores: int) -> list[list[PlannedLog]]:
-    """`logs` for tasks that take about equally long; the longest first, in each."""
+    """`logs`, divided into tasks of about equal duration; in each the longest log is first."""
     count = max(1, min(len(logs), max(cores * TASKS_PER_CORE, len(logs) // LOGS_PER_TASK)))
     tasks: list[list[PlannedLog]] = [[] for _ in range(count)]
     load = [(0, at) for at in range(count)]
@@ -66,7 +66,7 @@ def divided(logs: Sequence[PlannedLog], cores: int) -> list[list[PlannedLog]]:
 
 
 async def _begun(catalog: Catalog) -> list[PlannedLog]:
-    """Each log with the number of its first batch, and nothing behind that."""
+    """Each log with the number of its first batch; its end is not set yet."""
     found: list[PlannedLog] = []
     async for tip, first in catalog.first_batches():
         number = 0 if first is None else first.number

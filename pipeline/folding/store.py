@@ -1,4 +1,4 @@
-"""The store that a job reads, as driver and tasks open it: named by settings, read only."""
+"""The store that a job reads. Driver and tasks open it by its settings, read-only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tierledger.storage.locate import parse_store_url
 
 @dataclass(frozen=True, slots=True)
 class JobStore:
-    """Settings of a store, and the cluster that is meant. Pickled into every task."""
+    """Settings of a store, and the chosen cluster. Pickled into every task."""
 
     config: Mapping[str, object] = field(repr=False)
     """The URL in it may hold a password."""
@@ -23,10 +23,10 @@ class JobStore:
 
     @classmethod
     def of(cls, store: str | Mapping[str, object], cluster: str | None = None) -> JobStore:
-        """The store with that URL, or with those settings.
+        """The store with a URL or settings.
 
         Raises:
-            InvalidArgument: No other process could read it.
+            InvalidArgument: The store is in memory, so that other processes cannot read it.
         """
         config = {URL_SETTING: store} if isinstance(store, str) else dict(store)
         url = config.get(URL_SETTING)
@@ -36,12 +36,14 @@ class JobStore:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Catalog]:
-        """Its catalog of the cluster.
+        """The store's catalog of the cluster, read-only while the block lasts.
+
+        A named cluster is not checked here: see `require_cluster`.
 
         Raises:
             InvalidArgument: The store holds several clusters and none was named.
-            RemoteResourceNotFound: It does not hold the one that was named, or none at all.
-            StoreRefused: It is no store.
+            RemoteResourceNotFound: No cluster was named and the store holds none.
+            StoreRefused: The URL does not lead to a store.
         """
         connector, serde = load_connector(self.config), load_serde(self.config)
         backend = await connector.backend(read_only=True)
@@ -53,12 +55,12 @@ class JobStore:
 
 
 async def require_cluster(store: JobStore) -> JobStore:
-    """The same store with its cluster named, which it holds.
+    """The same store with its cluster named, after a check that the store holds it.
 
     Raises:
         InvalidArgument: The store holds several clusters and none was named.
-        RemoteResourceNotFound: It does not hold the one that was named, or none at all.
-        StoreRefused: It is no store.
+        RemoteResourceNotFound: The store does not hold the named cluster, or holds none.
+        StoreRefused: The URL does not lead to a store.
     """
     async with store.opened() as catalog:
         cluster = chosen_cluster(await clusters(catalog.backend), catalog.cluster_id)

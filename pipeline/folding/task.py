@@ -1,6 +1,6 @@
-"""Folds logs one after another, and gives the rows of a table.
+"""Folds logs one after another into the rows of a table.
 
-It is what a Spark task does with its logs, and what the local engine does with all of them.
+A Spark task does this with its logs, and the local engine with all of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Report: TypeAlias = "Callable[[list[DamagedLog]], None]"
 
 
 class DamagedLog(NamedTuple):
-    """A log that was set aside, and where it stopped to be readable."""
+    """A log that was left out, and the position from which it cannot be read."""
 
     topic: str
     topic_id: str
@@ -40,24 +40,24 @@ class DamagedLog(NamedTuple):
 
 
 class FoldTask:
-    """Makes a table's rows of logs, folded one after another; for either engine."""
+    """Folds logs one after another into the rows of a table; for either engine."""
 
     def __init__(
         self, store: JobStore, table: Table, as_of: AsOf, report: Report | None
     ) -> None:
-        """Damaged logs go to `report`; without one, the first ends the job."""
+        """Damaged logs go to `report`; without `report`, the first one ends the job."""
         self._store = store
         self._table = table
         self._as_of = as_of
         self._report = report
 
     def run(self, logs: Iterable[PlannedLog], digest: Digest | None = None) -> Iterator[Chunk]:
-        """The rows of `logs`, which `digest` takes, too.
+        """The rows of `logs`, chunk by chunk. `digest` takes them, too.
 
         Raises:
-            DataError: A log is damaged, and nobody is told of such.
-            StorageUnavailable: The store is away.
-            StoreRefused: It is no store any more.
+            DataError: A log is damaged, and there is no `report`.
+            StorageUnavailable: The store cannot be reached.
+            StoreRefused: The URL does not lead to a store any more.
         """
         with ExitStack() as stack:
             stack.enter_context(without_cycles())
@@ -100,7 +100,7 @@ def _identity(cluster: str, topic: str, log: PlannedLog) -> tuple[str, str, str,
 
 
 class _Pages:
-    """The batches of one log up to where they were planned to end, page by page."""
+    """The batches of one log up to its planned end, page by page."""
 
     def __init__(self, run: Callable[..., Any], catalog: Catalog, log: PlannedLog) -> None:
         self.log = log
@@ -117,7 +117,7 @@ class _Pages:
         return loaded
 
     def topic_by_checkpoint(self) -> str:
-        """What a log that cannot be read from its start is called."""
+        """The topic's name by the checkpoint, for a log with a damaged start; "" if unknown."""
         try:
             found = self._run(self.reader.checkpoints.read_partition())
         except DataError:

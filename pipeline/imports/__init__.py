@@ -1,1 +1,1 @@
-"""Kafka's metadata topic, imported."""
+"""Import of Kafka's metadata topic."""

@@ -1,4 +1,4 @@
-"""Many partitions' batches in one durable step, while the next are being made."""
+"""Writes batches of many partitions in one durable step while the next batches are made."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tierledger.storage.backend import AtomicConflict
 T = TypeVar("T")
 
 STEP_BYTES = 1 << 20
-"""Bytes of batches in one durable step: a hundredth of a second of writing, behind which the
-next are folded."""
+"""Bytes of batches per durable step. Writing them takes a hundredth of a second, in which the
+next batches are folded."""
 
 ATTEMPTS = 10
-"""Times a step is tried whose outcome is unknown, before the task gives up."""
+"""Attempts at a step whose outcome stays in doubt, before the task gives up."""
 
 RETRY_DELAY_S = 0.2
 
 
 class Committer:
-    """Creates batches in steps: one on its way, one being filled. Used by one task."""
+    """Creates batches in steps: one in flight, one being filled. Used by one task."""
 
     def __init__(self, config: Mapping[str, object], socket: str | None) -> None:
         self._config = config
@@ -55,24 +55,25 @@ class Committer:
         self._stack.close()
 
     def add(self, slot: Slot) -> None:
-        """Have `slot` created; its log hears if it cannot be."""
+        """Queue `slot` for creation. Its tally records whether that succeeds."""
         self._step.append(slot)
         self._size += len(slot.value)
         if self._size >= STEP_BYTES:
             self._send()
 
     def flush(self) -> None:
-        """Return when all that was added is durable, or its log has heard.
+        """Wait until every added slot is durable, or its tally has the reason why it is not.
 
         Raises:
-            StorageUnavailable: The store is away; what was added last is not there.
-            OutcomeUnknown: It may be there. An import that is repeated finds out.
+            StorageUnavailable: The store cannot be reached; the last step was not written.
+            OutcomeUnknown: The last step is in doubt. A repeated import finds out.
         """
         self._send()
         self._settle()
 
     def _send(self) -> None:
-        # What follows in a log may only be sent once what it follows is there.
+        # A log's batch may be sent only once the batch before it is durable. So this waits for
+        # the step in flight, and then leaves out the logs for which that step failed.
         self._settle()
         step = [slot for slot in self._step if slot.tally.trouble is None]
         self._step, self._size = [], 0
@@ -89,9 +90,9 @@ class Committer:
 
 
 async def _created(where: Slots, step: list[Slot]) -> None:
-    """Create the batches of `step`, and tell their tallies.
+    """Create the batches of `step`, and record the outcome in their tallies.
 
-    Of a log that was overtaken nothing is created.
+    Nothing is created in a log to which another writer has appended.
     """
     for attempt in range(ATTEMPTS):
         try:
@@ -113,12 +114,13 @@ async def _created(where: Slots, step: list[Slot]) -> None:
 
 
 def _left_of(step: list[Slot], found: list[bytes | None]) -> list[Slot]:
-    """The batches that are still to be created, given what their slots hold."""
+    """The batches that are still to be created; `found` is what their slots hold now."""
     pairs = list(zip(step, found, strict=True))
     for slot, value in pairs:
         if value is not None and value != slot.value and slot.tally.trouble is None:
             slot.tally.overtaken(slot.key)
-    # Their own bytes: of an attempt that nobody heard of, or of a twin that imports the same.
+    # A slot may hold this import's own bytes already: from an attempt whose answer was lost, or
+    # from another import of the same records. Such a batch counts as stored.
     _count([slot for slot, value in pairs if value == slot.value])
     return [slot for slot, value in pairs if value is None and slot.tally.trouble is None]
 

@@ -1,8 +1,8 @@
-"""The whole of an import: read the source, sort its records, write the logs, say what became.
+"""A whole import: read the source, sort its records, write the logs, report the outcomes.
 
-A scan finds out whose each record is; sorting brings a partition's together, in the order of
-the metadata topic; then each task writes whole partitions. All of the source has been read
-before the first log is written, so one that cannot be read writes nothing.
+A scan finds the user partition of each record. Sorting brings a partition's records together in
+the order of the metadata topic. Then each task writes whole partitions. The whole source is
+read before the first log is written, so an unreadable source writes nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def import_into(store: JobStore) -> Iterator[str | None]:
-    """The right to import into `store` while the block lasts; see `import_writer.writing`.
+    """Lock `store` for an import while the block lasts; yields as `writer.writing` does.
 
     Raises:
         InvalidArgument: No cluster is named.
@@ -46,16 +46,17 @@ def outcomes(
     socket: str | None,
     recorded_cluster: str,
 ) -> DataFrame:
-    """What comes of an import, one row for each partition; asking for rows is what imports.
+    """A lazy frame of `OUTCOMES`: computing its rows performs the import.
 
-    Ask once, or `persist`: who asks twice imports twice, and the second time finds all there.
+    Compute it once, or `persist` it. A second computation imports again, and reports all
+    records as repeated.
 
     Args:
-        spark: Where it runs.
-        source: What is imported.
-        store: Its cluster is named.
-        socket: What `import_into` gave.
-        recorded_cluster: What the recorded cluster is called in the logs.
+        spark: The session that runs the import.
+        source: The records to import.
+        store: The store to write. It must name a cluster.
+        socket: The value that `import_into` yielded.
+        recorded_cluster: Name of the recorded cluster in the logs.
     """
     units = source.units
     tasks = tasks_for(source.size_in_bytes, spark.sparkContext.defaultParallelism)

@@ -1,14 +1,14 @@
-"""One partition's log while recorded history is taken over into it.
+"""One partition's log while recorded history is imported into it.
 
-Rule 1: the log is the lease, as for any leader. What is decided here counts once all of it is
-in its slots; a slot with anything else ends this import of the partition.
-Rule 2: the session is the import's own or there is none. A log in which another has opened
-since has moved on, and nothing is written to it.
+Rule 1: the log is the lease, as for any leader. A decision takes effect when its batch has been
+created in its slot. A slot with anyone else's batch ends this import of the partition.
+Rule 2: an import writes only to an empty log, or in its own session. If another session has
+opened since, the log has moved on, and the import writes nothing to it.
 Rule 3: the same records make the same batches. So an import that was killed goes on in its own
-session, and in the end the log is what it would have been.
+session when it is repeated, and the log becomes what it would have been.
 
-Nobody but the import sees this state, so it runs ahead of what is durable; if that fails, the
-state is thrown away with the rest.
+Only the import sees this state, so the state may be ahead of the durable log. If a write fails,
+the state is discarded.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from tierledger.storage.partition.loading import LoadedPartition
 from tierledger.storage.partition.reader import PartitionReader
 
 IMPORTER = -1
-"""The broker id of an import's sessions: Kafka's for no broker."""
+"""The broker id of an import's sessions: Kafka's id for no broker."""
 
 FINISHED = "imported"
-"""Why an import's session closed."""
+"""The reason with which an import closes its session."""
 
 RECORDS_PER_BATCH = 256
-"""As leaders do: 1 ms to apply, 64 KiB to store."""
+"""As in a leader's batches: they take 1 ms to apply, and 64 KiB to store."""
 
 VALUE_BYTES_PER_BATCH = 4 * 1024 * 1024
-"""Of records, up to the one that exceeds it; a store takes 64 MiB."""
+"""Bytes of record values per batch; its last record may exceed it. A store takes 64 MiB."""
 
 NAMED_MAX = 20
-"""Records of a partition that are named when they are refused; all are counted."""
+"""Refused records that are named per partition; all are counted."""
 
 _LIMITS = Limits()
 
@@ -60,27 +60,27 @@ class RawRecord(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """What has become of one partition's records; outlives its state."""
+    """Outcome of one partition's records. It is kept after the partition's state is dropped."""
 
     topic_id_partition: TopicIdPartition
     sources: list[int]
-    """Metadata partitions that hold it: one, or it is not imported."""
+    """Metadata partitions with its records. With more than one it is not imported."""
     trouble: str | None = None
-    """Why nothing more is written to its log."""
+    """Why nothing more is written to the log; none if nothing prevents it."""
     records: int = 0
     repeated: int = 0
-    """Records that the log had already."""
+    """Records that were in the log already."""
     refused: int = 0
     """Records that cannot be decoded."""
     refused_records: dict[str, str] = field(default_factory=dict)
-    """Where the first of them stand, and why."""
+    """Place of the first refused records, and the reason of each."""
     batches: int = 0
     imported: int = 0
-    """Records that are events now."""
+    """Records that are durable events now."""
     dropped: Counter[str] = field(default_factory=Counter)
-    """Those of them without effect, by reason: Kafka's own consumer would have dropped them."""
+    """Imported records without effect, by reason. Kafka's own consumer drops them, too."""
     position: int | None = None
-    """The last event's in the log; none if that is not known."""
+    """Position of the log's last event; none if it is not known."""
 
     def refuse(self, record: RawRecord, reason: str) -> None:
         """Count a record that cannot be decoded."""
@@ -89,19 +89,19 @@ class Tally:
             self.refused_records[place_of(record.source, record.offset)] = reason
 
     def stored(self, slot: Slot) -> None:
-        """Count what is durable now."""
+        """Count a batch that is durable now."""
         self.batches += 1
         self.imported += slot.records
         self.dropped.update(slot.dropped)
         self.position = slot.position
 
     def overtaken(self, key: str) -> None:
-        """Somebody else's batch stands under `key`."""
+        """Stop writing to the log: another writer has created the batch at `key`."""
         self.trouble = f"moved on: {key} was written by somebody else meanwhile"
 
 
 class Slot(NamedTuple):
-    """One batch of a log, the key that it has to be created under, and what counts then."""
+    """One batch of a log, its key, and what to count once it is durable."""
 
     tally: Tally
     key: str
@@ -112,12 +112,12 @@ class Slot(NamedTuple):
 
 
 class ImportingLog:
-    """Takes records in their order, and gives batches."""
+    """Turns a partition's records, in their order, into batches of its log."""
 
     def __init__(
         self, reader: PartitionReader, loaded: LoadedPartition, tally: Tally, cluster: str
     ) -> None:
-        """Go on behind `loaded`, which `reader` read; `cluster` is the recorded one's name."""
+        """Append to `loaded`, which `reader` read; `cluster` names the recorded cluster."""
         self._reader = reader
         self._state, self._next_batch = loaded
         self._tally = tally
@@ -130,7 +130,7 @@ class ImportingLog:
             tally.position = self._state.next_position - 1
 
     def add(self, record: RawRecord) -> Slot | None:
-        """Take the next record; a batch that is complete without it, if there is one."""
+        """Take the next record; return the batch before it if that is complete, else none."""
         tally = self._tally
         tally.records += 1
         if record.offset <= self._known:
@@ -154,7 +154,7 @@ class ImportingLog:
         return slot
 
     def finish(self) -> Slot | None:
-        """The last batch, with which the session closes; none if there is nothing to write."""
+        """The last batch, which closes the session; none if there is nothing to write."""
         session = self._state.session
         if self._tally.trouble is not None:
             return None
@@ -171,7 +171,7 @@ class ImportingLog:
         return f"moved on: session {session.number} has opened, {_whose(session)}"
 
     def _batch(self, *, is_last: bool) -> Slot | None:
-        """The records that wait, as the log's next batch; the state goes on behind it."""
+        """Make the log's next batch of the buffered records, and advance the state."""
         records, self._buffer, self._size = tuple(self._buffer), [], 0
         view, events = Overlay(self._state), list[log.Event]()
         for command, now_ms in self._commands(records, is_last=is_last):
@@ -193,13 +193,14 @@ class ImportingLog:
     def _commands(
         self, records: tuple[cmd.ImportedRecord, ...], *, is_last: bool
     ) -> list[tuple[cmd.Command, int]]:
-        """What the records that wait call for, each with its time."""
+        """The commands for a batch, each with its log time (ms)."""
         commands: list[tuple[cmd.Command, int]] = []
         session = self._state.session
         if session is not None and session.is_open:
             claim = session.claim
         else:
-            # Below what a coordinator assigns, the first time, so that it need not try again.
+            # A first import takes assignment 0, below all that a coordinator assigns. So the
+            # coordinator's first assignment is not refused as outdated, and needs no retry.
             assignment = 0 if session is None else session.assignment + 1
             claim = cmd.Claim(IMPORTER, 1, assignment + 1)
             topic = self._tally.topic_id_partition.topic
@@ -219,5 +220,5 @@ def _whose(session: Session) -> str:
 
 
 def place_of(source: int | None, offset: int | None) -> str:
-    """How a record is named: by where it stands in the metadata topic."""
+    """How errors name a record: by its place in the metadata topic."""
     return f"metadata partition {source}, offset {offset}"

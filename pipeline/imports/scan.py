@@ -1,9 +1,9 @@
-"""What a source's bytes say of whom: rows of records, before anybody is asked to fold them.
+"""Turns a source's bytes into rows of records, one task per unit, before they are sorted.
 
-Each record becomes a row that names its user partition, or why nobody can tell. Two kinds of
-rows stand before a partition's records once all are sorted: which metadata partitions hold it,
-and (under no partition) which offsets a task saw. So who writes a partition knows of the first
-before the first record comes, and the offsets that nobody saw can be named.
+Each record becomes a row with its user partition, or with the reason why that is unknown.
+`HOLDS` rows sort before the records of a partition and name the metadata partitions with its
+records. So the writing task knows all of these before the first record. Without a partition, a
+`HOLDS` row gives the offsets that a task saw, so that missing offsets can be reported.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from tierledger.tiering.formats.records import decoded
 RecordBatch: TypeAlias = Any
 
 HOLDS, RECORD = 0, 1
-"""Kinds of rows, in the order in which they stand."""
+"""Kinds of rows, in their sort order."""
 
 ROWS_PER_BATCH = 4_096
 BYTES_PER_BATCH = 8 * 1024 * 1024
-"""Of values, up to the one record that exceeds it."""
+"""Bytes of values per batch; the last record may exceed it."""
 
 RECORD_BYTES_MAX = 16 * 1024 * 1024
-"""What one record may take: 16 times what a broker accepts by default."""
+"""Largest record that is taken: 16 times what a broker accepts by default."""
 
 PIECE_BYTES = 1 << 20
-"""What is read of a segment at once."""
+"""Bytes of a segment per read."""
 
 HEAD_BYTES_MIN, ONE_BYTE_VARINT = 25, 128
-"""Of a record: frame (3), length of the name (1 if that is short), id (16), partition (4), and
-how many tags follow (1)."""
+"""Bytes of a record's head, without the name: frame (3), length of the name (1 if it is below
+`ONE_BYTE_VARINT`), id (16), partition (4), and number of tags (1)."""
 
-# As `export` and recorders write it; any other line is parsed as JSON, which costs six times.
+# The form that `export` and recorders write. Other lines are parsed as JSON: six times slower.
 _PLAIN_LINE = re.compile(
     rb'\{"partition": ?(\d{1,9}), ?"offset": ?(\d{1,18}), ?"timestamp_ms": ?(\d{1,18}), ?'
     rb'(?:"key_hex": ?null, ?)?"value_hex": ?"([0-9a-f]*)"\}\n'
@@ -89,21 +89,21 @@ ARROW = pa.schema(
         ("reason", pa.string()),
     ]
 )
-"""`SCHEMA` in Arrow. Under no partition, `HOLDS` means: the offsets from `offset` to
-`timestamp_ms` of metadata partition `source` were seen, but for as many as `reason` counts."""
+"""`SCHEMA` in Arrow. A `HOLDS` row without a partition means: the task saw the offsets from
+`offset` to `timestamp_ms` of metadata partition `source`, except for `reason` many."""
 
 SORTED_BY = ("topic_id", "partition", "kind", "source", "offset")
 
 
 class Found(NamedTuple):
-    """One record of the metadata topic, or what stands in its place."""
+    """One record of the metadata topic, or something unreadable in its place."""
 
     source: int | None
     offset: int | None
     timestamp_ms: int
     value: bytes | None
     reason: str | None = None
-    """Why it is no record; where it stands, if its offset is unknown."""
+    """Why it is no record; it begins with the place if the offset is unknown."""
 
 
 class _Seen:
@@ -115,7 +115,7 @@ class _Seen:
 
 
 class Rows:
-    """Turns what was found into rows, a batch at a time."""
+    """Collects what a task found as rows, and makes batches of them."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[Any, ...]] = []
@@ -123,14 +123,14 @@ class Rows:
         self._holders: set[tuple[bytes, int, int]] = set()
         self._seen: dict[int, _Seen] = {}
         self._heads: dict[bytes, tuple[bytes, int]] = {}
-        """How records of a partition begin, to the partition."""
+        """Heads of records that were parsed before, to their partitions."""
 
     @property
     def is_full(self) -> bool:
         return len(self._rows) >= ROWS_PER_BATCH or self._size > BYTES_PER_BATCH
 
     def saw(self, source: int, first: int, last: int) -> None:
-        """Offsets from `first` to `last` were there, whatever they hold."""
+        """Note that the source has the offsets `first` to `last`, whatever they hold."""
         seen = self._seen.get(source)
         if seen is None:
             seen = self._seen[source] = _Seen(first)
@@ -142,7 +142,7 @@ class Rows:
         source, offset, timestamp_ms, value, reason = found
         key = None
         if reason is None:
-            # Most records begin as another did.
+            # Most records have the head of an earlier one, whose partition is known.
             head = _head(value)
             key = self._heads.get(head)
             if key is None:
@@ -165,14 +165,14 @@ class Rows:
         self._size += len(value)
 
     def taken(self) -> RecordBatch:
-        """The rows so far."""
+        """The rows collected since the last batch."""
         rows, self._rows, self._size = self._rows, [], 0
         columns = zip(*rows, strict=True) if rows else [()] * len(ARROW)
         arrays = [pa.array(one, field.type) for one, field in zip(columns, ARROW, strict=True)]
         return pa.record_batch(arrays, schema=ARROW)
 
     def last(self) -> RecordBatch:
-        """The rest, and what offsets were seen."""
+        """The remaining rows, and the ranges of offsets seen."""
         for source, seen in self._seen.items():
             missing = str(seen.last - seen.first + 1 - seen.count)
             self._rows.append((None, None, HOLDS, source, seen.first, seen.last, None, missing))
@@ -180,7 +180,7 @@ class Rows:
 
 
 class ScanUnits:
-    """Reads the units that Spark hands it by their numbers."""
+    """Reads units, which Spark passes by their numbers; for `mapInArrow`."""
 
     def __init__(self, units: Sequence[Unit]) -> None:
         self._units = units
@@ -200,7 +200,7 @@ class ScanUnits:
 
 
 def _head(value: bytes | None) -> bytes:
-    """What of `value` says whom it is about, if it ends with "no tags"; else nothing."""
+    """The head of `value`, from frame to number of tags; empty if it has an unusual form."""
     if value is None or not HEAD_BYTES_MIN <= len(value) <= RECORD_BYTES_MAX:
         return b""
     if value[:3] not in KEY_OF_FRAME or value[3] >= ONE_BYTE_VARINT:
@@ -209,7 +209,7 @@ def _head(value: bytes | None) -> bytes:
 
 
 def _peeked(value: bytes | None) -> tuple[tuple[bytes, int] | None, str | None]:
-    """The partition that a value is about, or why nobody can tell."""
+    """The partition of a value, or the reason why it is unknown."""
     if value is None:
         return None, "a null value"
     if len(value) > RECORD_BYTES_MAX:
@@ -239,7 +239,7 @@ def _json_lines(split: JsonSplit, rows: Rows) -> Iterator[Found]:
     with opener(split.path, "rb") as file:
         if at > 0:
             file.seek(at - 1)
-            at += len(file.readline()) - 1  # The line that began before is another task's.
+            at += len(file.readline()) - 1  # A line that began before is another task's.
         while split.is_gzipped or at < split.end:
             try:
                 line = file.readline()
@@ -269,7 +269,7 @@ def _parsed(path: str, at: int, line: bytes) -> Found:
         offset = _integer(fields["offset"], 0, INT64_MAX)
         timestamp_ms = _integer(fields["timestamp_ms"], -1, INT64_MAX)
         text = fields["value_hex"]
-        # Not `bytes.fromhex`, which skips blanks: a blank here is damage.
+        # Not `bytes.fromhex`, which skips blanks: here a blank is damage.
         value = None if text is None else unhexlify(text)
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         shown = line[:80].decode(errors="replace").rstrip("\n")
@@ -292,7 +292,7 @@ def _segment(file: SegmentFile, rows: Rows) -> Iterator[Found]:
         with Path(file.path).open("rb") as opened:
             while piece := opened.read(PIECE_BYTES):
                 for batch in splitter.feed(piece):
-                    # Compaction and markers leave offsets without a record.
+                    # Compaction and markers leave offsets without records, which count as seen.
                     rows.saw(file.partition, batch.base_offset, batch.last_offset)
                     if batch.is_control:
                         continue
@@ -307,14 +307,14 @@ def _segment(file: SegmentFile, rows: Rows) -> Iterator[Found]:
     except CorruptRemoteData:
         if not file.is_last:
             raise
-        # A broker is writing it, or was killed: what it has not finished is not there yet.
+        # A broker is still writing the last segment, or was killed: its torn end is ignored.
 
 
 def _topic(part: TopicRange, rows: Rows) -> Iterator[Found]:
-    # Imported here: who reads files does without.
+    # Imported here: reading files does not need aiokafka.
     from tierledger.pipeline.imports.topic import records_of  # noqa: PLC0415
 
-    # All of it was there when it was planned; what has no record is a marker's.
+    # All these offsets existed at planning; one without a record is a marker's.
     rows.saw(part.partition, part.start, part.end - 1)
     with page_loop() as loop:
         pages = records_of(part)

@@ -1,7 +1,7 @@
 """Where recorded metadata comes from: JSON lines, Kafka's log segments, or a live topic.
 
-A source is planned into units, each of which one task reads whole; what they hold is sorted
-later, so their order means nothing.
+A source is planned as units; one task reads a unit whole. Records are sorted later, so the
+order of the units does not matter.
 """
 
 from __future__ import annotations
@@ -18,23 +18,22 @@ from tierledger.storage.kafka_brokers import KafkaBrokers
 METADATA_TOPIC = "__remote_log_metadata"
 
 KAFKA_SCHEME = "kafka:"
-"""What a live topic's brokers follow: `kafka:HOST:PORT,HOST:PORT`."""
+"""Prefix of a live topic's address: `kafka:HOST:PORT,HOST:PORT`."""
 
 RECORDS_NAMES = ("records.jsonl", "records.jsonl.gz")
-"""What a folder calls its file of JSON lines; the plain one is read where both are there."""
+"""Names of a folder's file of JSON lines. If both are there, the plain one is read."""
 
 SPLIT_BYTES = 16 * 1024 * 1024
-"""What one task reads of a file of JSON lines: half a second of parsing. A gzipped one
-cannot be entered in the middle."""
+"""Bytes of JSON lines per task: half a second of parsing. A gzipped file cannot be split."""
 
 BYTES_PER_TASK = 8 * 1024 * 1024
-"""Source bytes for each task that writes: below, starting tasks costs more than they save."""
+"""Source bytes per writing task. With less, starting tasks costs more than they save."""
 
 OFFSETS_PER_TASK = 250_000
-"""What one task reads of a live topic: seconds."""
+"""Offsets of a live topic per task: some seconds of reading."""
 
 RECORD_BYTES = 100
-"""About what a record of a live topic has; only how many there are is known."""
+"""Assumed size of a record of a live topic, of which only the number of offsets is known."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 _PARTITION_FOLDER = re.compile(r"(.+)-(\d+)")
@@ -42,22 +41,25 @@ _PARTITION_FOLDER = re.compile(r"(.+)-(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is imported, up to where it went when it was planned."""
+    """A planned source. What is appended to it after planning is not imported."""
 
     units: tuple[Unit, ...]
     size_in_bytes: int
-    """About as much."""
+    """An estimate."""
     name: str
-    """What the recorded cluster is called if nobody says."""
+    """Default name of the recorded cluster."""
 
 
 def planned_source(
     text: str, topic: str = METADATA_TOPIC, kafka_config: str | None = None
 ) -> Source:
-    """What `text` names: a file, a folder, or `kafka:HOST:PORT`, with that file of its clients.
+    """The source at `text`: a file, a folder, or `kafka:HOST:PORT`.
+
+    `kafka_config` is a file of client settings for the brokers.
 
     Raises:
-        InvalidArgument: There is nothing of the kind there.
+        InvalidArgument: There are no recorded metadata.
+        RemoteResourceNotFound: The brokers have no such topic.
         StorageUnavailable: The brokers do not answer.
     """
     if text.startswith(KAFKA_SCHEME):
@@ -82,7 +84,7 @@ def _json_lines(path: Path) -> Source:
         magic = file.read(len(GZIP_MAGIC))
     name = path.resolve().parent.name if path.name in RECORDS_NAMES else path.stem
     if magic == GZIP_MAGIC:
-        # A line of hex shrinks to a fifth, more or less.
+        # Lines of hex shrink to about a fifth.
         return Source((JsonSplit(str(path.absolute()), 0, 0, True),), size * 5, name)
     splits = tuple(
         JsonSplit(str(path.absolute()), start, min(start + SPLIT_BYTES, size), False)
@@ -92,11 +94,11 @@ def _json_lines(path: Path) -> Source:
 
 
 def _segments(folder: Path, topic: str) -> Source:
-    """The topic's segments in a folder of a partition, or in a broker's with such folders."""
+    """The topic's segments in `folder`: a partition's own, or one with such folders in it."""
     units: list[SegmentFile] = []
     size = 0
     for path in (folder, *sorted(folder.iterdir())):
-        if not path.is_dir():  # A link to itself is none either.
+        if not path.is_dir():  # A symbolic link to itself is no folder, either.
             continue
         found = _PARTITION_FOLDER.fullmatch(path.resolve().name)
         if found is None or found[1] != topic:
@@ -118,7 +120,7 @@ def _segments(folder: Path, topic: str) -> Source:
 def _live(brokers: KafkaBrokers, topic: str) -> Source:
     if not re.fullmatch(r"[^\s,]+:\d+(,[^\s,]+:\d+)*", brokers.addresses):
         raise InvalidArgument(f"expected kafka:HOST:PORT,HOST:PORT,…; got kafka:{brokers}")
-    # Imported here: who reads files does without.
+    # Imported here: reading files does not need aiokafka.
     from tierledger.pipeline.imports.topic import offsets_of  # noqa: PLC0415
 
     units = [
@@ -131,5 +133,5 @@ def _live(brokers: KafkaBrokers, topic: str) -> Source:
 
 
 def tasks_for(size_in_bytes: int, cores: int) -> int:
-    """How many tasks should write what so many bytes hold."""
+    """How many tasks should write the logs of a source of `size_in_bytes`."""
     return max(1, min(4 * cores, -(-size_in_bytes // BYTES_PER_TASK)))

@@ -1,4 +1,4 @@
-"""What a Spark task does for an import: write the partitions whose sorted rows it is handed."""
+"""The writing Spark task of an import: it writes the partitions whose sorted rows it gets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tierledger.storage.partition.loading import LoadedPartition
 RecordBatch: TypeAlias = Any
 
 Row: TypeAlias = tuple[Any, ...]
-"""Of `import_scan.SCHEMA`."""
+"""A row of `scan.SCHEMA`."""
 
 OUTCOMES = StructType(
     [
@@ -58,11 +58,11 @@ OUTCOMES = StructType(
         StructField("missing", MapType(StringType(), LongType()), nullable=False),
     ]
 )
-"""One row for each partition, and one without a partition for what belongs to none."""
+"""One row per partition, and at most one for records and gaps without a partition."""
 
 
 class Outcome(NamedTuple):
-    """What came of one partition; see `OUTCOMES` and docs/import.md."""
+    """The outcome of one partition; see `OUTCOMES` and docs/import.md."""
 
     topic: str | None
     topic_id: str | None
@@ -108,13 +108,13 @@ _ARROW = pa.schema(
 
 
 class _Strays:
-    """Rows of no partition: records that name none, and which offsets were seen."""
+    """Rows without a partition: records that name none, and the ranges of offsets seen."""
 
     def __init__(self) -> None:
         self._refused = 0
         self._named: dict[str, str] = {}
         self._seen: dict[int, list[int]] = {}
-        """Metadata partition to first and last offset, and how many were there."""
+        """By metadata partition: first and last offset, and how many offsets were seen."""
 
     def add(self, row: Row) -> None:
         _, _, kind, source, offset, timestamp_ms, _, reason = row
@@ -127,13 +127,13 @@ class _Strays:
         self._refused += 1
         if len(self._named) < NAMED_MAX:
             if offset is None:
-                place, _, why = reason.partition(": ")  # A file and a byte stand first.
+                place, _, why = reason.partition(": ")  # It begins with a file and a byte.
             else:
                 place, why = place_of(source, offset), reason
             self._named[place] = why
 
     def outcomes(self) -> list[Outcome]:
-        """One row, unless there is nothing to say."""
+        """One row; none if no record was refused and no offset is missing."""
         missing = {
             f"metadata partition {source}": last - first + 1 - count
             for source, (first, last, count) in sorted(self._seen.items())
@@ -148,7 +148,7 @@ class _Strays:
 
 @dataclass(frozen=True, slots=True)
 class ImportTask:
-    """Writes logs; a callable for `mapInArrow` over rows of `scan`, sorted."""
+    """Writes logs: a callable for `mapInArrow` over the sorted rows of `scan`."""
 
     store: JobStore
     recorded_cluster: str
@@ -179,7 +179,7 @@ class ImportTask:
         committer: Committer,
         rows: Iterator[Row],
     ) -> Tally:
-        """What becomes of one partition; complete once `committer` is flushed."""
+        """Import one partition's rows. The tally is complete once `committer` is flushed."""
         tally, first = _entered(rows)
         log = self._opened(loop, catalog, tally)
         for row in chain([first], rows):
@@ -198,10 +198,11 @@ class ImportTask:
     def _opened(
         self, loop: asyncio.AbstractEventLoop, catalog: Catalog, tally: Tally
     ) -> ImportingLog | None:
-        """The log that a partition's records go to; none if they may not, and why."""
+        """The log for a partition's records; none, with the reason in `tally`, if refused."""
         tip, sources = tally.topic_id_partition, tally.sources
         if len(sources) > 1:
-            # Kafka keeps a partition's records in one place, or it could not tell their order.
+            # Kafka keeps a partition's records in one metadata partition. Between two of them
+            # there is no order.
             held = " and ".join(map(str, sorted(sources)))
             tally.trouble = f"out of order: metadata partitions {held} both hold records of it"
             return None
@@ -223,7 +224,7 @@ def _rows_of(batches: Iterable[RecordBatch]) -> Iterator[Row]:
 
 
 def _entered(rows: Iterator[Row]) -> tuple[Tally, Row]:
-    """Whose `rows` those are, which metadata partitions hold them, and the first record."""
+    """A tally for the partition of `rows` with its metadata partitions; the first record."""
     sources: list[int] = []
     for row in rows:
         topic_id, partition, kind, source, *_, value, _ = row

@@ -1,7 +1,7 @@
 """The records of a live metadata topic, as Kafka's own manager consumes them.
 
-Spark's Kafka source would need jars beside PySpark, and gives no more: offsets are fixed when
-the import is planned, and each task reads its range once.
+Spark's Kafka source would need jars beside PySpark and has no advantage here: offsets are fixed
+when the import is planned, and each task reads its range once.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ ConsumerRecord: TypeAlias = Any
 Admin: TypeAlias = Any
 
 TIMEOUT_S = 30.0
-"""How long brokers may take for one answer."""
+"""Timeout of one operation, over all brokers."""
 
 REQUEST_MS = 10_000
-"""How long one broker may take, after which another is asked where any may answer."""
+"""Timeout of one request to one broker. If any broker may answer, another is asked then."""
 
 FETCH_BYTES = 4 * 1024 * 1024
-"""What a broker gives at once; more, if a single batch is longer."""
+"""Bytes per fetch; a single longer batch may exceed it."""
 
 
 async def cluster_id_of(brokers: KafkaBrokers) -> str:
@@ -46,7 +46,7 @@ async def cluster_id_of(brokers: KafkaBrokers) -> str:
 
 
 async def offsets_of(brokers: KafkaBrokers, topic: str) -> dict[int, tuple[int, int]]:
-    """Each partition's oldest offset, and the one that comes next.
+    """Each partition's oldest offset, and its next offset (exclusive end).
 
     Raises:
         RemoteResourceNotFound: There is no such topic.
@@ -54,14 +54,14 @@ async def offsets_of(brokers: KafkaBrokers, topic: str) -> dict[int, tuple[int, 
     """
     async with consumer_of(brokers) as consumer, answering(brokers):
         partitions = [TopicPartition(topic, one) for one in await partitions_of(brokers, topic)]
-        consumer.assign(partitions)  # It asks for the offsets of what it knows.
+        consumer.assign(partitions)  # A consumer asks for offsets of assigned partitions only.
         first = await consumer.beginning_offsets(partitions)
         end = await consumer.end_offsets(partitions)
     return {one.partition: (first[one], end[one]) for one in partitions}
 
 
 async def partitions_of(brokers: KafkaBrokers, topic: str) -> list[int]:
-    """The partitions of `topic`. A consumer would not say whether there is such a topic."""
+    """The partitions of `topic`, by the admin client: a consumer would hide a missing topic."""
     async with admin_of(brokers) as admin:
         (found,) = await admin.describe_topics([topic])
     if found["error_code"] == UnknownTopicOrPartitionError.errno or not found["partitions"]:
@@ -70,10 +70,10 @@ async def partitions_of(brokers: KafkaBrokers, topic: str) -> list[int]:
 
 
 async def records_of(part: TopicRange) -> AsyncIterator[list[ConsumerRecord]]:
-    """The records of `part` as they come; markers have no record.
+    """The records of `part`, fetch by fetch; transaction markers are left out.
 
     Raises:
-        InvalidArgument: The broker has deleted some of them since.
+        InvalidArgument: The broker has deleted some of the records since the planning.
         StorageUnavailable: The brokers do not answer.
     """
     where = TopicPartition(part.topic, part.partition)
@@ -82,7 +82,7 @@ async def records_of(part: TopicRange) -> AsyncIterator[list[ConsumerRecord]]:
         consumer.seek(where, part.start)
         while True:
             async with answering(part.brokers):
-                # Counts markers, too, which are not given to us.
+                # The position counts markers, too, which `getmany` does not return.
                 if await consumer.position(where) >= part.end:
                     return
                 found = (await consumer.getmany(where, timeout_ms=1000)).get(where, [])
@@ -119,10 +119,10 @@ async def admin_of(brokers: KafkaBrokers) -> AsyncIterator[Admin]:
 
 
 async def reached(brokers: KafkaBrokers) -> dict[str, Any]:
-    """What a client is told: the brokers that answer now, and how to ask them.
+    """Settings for a client: the brokers that answer now, and how to connect to them.
 
-    It would ask one after another for as long as this waits for all, so one that is frozen
-    would hide the others.
+    A client given all brokers tries them in turn. A single frozen one could use up the whole
+    timeout before the others are tried.
     """
 
     async def nothing(_: Connection) -> None:
@@ -134,7 +134,7 @@ async def reached(brokers: KafkaBrokers) -> dict[str, Any]:
 
 @asynccontextmanager
 async def answering(brokers: KafkaBrokers) -> AsyncIterator[None]:
-    """What goes wrong with the brokers, as our errors."""
+    """Raise errors of the brokers, and a timeout, as `events.errors`."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
             yield

@@ -1,4 +1,4 @@
-"""What one task of an import reads whole."""
+"""Units of an import's source: each is read whole by one task."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tierledger.storage.kafka_brokers import KafkaBrokers
 
 
 class JsonSplit(NamedTuple):
-    """Lines that begin from byte `start` on and before `end`; all of a gzipped file."""
+    """The lines that begin at byte `start` or later and before `end`; a gzipped file whole."""
 
     path: str
     start: int
@@ -22,11 +22,11 @@ class SegmentFile(NamedTuple):
     path: str
     partition: int
     is_last: bool
-    """Nothing follows it in its partition, so a broker may be writing it still."""
+    """Whether it is its partition's last segment, which a broker may still be writing."""
 
 
 class TopicRange(NamedTuple):
-    """Offsets of one partition of a live topic, from `start` on and before `end`."""
+    """Offsets of one partition of a live topic, from `start` to below `end`."""
 
     brokers: KafkaBrokers
     topic: str

@@ -1,8 +1,8 @@
-"""How tasks write: each into the store itself, or all through the one process that may.
+"""How tasks write: each directly into the store, or all through its one writing process.
 
-A SQLite file has one writing process. That is the one that started the job: it holds the file
-from before Spark starts, so a running service is refused at once, and tasks hand it their
-batches through a socket in a folder that only this user can enter.
+A SQLite file has one writing process: here the one that started the job. It locks the file
+before Spark starts, so an import beside a running service is refused at once. Tasks send it
+their batches through a socket, in a folder that only this user can enter.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from tierledger.storage.connector import load_connector
 _LENGTH = Struct(">I")
 
 GET, CREATE = 0, 1
-"""What a task asks the writer for."""
+"""Kinds of a task's requests to the writing process."""
 
 OK, CONFLICT, FAILED = 0, 1, 2
-"""What it hears."""
+"""Kinds of its answers."""
 
 
 class Slots(ABC):
@@ -45,16 +45,16 @@ class Slots(ABC):
 
     @abstractmethod
     async def get_each(self, keys: Sequence[str]) -> list[bytes | None]:
-        """What stands under `keys`."""
+        """The values under `keys`, in their order; none for a key that does not exist."""
 
     @abstractmethod
     async def create_all(self, items: Sequence[tuple[str, bytes]]) -> None:
         """Create all of `items`, durably, or none.
 
         Raises:
-            AtomicConflict: A key is taken; nothing changed.
-            OutcomeUnknown: All of them happened, or none.
-            StorageUnavailable: Nothing happened.
+            AtomicConflict: A key exists already; nothing was created.
+            OutcomeUnknown: In doubt: all were created, or none.
+            StorageUnavailable: Nothing was created.
         """
 
 
@@ -115,13 +115,13 @@ class SocketSlots(Slots):
 
 
 class WriterServer:
-    """Writes for tasks what they send."""
+    """Executes the requests of tasks in the writing process."""
 
     def __init__(self, backend: MetadataStorageBackend) -> None:
         self._slots = StoreSlots(backend)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one task until it hangs up."""
+        """Answer one task's requests until it closes the connection."""
         try:
             while True:
                 (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
@@ -148,12 +148,13 @@ class WriterServer:
 
 @contextmanager
 def writing(config: Mapping[str, object]) -> Iterator[str | None]:
-    """The right to write the store while the block lasts; it is made if it is missing.
+    """Lock the store for writing while the block lasts; a missing store is created.
 
-    Yields the socket through which tasks write, or none if each can by itself.
+    Yields the path of the socket through which tasks write; none if tasks write directly.
 
     Raises:
-        StoreRefused: Another process writes it, it is none of ours, or it cannot be written.
+        StoreRefused: Another process writes the store, it is not a store of tierledger, or it
+            cannot be written.
         StorageUnavailable: The medium failed.
     """
     loop = asyncio.new_event_loop()
@@ -170,7 +171,7 @@ def writing(config: Mapping[str, object]) -> Iterator[str | None]:
             if not connector.has_one_writer:
                 yield None
                 return
-            # Made by mkdtemp: nobody else may enter it.
+            # The folder is made by mkdtemp, so no other user may enter it.
             with tempfile.TemporaryDirectory(prefix="tierledger-import-") as folder:
                 path = str(Path(folder, "writer"))
                 server = run(asyncio.start_unix_server(WriterServer(backend).serve, path))
@@ -188,10 +189,10 @@ def writing(config: Mapping[str, object]) -> Iterator[str | None]:
 
 @asynccontextmanager
 async def slots(config: Mapping[str, object], path: str | None) -> AsyncIterator[Slots]:
-    """What a task writes through: the socket at `path`, or the store itself.
+    """The slots that a task writes: through the socket at `path`, or directly if it is none.
 
     Raises:
-        StorageUnavailable: The process that may write is not on this machine.
+        StorageUnavailable: The writing process is not on this machine.
     """
     if path is None:
         backend = await load_connector(config).backend(read_only=False)

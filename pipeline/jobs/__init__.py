@@ -1,1 +1,1 @@
-"""Questions to the folded state of all partitions."""
+"""Reports on the folded state of all partitions."""

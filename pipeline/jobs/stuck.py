@@ -1,7 +1,7 @@
-"""`stuck`: copies and deletions that began, and did not end within the time they are given.
+"""`stuck`: copies and deletions that began and did not end within their time limits.
 
-Since when a state lasts is the log's time of the event that brought it; that the same is said
-again changes nothing. Who asks says which time it is: nothing here reads a clock.
+A state begins at the log time of the event that brought it; a repeated event of the same state
+changes nothing. The caller passes the present time: nothing here reads a clock.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ ADVICE: dict[str, str] = {
         "delete from the tier."
     ),
 }
-"""What can last too long, and what to do about it."""
+"""By state that can last too long: what to do about it."""
 
 
 class _Since(NamedTuple):
-    """When something came into its state, and by whom."""
+    """When a segment or a deletion came into its state, and the broker that changed it."""
 
     state: int
     log_time_ms: int
@@ -109,7 +109,7 @@ class _Stuck(TableRows):
         for segment_id, since in self._segments.items():
             row = state.rows.get(segment_id)
             if row is None:
-                continue  # It went with its partition.
+                continue  # The segment was deleted with its partition.
             fields = unpack_row(row)
             name = RemoteLogSegmentState(fields[STATE]).name
             said = since._replace(broker_id=fields[BROKER])
@@ -133,12 +133,13 @@ class _Stuck(TableRows):
 
 
 def stuck_table(now_ms: int, limits_ms: Mapping[str, int]) -> Table:
-    """What has been in its state for longer than that state's limit at `now_ms`.
+    """The table of segments and deletions that are over their state's limit at `now_ms`.
 
     Args:
-        now_ms: Ms since 1970, on the clock of those who wrote the logs.
-        limits_ms: By the state's name in Kafka, one of `ADVICE`; those that are not named are
-            given any time.
+        now_ms: The present time in ms since 1970, by the clock of the hosts that write the
+            logs.
+        limits_ms: Limit by the state's name in Kafka, one of `ADVICE`. A state without an
+            entry has no limit.
     """
     return Table(
         "stuck",
@@ -163,11 +164,11 @@ COLUMNS = (
 
 
 class StuckDigest(Digest):
-    """How much there is in each state, and what lasts longest."""
+    """Totals by state, and the oldest rows."""
 
     def __init__(self, oldest_max: int) -> None:
         self.totals: dict[str, tuple[int, int]] = {}
-        """Of each state, how many there are and their bytes."""
+        """By state: number of rows, and their bytes."""
         self._oldest: Least[PlainRow] = Least(oldest_max, _youth)
 
     @override
@@ -182,7 +183,7 @@ class StuckDigest(Digest):
         self._oldest.add(*other.oldest())
 
     def oldest(self) -> list[PlainRow]:
-        """What lasts longest, that first."""
+        """The rows that last longest, oldest first."""
         return self._oldest.ascending()
 
     def _count(self, state: str, more: int, more_bytes: int) -> None:
@@ -191,5 +192,5 @@ class StuckDigest(Digest):
 
 
 def _youth(row: PlainRow) -> tuple[object, ...]:
-    segment_id = row["segment_id"] or ""  # The partition itself comes first.
+    segment_id = row["segment_id"] or ""  # A partition's deletion sorts before its segments.
     return (-row["age_ms"], row["topic"], row["partition"], segment_id, row["topic_id"])

@@ -1,1 +1,1 @@
-"""The format `tierledger.records`: records of the tier as rows of Spark."""
+"""The Spark format `tierledger.records`: records of the tier as rows."""

@@ -1,4 +1,4 @@
-"""The columns of `tierledger.records`: named as Spark's own Kafka source names them."""
+"""The columns of `tierledger.records`, with the names of Spark's own Kafka source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tierledger.events.identifiers import TopicIdPartition
 from tierledger.tiering.formats.records import LOG_APPEND_TIME, Record
 
 DAMAGE = "damage"
-"""The column that says why the rest of a segment's range is not there."""
+"""The column with the reason why the rest of a segment's range is missing."""
 
 _HEADER = StructType(
     [StructField("key", StringType(), nullable=False), StructField("value", BinaryType())]
@@ -48,18 +48,18 @@ RECORD_SCHEMA = StructType(
 )
 
 SCHEMA_WITH_DAMAGE = StructType([*RECORD_SCHEMA.fields, _field(DAMAGE, StringType())])
-"""And with the column that `damaged=skip` adds."""
+"""`RECORD_SCHEMA` with the column that `damaged=skip` adds."""
 
 ROWS_MAX = 16_384
 BYTES_MAX = 16 << 20
-"""An Arrow batch is given once it has so many rows, or so many bytes of keys and values."""
+"""An Arrow batch is full with this many rows, or this many bytes of keys and values."""
 
 
 class RecordColumns:
-    """Collects records of one partition until they are an Arrow batch."""
+    """Collects records of one partition into Arrow batches."""
 
     def __init__(self, schema: pa.Schema, tip: TopicIdPartition) -> None:
-        """Make the columns of `schema`: some of `SCHEMA_WITH_DAMAGE`, in any order."""
+        """Make the columns of `schema`: any of `SCHEMA_WITH_DAMAGE`, in any order."""
         self._schema = schema
         self._tip = tip
         self._records: list[Record] = []
@@ -76,7 +76,7 @@ class RecordColumns:
         self._bytes += sum(len(one.key or b"") + len(one.value or b"") for one in records)
 
     def taken(self) -> pa.RecordBatch | None:
-        """What was collected; none if that is nothing."""
+        """The records collected since the last call; none if there are none."""
         records, segments = self._records, self._segments
         self._records, self._segments, self._bytes = [], [], 0
         if not records:
@@ -90,7 +90,7 @@ class RecordColumns:
                 "offset": offsets,
                 "timestamp_ms": times,
                 "timestampType": [int(kind == LOG_APPEND_TIME) for kind in kinds],
-                # None if there are none, as Spark's source has it.
+                # Null for a record without headers, as in Spark's source.
                 "headers": [list(one) or None for one in headers],
                 "leader_epoch": epochs,
                 "segment_id": segments,
@@ -98,7 +98,7 @@ class RecordColumns:
         )
 
     def damage(self, segment_id: str, offset: int, reason: str) -> pa.RecordBatch:
-        """The row that says from where on a range is not there."""
+        """The row that marks the offset from which a range is missing."""
         return self._batch(
             1, {"offset": [offset], "segment_id": [segment_id], DAMAGE: [reason]}
         )

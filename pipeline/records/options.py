@@ -31,7 +31,7 @@ OPTIONS = {
     CONNECTOR_SETTING: "the class of a connector, if it is not ours",
     SERIALIZER_SETTING: "the class of a serializer, if it is not ours",
 }
-"""Each option, and what it means."""
+"""Name and meaning of each option."""
 
 FAIL, SKIP = "fail", "skip"
 _TIER_OPTION = "tier."
@@ -39,7 +39,7 @@ _TIER_OPTION = "tier."
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Which records of a partition; a bound is an offset or a time, or there is none."""
+    """Limits of a partition's records. Each end is an offset, a time, or open."""
 
     starting_offset: int | None = None
     ending_offset: int | None = None
@@ -61,11 +61,11 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class RecordsOptions:
-    """What a user asked to read. Pickled into every task."""
+    """The options of one read. Pickled into every task."""
 
     store: JobStore
     tier: str = field(repr=False)
-    """Its URL, or an option of its client, may hold a secret."""
+    """The tier's URL. It may hold a secret, as may `tier_options`."""
 
     tier_options: dict[str, str] = field(repr=False)
     topic: str
@@ -76,10 +76,10 @@ class RecordsOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> RecordsOptions:
-        """What `options` say.
+        """The checked form of `options`.
 
         Raises:
-            InvalidArgument: One is unknown or makes no sense, or a needed one is missing.
+            InvalidArgument: An option is unknown or invalid, or a required one is missing.
         """
         given = {name.lower(): value for name, value in options.items()}
         known = {name.lower() for name in OPTIONS}
@@ -109,7 +109,7 @@ class RecordsOptions:
         )
 
     def open_tier(self) -> RemoteStorageManager:
-        """The tier. Raises as `tier_url.open_tier` does."""
+        """The tier's storage manager. Raises as `tier_url.open_tier` does."""
         return open_tier(self.tier, self.tier_options)
 
 

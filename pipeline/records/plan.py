@@ -1,8 +1,8 @@
-"""Which segment gives which offsets: decided once, before any record is read.
+"""Plans which segment serves which offsets, once, before any record is read.
 
-As `RemoteLogReader` decides it: the lineage is that of the newest finished segment, and an
-offset is served by the segment that the metadata names for the epoch that wrote it. So each
-offset has one task, however segments overlap.
+The rules are those of `RemoteLogReader`. The lineage is that of the newest finished segment. An
+offset is served by the segment that the metadata names for it in the epoch that wrote it. So
+each offset has exactly one task, even where segments overlap.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 class SegmentTask(InputPartition):
-    """What one task reads: a stretch of one segment, up to below an offset."""
+    """The part of a stretch that one task reads: its offsets below `end`."""
 
     def __init__(self, tier: Tier, stretch: Stretch, end: int) -> None:
         super().__init__(None)
-        # Of the tier only what does not hold a connection: a task opens its own.
+        # Only the parts of `tier` without a connection are kept: a task opens its own.
         self.topic_id_partition = tier.topic_id_partition
         self.chain = tier.chain
         self.newest = tier.newest
@@ -39,19 +39,20 @@ class SegmentTask(InputPartition):
 
 
 async def plan_records(options: RecordsOptions) -> list[SegmentTask]:
-    """A task for each segment that has records of those that are wanted.
+    """A task for each stretch of a segment that holds wanted offsets.
 
     Raises:
-        InvalidArgument: An offset is not in the tier, or several clusters are in the store.
-        RemoteResourceNotFound: There is no such cluster, topic or partition, or something of
-            the tier's lineage is missing.
-        CorruptRemoteData: An index that the lineage hangs on is none.
-        StoreRefused: It is no store, or no tier.
-        RetryableError: The store or the tier is away.
+        InvalidArgument: An offset is not in the tier, or the store holds several clusters and
+            none was named.
+        RemoteResourceNotFound: There is no such cluster, topic or partition, or a part of the
+            tier is missing.
+        CorruptRemoteData: An index or snapshot that the plan needs cannot be parsed.
+        StoreRefused: A URL does not lead to a store, or to a tier.
+        RetryableError: The store or the tier cannot be reached.
     """
     async with options.store.opened() as catalog, options.open_tier() as storage:
         planner = _Planner(options, StoredMetadata(catalog.reader), storage)
-        limit = asyncio.Semaphore(HELD_MAX)  # More would push each other's state out.
+        limit = asyncio.Semaphore(HELD_MAX)  # More would evict each other's held states.
 
         async def planned(tip: TopicIdPartition) -> list[SegmentTask]:
             async with limit:
@@ -70,7 +71,7 @@ async def _partitions(catalog: Catalog, options: RecordsOptions) -> list[TopicId
 
 
 class _Planner:
-    """Makes the tasks of one partition after the other."""
+    """Makes the tasks of one partition at a time."""
 
     def __init__(
         self, options: RecordsOptions, source: StoredMetadata, storage: RemoteStorageManager
@@ -101,7 +102,7 @@ class _Planner:
         return found
 
     async def _range(self, tier: Tier) -> tuple[int, int]:
-        """The first offset that is wanted, and the one behind the last."""
+        """The first wanted offset, and the end (exclusive)."""
         bounds = self._options.bounds
         start = await tier.earliest_offset()
         if bounds.starting_offset is not None:

@@ -1,7 +1,7 @@
-"""`spark.read.format("tierledger.records")`: a topic's Kafka records out of the remote tier.
+"""`spark.read.format("tierledger.records")`: a topic's Kafka records from the remote tier.
 
-No broker is asked. Every call plans anew and reads what was in the tier then; one task for each
-segment, in which rows are in the order of their offsets.
+No broker is involved. Every read is planned anew and covers what is in the tier then. Each task
+reads one segment, with rows in the order of their offsets.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RecordsSource(DataSource):
 
 
 class RecordsReader(DataSourceReader):
-    """Reads once what is in the tier."""
+    """Reads the records that are in the tier now."""
 
     def __init__(self, options: RecordsOptions, schema: StructType) -> None:
         self._options = options
@@ -69,7 +69,7 @@ class RecordsReader(DataSourceReader):
     @override
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, SegmentTask):
-            return  # Spark makes one of its own where there is nothing to read.
+            return  # Without tasks Spark passes a partition of its own.
         schema = to_arrow_schema(self._schema, timezone="UTC")
         columns = RecordColumns(schema, partition.topic_id_partition)
         yield from arrow_batches(partition, self._options, columns)

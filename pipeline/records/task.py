@@ -1,4 +1,4 @@
-"""What a Spark task does for `tierledger.records`: read a stretch of one segment."""
+"""The Spark task of `tierledger.records`: it reads a stretch of one segment."""
 
 from __future__ import annotations
 
@@ -37,14 +37,16 @@ if TYPE_CHECKING:
 def arrow_batches(
     task: SegmentTask, options: RecordsOptions, columns: RecordColumns
 ) -> Iterator[pa.RecordBatch]:
-    """The records of `task`, in order; its memory is bounded as a `LogRun`'s is.
+    """The records of `task`, in order. Memory is bounded as for a `LogRun`.
+
+    All records before a fault are yielded. With `damaged=skip`, a last row reports a missing or
+    damaged segment in place of the error.
 
     Raises:
-        RemoteResourceNotFound: The segment is missing; all that lies before has been given.
-        CorruptRemoteData: It is not what was copied there; likewise. (Neither with
-            `damaged=skip`: a last row says so.)
+        RemoteResourceNotFound: The segment is missing.
+        CorruptRemoteData: The segment's data is not what was copied there.
         RejectedError: Messages are in a format older than Kafka 0.11's.
-        RetryableError: The tier is away.
+        RetryableError: The tier cannot be reached.
     """
     with asyncio.Runner() as runner:
         found = _arrow_batches(task, options, columns)
@@ -82,7 +84,7 @@ async def _arrow_batches(
                 if columns.is_full:
                     yield columns.taken()
     except (CorruptRemoteData, RemoteResourceNotFound) as error:
-        # What lies before the damage is good, and was verified.
+        # The records before the damage were verified.
         if (left := columns.taken()) is not None:
             yield left
         if not options.skips_damage:
@@ -110,14 +112,14 @@ async def _batches(task: SegmentTask, options: RecordsOptions) -> AsyncIterator[
 
 
 class PlannedMetadata(StoredMetadata):
-    """Names the segment that was planned, once; whatever else is asked, the store answers.
+    """Answers the first lookup with the planned segment, and all others from the store.
 
-    So most tasks never open the store: only those that look behind their segment for the end of
-    a transaction, or whose segment was deleted since, because another one superseded it.
+    So most tasks never open the store. A task does so only if it looks for the end of a
+    transaction behind its segment, or if its segment was superseded and deleted since.
     """
 
     def __init__(self, planned: Stretch, store: JobStore, stack: AsyncExitStack) -> None:
-        """Open the store on `stack` if it is needed."""
+        """Open the store only when it is needed; `stack` closes it."""
         super().__init__(self._stored)
         self._planned: Stretch | None = planned
         self._store = store

@@ -1,1 +1,1 @@
-"""The format `tierledger`: events as rows of Spark."""
+"""The Spark format `tierledger`: events as rows."""

@@ -1,7 +1,7 @@
-"""Columns of the `tierledger` format, and how fields of stored events become them.
+"""Columns of the `tierledger` format, and how they are made from fields of stored events.
 
-Fields are named and typed as docs/pipeline.md lists them. A column is filled from the events
-that have it and is null in all others; no event object is made on the way.
+docs/pipeline.md lists names and types. A column is null in the rows of events that do not have
+its field. No event objects are made on the way.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDe
 from tierledger.pipeline.plan import BOUNDARY_NUMBER, CORRUPT_NUMBER
 
 CORRUPT = "corrupt"
-"""The type of a row that says where a log stopped to be readable; `reason` tells why."""
+"""The type of a row at the position from which a log cannot be read; `reason` tells why."""
 
 BOUNDARY = "boundary"
-"""The type of a row that stands for events that were forgotten; `stored` is the checkpoint's
-partition value that the log goes on from."""
+"""The type of a row in place of forgotten events, in a log that went on later. Its `stored` is
+the checkpoint's partition value, from which a leader goes on."""
 
 EVENT_SCHEMA = StructType(
     [
@@ -73,7 +73,7 @@ EVENT_SCHEMA = StructType(
         StructField("stored", BinaryType()),
     ]
 )
-"""Every column there is, `stored` (an event's bytes) last. Who names none gets all others."""
+"""All columns; the last, `stored`, has an event's bytes and is not read by default."""
 
 DEFAULT_SCHEMA = StructType(EVENT_SCHEMA.fields[:-1])
 
@@ -81,16 +81,16 @@ Values: TypeAlias = "Sequence[Any]"
 
 
 class Run(NamedTuple):
-    """Whose the next `rows` rows are."""
+    """Consecutive rows of one partition."""
 
     topic_id_partition: TopicIdPartition
     rows: int
 
 
 class Rows(NamedTuple):
-    """Rows in order, column by column, as their events' fields hold them.
+    """Rows in order, column by column, with the values as their events store them.
 
-    `numbers` tells the type of each row's event, and `fields` what is in its body.
+    `numbers` has the type number of each row's event, and `fields` the fields of its body.
     """
 
     runs: list[Run]
@@ -106,11 +106,11 @@ class Rows(NamedTuple):
 
 
 def _ids(values: Values) -> pa.Array:
-    """Ids as Kafka's text: all of them in one step of base64."""
+    """Ids in Kafka's text form, all encoded by one call of base64."""
     lengths = set(map(len, values))
     if lengths != {UUID_BYTES}:
         raise ValueError(f"expected ids of {UUID_BYTES} bytes, found lengths {lengths}")
-    # Two bytes more make each 24 characters, of which the first 22 are those of the id alone.
+    # With two bytes of padding each id takes 24 characters. The first 22 are the id's own.
     padded = b2a_base64(b"\0\0".join(values) + b"\0\0", newline=False)
     text = padded.translate(_URL_SAFE)
     whole = pa.FixedSizeBinaryArray.from_buffers(
@@ -164,7 +164,7 @@ def _leader_epochs(values: Values) -> pa.Array:
 def _plain(kind: pa.DataType) -> Callable[[Values], pa.Array]:
     def converted(values: Values) -> pa.Array:
         first = values[0]
-        # Most columns hold one value over and over, and counting is the quicker way.
+        # Most columns repeat a single value. Counting it is faster than converting each.
         if values[-1] == first and values.count(first) == len(values):
             return pa.repeat(pa.scalar(first, kind), len(values))
         return pa.array(values, kind)
@@ -196,13 +196,13 @@ _CONVERTERS: dict[str, tuple[str, Callable[[Values], pa.Array]]] = {
     "source_offset": ("source", _second_of_source),
     "reason": ("reason", _TEXT),
 }
-"""Column to the field of an event that it shows, and how."""
+"""By column: the event field that fills it, and the conversion."""
 
 _IN_JSON = (log.SessionOpened, log.SessionClosed, log.SessionDisputed, log.TombstonesDropped)
-"""Events that have fields without a column; `body` is all of their fields."""
+"""Events with fields that have no column; the column `body` has all their fields as JSON."""
 
 _Filler: TypeAlias = "Callable[[list[tuple[Any, ...]]], pa.Array]"
-"""Makes a column of the fields of events of one type: of each field, all values."""
+"""Makes a column for events of one type. It takes one tuple of values per field."""
 
 
 def _filler(place: int, convert: Callable[[Values], pa.Array]) -> _Filler:
@@ -225,7 +225,7 @@ def _started(fields: list[tuple[Any, ...]]) -> pa.Array:
 
 
 def _fillers() -> dict[int, tuple[int, dict[str, _Filler]]]:
-    """By number of type: how many fields it has, and which columns it fills."""
+    """By type number: the number of fields, and a filler for each column that the type has."""
     known: dict[int, tuple[int, dict[str, _Filler]]] = {
         CORRUPT_NUMBER: (1, {"reason": _filler(0, _TEXT)}),
         BOUNDARY_NUMBER: (0, {}),
@@ -256,7 +256,7 @@ _TYPE_NAMES = pa.array([BOUNDARY, CORRUPT, *(kind.__name__ for _, kind, _ in TYP
 
 
 class EventColumns:
-    """Makes Arrow batches with the columns that were asked for."""
+    """Makes Arrow batches with the columns of a schema."""
 
     def __init__(self, schema: pa.Schema, cluster: str) -> None:
         """`schema` is that of the batches: any columns of `EVENT_SCHEMA`, in any order."""
@@ -279,14 +279,14 @@ class EventColumns:
 
     @property
     def needs_stored(self) -> bool:
-        """Whether the stored bytes of events are asked for."""
+        """Whether the schema has the column `stored`."""
         return "stored" in self._schema.names
 
     def batch(self, rows: Rows) -> pa.RecordBatch:
-        """The columns of `rows`.
+        """`rows` as an Arrow batch.
 
         Raises:
-            CorruptLog: A field holds what no event of its type may hold.
+            CorruptLog: A field has a value that its event type does not allow.
         """
         try:
             bodies = _Bodies(rows)
@@ -297,13 +297,13 @@ class EventColumns:
                 for name in self._schema.names
             ]
             return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        # The checksums are right, so somebody wrote it that is not us.
+        # The checksums are right, so this is no damage: another program wrote the event.
         except (pa.ArrowException, ValueError, TypeError, LookupError, OverflowError) as error:
             raise CorruptLog(f"an event with a field that does not fit it: {error}") from error
 
 
 class _Bodies:
-    """The bodies of rows, apart by type."""
+    """The event bodies of rows, grouped by type."""
 
     def __init__(self, rows: Rows) -> None:
         self._count = len(rows.numbers)
@@ -320,7 +320,7 @@ class _Bodies:
             self._fields[number] = fields
 
     def column(self, name: str, kind: pa.DataType) -> pa.Array:
-        """One column: from the types that have it, null in the others."""
+        """One column: filled for the types that have it, null for the others."""
         index = np.full(self._count, -1, np.int64)
         pieces: list[pa.Array] = []
         filled = 0

@@ -22,12 +22,12 @@ OPTIONS = {
     CONNECTOR_SETTING: "the class of a connector, if it is not ours",
     SERIALIZER_SETTING: "the class of a serializer, if it is not ours",
 }
-"""Each option, and what it means."""
+"""Name and meaning of each option."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a user asked to read. Pickled into every task; the URL may hold a password."""
+    """The options of one read. Pickled into every task; the URL may hold a password."""
 
     config: dict[str, str] = field(repr=False)
     """Settings of the store, by their names in Kafka."""
@@ -41,12 +41,12 @@ class SourceOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SourceOptions:
-        """What `options` say.
+        """The checked form of `options`, whose names are in lower case.
 
         Raises:
-            InvalidArgument: One is unknown or makes no sense, or `store` is missing.
+            InvalidArgument: An option is unknown or invalid, or `store` is missing.
         """
-        # Spark adds `path` where somebody gives one to `load`.
+        # `path` is refused, too: Spark adds it if `load` is called with an argument.
         unknown = sorted(set(options) - {name.lower() for name in OPTIONS})
         if unknown:
             raise InvalidArgument(f"expected options {', '.join(OPTIONS)}; got {unknown[0]!r}")

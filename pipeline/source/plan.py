@@ -1,4 +1,4 @@
-"""Which logs of a store a job reads, and how they become tasks."""
+"""Plans a read of a store: which logs it covers, and how they are split into tasks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tierledger.storage.catalog import Catalog, chosen_cluster, clusters
 from tierledger.storage.connector import load_connector, load_serde
 
 READS_AT_A_TIME = 8
-"""Partitions that are looked at at the same time, while a job is planned."""
+"""Partitions that are planned concurrently."""
 
 NO_PLACE = LogPlace(0, 0, b"", 0)
 
 
 class ReadTask(InputPartition):
-    """What one task reads."""
+    """The pieces of logs that one Spark task reads."""
 
     def __init__(self, cluster: str, pieces: tuple[Piece, ...]) -> None:
         super().__init__(None)
@@ -32,13 +32,13 @@ class ReadTask(InputPartition):
 
 @asynccontextmanager
 async def opened(options: SourceOptions) -> AsyncIterator[Catalog | None]:
-    """The catalog of the cluster that is meant, for reading; none if the store is empty.
+    """The catalog of the chosen cluster, read-only; none if the store is empty.
 
     Raises:
-        InvalidArgument: The store holds several clusters and none was named.
-        RemoteResourceNotFound: It does not hold the one that was named.
-        StoreRefused: It is no store.
-        StorageUnavailable: It is away.
+        InvalidArgument: The store holds several clusters and the options name none.
+        RemoteResourceNotFound: The store does not hold the named cluster.
+        StoreRefused: The URL does not lead to a store.
+        StorageUnavailable: The store cannot be reached.
     """
     connector, serde = load_connector(options.config), load_serde(options.config)
     backend = await connector.backend(read_only=True)
@@ -54,10 +54,10 @@ async def opened(options: SourceOptions) -> AsyncIterator[Catalog | None]:
 
 
 async def plan_batch(options: SourceOptions) -> list[ReadTask]:
-    """All that the store holds now.
+    """Tasks that read all events that the store holds now.
 
     Raises as `opened` does, and:
-        RemoteResourceNotFound: There is no such topic, or no such partition of it.
+        RemoteResourceNotFound: No partition matches the topic and partition in the options.
     """
     async with opened(options) as catalog:
         if catalog is None:
@@ -84,7 +84,10 @@ async def plan_batch(options: SourceOptions) -> list[ReadTask]:
 async def whole_log(
     planner: LogPlanner, tip: TopicIdPartition, options: SourceOptions, end: int | None = None
 ) -> list[Piece]:
-    """A log from its start to batch `end`, or to where it ends now."""
+    """Pieces of a log from its start to batch `end` (exclusive), or to its present end.
+
+    If the start is damaged, the only piece is a `corrupt` notice.
+    """
     try:
         start, notice = await planner.start()
     except DataError as error:
@@ -95,11 +98,11 @@ async def whole_log(
 
 
 async def partitions(catalog: Catalog, options: SourceOptions) -> list[TopicIdPartition]:
-    """The partitions that `options` ask for, but for those that are forgotten."""
+    """The partitions that `options` select, without forgotten ones."""
     topic_id = None if options.topic is None else _parsed(options.topic)
     found = await _partitions(catalog, options, topic_id)
     if not found and topic_id is not None:
-        # It may be a name that looks like an id.
+        # The topic may have a name that looks like an id.
         found = await _partitions(catalog, options, None)
     return found
 

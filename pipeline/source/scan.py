@@ -1,8 +1,8 @@
 """Reads ranges of logs: stored bytes to Arrow columns, verified, without event objects.
 
-Rule: every event is verified as a leader verifies it: checksum, position and chain hash. A
-batch is checked as a whole; one that does not pass is left to the codec, which says why. So the
-quick way can only be too strict, never too lax.
+Rule: every event is verified as a leader verifies it, by checksum, position and chain hash. The
+fast path checks a batch as a whole. The codec decides on batches that it rejects, and names the
+fault. So the fast path may be too strict, but never accepts a damaged event.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from tierledger.storage.partition.reader import PartitionReader
 
 ROWS_PER_ARROW_BATCH = 16_384
 BYTES_PER_ARROW_BATCH = 16 * 1024 * 1024
-"""Of stored events: an Arrow batch has fewer rows if those are large."""
+"""Stored bytes of events per Arrow batch: with large events a batch has fewer rows."""
 
 _NEWEST = {(number, version) for number, _, version in TYPES}
 _unhashed = blake2b(digest_size=HASH_BYTES)
 
 Columns: TypeAlias = "tuple[Any, ...]"
-"""Of the events of a batch: positions, sessions, type numbers, versions, log times, brokers,
-requests, predecessors' hashes, and fields."""
+"""Nine columns of a batch's events: positions, sessions, type numbers, versions, log times,
+brokers, requests, predecessors' hashes, and fields."""
 
 
 def verified(stored: Sequence[bytes], position: int, previous: bytes) -> tuple[Columns, bytes]:
     """The columns of consecutive events, and the hash of the last.
 
     Raises:
-        CorruptLog: A checksum, a position or the chain does not fit.
-        FormatTooNew: An event of a type or version that this program does not know.
+        CorruptLog: A checksum, a position or a chain hash is wrong.
+        FormatTooNew: An event has a type or version that this program does not know.
     """
     hashes: list[bytes] = []
     note, fresh = hashes.append, _unhashed.copy
@@ -67,7 +67,7 @@ def verified(stored: Sequence[bytes], position: int, previous: bytes) -> tuple[C
 
 
 def _unpacked(stored: Sequence[bytes]) -> Columns | None:
-    """What the events hold, all unpacked in one step; none if that does not fit together."""
+    """The events' columns, unpacked by one call; none if a checksum or the form is wrong."""
     bodies = [data[4:] for data in stored]
     count = len(stored)
     sums = Struct(f">{count}I").pack(*map(crc32, bodies))
@@ -84,14 +84,14 @@ def _unpacked(stored: Sequence[bytes]) -> Columns | None:
 def _are_newest(columns: Columns) -> bool:
     try:
         return _NEWEST.issuperset(zip(columns[2], columns[3], strict=True))
-    except TypeError:  # Not even a number.
+    except TypeError:  # A type or version is unhashable, so it is no number.
         return False
 
 
 def _by_the_codec(
     stored: Sequence[bytes], position: int, previous: bytes
 ) -> tuple[Columns, bytes]:
-    """The same, event by event: what is old is brought up to date, what is wrong is named."""
+    """The same event by event: old versions are upgraded, and errors name the fault."""
     events, last = decode_events(stored, position, previous)
     rows = []
     for data, event in zip(stored, events, strict=True):
@@ -109,7 +109,7 @@ class _Content(NamedTuple):
 
 
 class _Collected:
-    """Rows that wait to become an Arrow batch, a list for each column."""
+    """Rows collected for the next Arrow batch, in one list per column."""
 
     def __init__(self, *, keeps_stored: bool) -> None:
         self._keeps_stored = keeps_stored
@@ -123,7 +123,7 @@ class _Collected:
         return len(self._columns[0])
 
     def add(self, run: Run, columns: Columns, stored: Sequence[bytes | None]) -> None:
-        """Take the events of one batch."""
+        """Add the events of one log batch."""
         self.runs.append(run)
         self.bytes += sum(map(len, filter(None, stored)))
         for held, more in zip(self._columns, columns, strict=True):
@@ -149,7 +149,7 @@ class _Collected:
         )
 
     def each_batch(self) -> Iterator[_Collected]:
-        """The same rows, apart by batch."""
+        """The same rows, split by log batch."""
         at = 0
         for run in self.runs:
             part = slice(at, at + run.rows)
@@ -160,7 +160,7 @@ class _Collected:
 
 
 def _joined(runs: list[Run]) -> list[Run]:
-    """`runs` with neighbours of one partition as one."""
+    """`runs`, with adjacent runs of the same partition merged."""
     joined: list[Run] = []
     for run in runs:
         if joined and joined[-1].topic_id_partition == run.topic_id_partition:
@@ -171,7 +171,7 @@ def _joined(runs: list[Run]) -> list[Run]:
 
 
 class Scanner:
-    """Reads tasks of a plan; one task at a time."""
+    """Reads the pieces of a task; one task at a time."""
 
     def __init__(self, options: SourceOptions, cluster: str, columns: EventColumns) -> None:
         self._options = options
@@ -184,8 +184,8 @@ class Scanner:
         """The rows of `pieces`, in order.
 
         Raises:
-            StorageUnavailable: The store is away; a task that is tried again starts over.
-            StoreRefused: It is no store any more.
+            StorageUnavailable: The store cannot be reached. A retried task starts over.
+            StoreRefused: The URL does not lead to a store any more.
         """
         with page_loop() as loop, without_cycles():
             connector = load_connector(self._options.config)
@@ -203,7 +203,7 @@ class Scanner:
                     else:
                         reader = catalog.reader(piece.topic_id_partition)
                         yield from self._range(loop, reader, piece)
-                while self._collected.count:  # A flush may leave a notice behind.
+                while self._collected.count:  # A flush may add a `corrupt` notice.
                     yield from self._flushed()
             finally:
                 loop.run_until_complete(backend.close())
@@ -262,7 +262,7 @@ class Scanner:
         )
 
     def _flushed(self) -> Iterator[pa.RecordBatch]:
-        """What was collected, as one Arrow batch."""
+        """The collected rows as one Arrow batch; several if a log batch is corrupt."""
         collected = self._collected
         self._collected = _Collected(keeps_stored=self._columns.needs_stored)
         if not collected.count:
@@ -273,7 +273,10 @@ class Scanner:
             yield from self._one_by_one(collected)
 
     def _one_by_one(self, collected: _Collected) -> Iterator[pa.RecordBatch]:
-        """The same without the batch that has no columns, nor what follows it in its log."""
+        """One Arrow batch per log batch.
+
+        A log batch with invalid fields becomes a `corrupt` row, and ends the rows of its log.
+        """
         for one in collected.each_batch():
             rows = one.rows()
             tip = rows.runs[0].topic_id_partition

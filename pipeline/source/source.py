@@ -1,10 +1,10 @@
 """`spark.read.format("tierledger")`: the events of a store's logs, as rows.
 
-Every call plans anew and reads up to the positions that it found. Rows of one partition are in
-the order of their positions within a task; tasks are not in order.
+Every read is planned anew, up to the log ends found then. Within a task the rows of a partition
+are ordered by position; tasks have no order.
 
-A row of type `corrupt` says that its log cannot be read from its position on. Other tasks may
-read events behind that place; a fold of the log stops at the row (docs/pipeline.md).
+A row of type `corrupt` marks the position from which its log cannot be read. Other tasks may
+still read events behind it; a fold of the log must stop at this row (docs/pipeline.md).
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ def events(
     columns: Sequence[str] = tuple(EVENT_SCHEMA.fieldNames()),
     rows_per_task: int | None = None,
 ) -> DataFrame:
-    """The events of a store, with the bytes that are stored of each.
+    """A lazy frame of a store's events, by default with all columns, `stored` included.
 
     Args:
-        spark: Where to read them.
-        store: Where they are, as `--store` takes it.
+        spark: The session that reads.
+        store: The store's URL, as `--store` takes it.
         cluster: The Kafka cluster's id; not needed if the store holds one.
         topic: Only topics of that name, or the one with that id.
         as_of: Only events up to that position in each log, or up to that log time.
-        columns: Which columns; those that are left out are not made.
+        columns: The columns to read; others are not made.
         rows_per_task: About how many rows one task reads.
 
     Raises:
-        InvalidArgument: An option makes no sense. (That there is no such store, cluster or
-            topic comes out when rows are asked for.)
+        InvalidArgument: An option is invalid. (A missing store, cluster or topic is reported
+            only when rows are read.)
     """
     asked = {"store": store, "cluster": cluster, "topic": topic, "rows_per_task": rows_per_task}
     options = {name: str(value) for name, value in asked.items() if value is not None}
@@ -104,10 +104,10 @@ class TierledgerSource(DataSource):
 
 
 class TierledgerReader(DataSourceReader):
-    """Reads once what a store holds.
+    """Reads the events that a store holds now.
 
-    It takes no filters: Spark 4.2 keeps what was handed down with the table, and a frame that
-    is used again, with other filters or none, is then given the rows of the first.
+    It accepts no filters: Spark 4.2 keeps pushed-down filters with the table. A frame that is
+    used again with other filters, or none, would get the rows of the first use.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -121,7 +121,7 @@ class TierledgerReader(DataSourceReader):
     @override
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, ReadTask):
-            return  # Spark makes one of its own where there is nothing to read.
+            return  # Without tasks Spark passes a partition of its own.
         schema = to_arrow_schema(self._schema, timezone="UTC")
         columns = EventColumns(schema, partition.cluster)
         scanner = Scanner(self._options, partition.cluster, columns)
@@ -141,10 +141,10 @@ def _schema_of(options: SourceOptions) -> StructType:
 
 
 def checked_schema(schema: StructType, ours: StructType = EVENT_SCHEMA) -> StructType:
-    """`schema`, which may be a user's: any columns of `ours`, as they are.
+    """`schema`, which may come from the user, once its columns are checked against `ours`.
 
     Raises:
-        InvalidArgument: It has another column, or one of another type.
+        InvalidArgument: It has an unknown column, or a column of another type than `ours`.
     """
     for field in schema.fields:
         if field.name not in ours.fieldNames():
@@ -160,7 +160,7 @@ def checked_schema(schema: StructType, ours: StructType = EVENT_SCHEMA) -> Struc
 
 
 def _bound(as_of: int | datetime | None) -> tuple[str, int]:
-    """The column that `as_of` is about, and the highest value in it."""
+    """The column that `as_of` limits ("" for none), and its highest value."""
     if as_of is None or isinstance(as_of, int):
         return "" if as_of is None else "position", as_of or 0
     if as_of.tzinfo is None:

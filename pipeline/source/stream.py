@@ -1,7 +1,7 @@
 """`spark.readStream.format("tierledger")`: the events of a store's logs as they are appended.
 
-Rule: an offset names for each partition the batch that comes next, so what lies between two
-offsets never changes; a micro-batch that is repeated after a restart reads the same events.
+Rule: a stream offset names the next batch of each partition. So the events between two offsets
+never change, and a micro-batch that Spark repeats after a restart reads the same events.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 Offset: TypeAlias = "dict[str, list[int]]"
-"""By `topic id/partition`: number of the next batch, and its first position. What is not there
-begins at its start."""
+"""By `topic id/partition`: number of the next batch, and its first position. A partition that
+is missing begins at the start of its log."""
 
 
 class TierledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what is appended to a store; partitions that are new are found."""
+    """Reads the events that are appended to a store; it also finds new partitions."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -84,7 +84,7 @@ class TierledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     async def _latest(self, start: Offset, limit: ReadLimit) -> Offset:
         ends = self._target if self._target is not None else await self._ends(start)
-        # A partition that was forgotten stays where it was read to.
+        # A forgotten partition keeps the offset up to which it was read.
         latest = start | {
             name: place for name, place in ends.items() if place[0] > _batch(start, name)
         }
@@ -93,7 +93,7 @@ class TierledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return latest
 
     async def _ends(self, start: Offset) -> Offset:
-        """Where each log ends now, if that is behind `start`."""
+        """The present end of each log that has grown behind `start`."""
         async with opened(self._options) as catalog:
             if catalog is None:
                 return {}
@@ -110,7 +110,7 @@ class TierledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             return {_name(tip): end for tip, end in pairs if end is not None}
 
     async def _bounded(self, start: Offset, latest: Offset, rows: int) -> Offset:
-        """An offset with about `rows` events since `start`: each partition's share of them."""
+        """An offset about `rows` events after `start`, shared between partitions by growth."""
         sizes = {
             name: place[1] - _position(start, name)
             for name, place in latest.items()
@@ -125,7 +125,7 @@ class TierledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             for name, size in sizes.items():
                 planner = LogPlanner(catalog.reader((await self._tips(catalog))[name]))
                 first, last = _batch(start, name), latest[name][0]
-                # At least one batch of each, so that none waits for ever.
+                # At least one batch per partition, so that none waits for ever.
                 share = max((last - first) * rows // total, 1)
                 bounded[name] = await _place(planner, first + share) if size else latest[name]
             return bounded
@@ -166,22 +166,23 @@ class TierledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
 
 async def _end(planner: LogPlanner, start: list[int] | None) -> list[int] | None:
-    """Where the log ends; none if that is no further than `start`."""
+    """Where the log ends; none if that is not behind `start`."""
     end = await planner.end()
     if start is not None:
         if end < start[0]:
-            # It ended behind this once: one batch more, so that a row says so once.
+            # The log lost batches that were read. One batch more makes the next read report it
+            # by a `corrupt` row. Position 0 marks it as reported, so there is only one row.
             return [start[0] + 1, 0] if start[1] else None
         return await _place(planner, end) if end > start[0] else None
     try:
         first = (await planner.start())[0].next_batch
     except DataError:
-        return [1, 0]  # Its beginning is damaged.
+        return [1, 0]  # The start is damaged: reading this one batch yields a `corrupt` row.
     return await _place(planner, end) if end > first else None
 
 
 async def _place(planner: LogPlanner, next_batch: int) -> list[int]:
-    """That place as an offset has it; one that cannot be read has the position 0."""
+    """The offset's entry for batch `next_batch`; position 0 if the place cannot be read."""
     try:
         return [next_batch, (await planner.place(next_batch)).next_position]
     except DataError:

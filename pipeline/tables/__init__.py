@@ -1,1 +1,1 @@
-"""The tables that logs become."""
+"""The tables that are made from logs."""

@@ -1,6 +1,6 @@
-"""`anomalies`: what was odd in the logs, one row for each oddity.
+"""`anomalies`: unusual events and states in the logs, one row each.
 
-None of it is damage but `corrupt`: brokers repeat themselves, overlap and arrive late, and
+Only `corrupt` is damage. The others are normal: brokers retry, overlap and send late, and
 Kafka's own manager drops or loses what tierledger keeps.
 """
 
@@ -40,24 +40,24 @@ from tierledger.pipeline.table_columns import (
 
 
 class AnomalyKind(StrEnum):
-    """What is odd."""
+    """Kinds of anomalies."""
 
     CORRUPT = "corrupt"
     """The log does not verify from `position` on; the other tables leave the partition out."""
     CUSTOM_METADATA_DROPPED = "custom metadata dropped"
-    """A deletion's custom metadata was above the ceiling, and was not stored."""
+    """Custom metadata in a deletion's update exceeded the limit, and was not stored."""
     DISPUTED = "disputed"
-    """Two brokers claimed to lead, and nobody could say which does; the later claim won."""
+    """Two brokers claimed to lead, and no source could tell which does; the later claim won."""
     DROPPED = "dropped"
-    """A recorded event that Kafka's manager dropped; it is kept without an effect."""
+    """An imported record that Kafka's manager drops; it is kept without an effect."""
     LATE = "late"
-    """An event whose broker's time lies before that of the segment's previous one."""
+    """An event with an earlier broker time than the segment's previous event."""
     LOST = "lost"
-    """A finished segment that Kafka's tables hold nowhere; it is served here."""
+    """A finished segment that is in none of Kafka's tables; tierledger serves it."""
     REPEATED = "repeated"
-    """An event that says again what the segment or the deletion was at already."""
+    """An event with the state that the segment or the deletion had already."""
     RESURRECTED = "resurrected"
-    """A recorded event that adds a deleted segment again."""
+    """An imported event that adds a deleted segment again."""
 
 
 class _Anomalies(WatchingRows):

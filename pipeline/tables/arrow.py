@@ -43,11 +43,11 @@ TYPES = {
     ),
     STRINGS: pa.list_(pa.field("element", pa.string(), nullable=False)),
 }
-"""What each type of a column is in Arrow."""
+"""The Arrow type of each column type."""
 
 
 def schema_of(table: Table) -> Schema:
-    """The columns of `table`, with those that all tables begin with."""
+    """The Arrow schema of `table`: the identity, then its own columns."""
     return pa.schema(
         [
             pa.field(one.name, TYPES[one.type], nullable=one.is_nullable)
@@ -57,7 +57,7 @@ def schema_of(table: Table) -> Schema:
 
 
 def record_batch(chunk: Chunk, schema: Schema) -> RecordBatch:
-    """The rows of `chunk`; `schema` is that of its table."""
+    """The rows of `chunk`; `schema` is `schema_of` its table."""
     columns = [
         pa.array(one, TYPES[of.type])
         for of, one in zip(chunk.table.columns, chunk.columns, strict=True)

@@ -1,6 +1,6 @@
-"""`epochs`: what the leaders answer about each leader epoch, as ranges instead of questions.
+"""`epochs`: the leaders' answers about each leader epoch, as ranges of offsets.
 
-The ranges are found by asking: `answers.lookup` at every offset where its answer can change.
+The ranges are found by `answers.lookup` at every offset where its answer can change.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tierledger.pipeline.table_columns import (
 )
 
 EPOCH, LOOKUP, LIST = "epoch", "lookup", "list"
-"""What a row answers: about the epoch itself, `lookup`, or `list` of the epoch."""
+"""Kinds of rows: about the epoch itself, a range of `lookup`, or an entry of `list`."""
 
 
 class ServedRange(NamedTuple):
@@ -49,11 +49,11 @@ class ServedRange(NamedTuple):
     last: int
     segment_id: bytes
     is_recovered: bool
-    """Kafka's own manager answers "none" there."""
+    """Whether Kafka's own manager answers "none" there."""
 
 
 def served_ranges(view: PartitionState | Snapshot, epoch: int) -> Iterator[ServedRange]:
-    """What `lookup` answers for every offset of `epoch`, ascending; the rest is none."""
+    """The ranges for which `lookup` finds a segment in `epoch`, ascending."""
     since, serves, is_recovered = 0, None, False
     for offset in _edges(view, epoch):
         row = lookup(view, epoch, offset)
@@ -70,13 +70,13 @@ def served_ranges(view: PartitionState | Snapshot, epoch: int) -> Iterator[Serve
 def _kafka_serves(
     view: PartitionState | Snapshot, epoch: int, offset: int, segment_id: bytes
 ) -> bool:
-    # Kafka's answer is the floor's segment; of another one it knows nothing.
+    # Kafka answers with the segment at the floor of the offset, and with no other.
     entry = view.epochs[epoch].referenced.floor(offset)
     return entry is not None and entry[1] == segment_id
 
 
 def _edges(view: PartitionState | Snapshot, epoch: int) -> list[int]:
-    """Every offset at which some segment of the epoch begins or has just ended."""
+    """Every offset at which a segment of the epoch begins, or that follows a segment's end."""
     tables = view.epochs[epoch]
     edges: set[int] = set()
     for start, segment_id in tables.referenced.items():

@@ -1,6 +1,6 @@
-"""A table as files: in a folder that gets its name when all of them are complete.
+"""A table as files, in a folder that gets its name when all files are complete.
 
-What stood there before is kept until then, so a job that fails leaves it as it was.
+A former folder of that name is kept until then, so a failed job leaves it as it was.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from secrets import token_hex
 from tierledger.events.errors import InvalidArgument
 
 FORMATS = ("parquet", "csv", "json")
-"""What a table can be written as."""
+"""Formats in which a table can be written."""
 
 OF_SPARK = ("part-", "_SUCCESS", "_temporary", ".part-", "._SUCCESS", "._temporary")
-"""How names begin that Spark gives to files of a table."""
+"""Prefixes of the file names that Spark uses in a table's folder."""
 
 
 @contextmanager
 def place(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A folder to write into, which becomes `out` when the block ends well.
+    """A path for a new folder, which is renamed to `out` if the block ends without an error.
 
     Raises:
-        InvalidArgument: There is something that is not to be replaced, or no place for it.
+        InvalidArgument: As `require_place`.
     """
     require_place(out, overwrite=overwrite)
-    place = Path(os.path.realpath(out))  # What a link leads to is replaced, not the link.
-    # Of two jobs that write at once, each has its own.
+    place = Path(os.path.realpath(out))  # If `out` is a link, its target is replaced.
+    # The name is random, so that two concurrent jobs do not share it.
     unfinished = place.with_name(f"{place.name}.{token_hex(8)}.unfinished")
     try:
         yield unfinished
@@ -46,11 +46,11 @@ def place(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
 
 def require_place(out: Path, *, overwrite: bool = False) -> None:
-    """Refuse a folder that cannot be written, before the work that is to fill it.
+    """Refuse a folder that cannot be written, before the work that fills it.
 
     Raises:
-        InvalidArgument: It is there and not to be replaced, holds what is no table, or its own
-            folder is missing.
+        InvalidArgument: The folder is not empty and `overwrite` is not set, it holds other
+            files than a table's, or its parent is missing.
     """
     if str(out) == "-" or "\0" in str(out):
         raise InvalidArgument(f"cannot write {str(out)!r}: expected a folder")
@@ -72,7 +72,7 @@ def require_place(out: Path, *, overwrite: bool = False) -> None:
 
 
 def _foreign(folder: Path) -> Path | None:
-    """Something in `folder` that no table consists of."""
+    """A file in `folder` that is no part of a table; none if there is none."""
     for found in sorted(folder.iterdir()):
         if not found.name.startswith(OF_SPARK):
             return found

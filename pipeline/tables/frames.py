@@ -1,7 +1,7 @@
-"""The tables that logs become: each a function from a store to a DataFrame.
+"""The tables that are made from logs: each is a function from a store to a DataFrame.
 
-The logs are folded by `events.evolve`, the code that leaders run; each by one task, in the
-order of its positions. A job reads as far as the logs went when its function was called.
+`events.evolve`, the code that leaders run, folds the logs; one task folds a whole log, in the
+order of its positions. A job reads up to the ends of the logs when its function was called.
 """
 
 from __future__ import annotations
@@ -48,35 +48,35 @@ class _Listed(AccumulatorParam["list[Any]"]):
 
 
 class Damage:
-    """Collects the logs that jobs had to set aside; complete once an action has run."""
+    """Collects the damaged logs that jobs left out; complete once an action has run."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._listed = spark.sparkContext.accumulator([], _Listed())
 
     def report(self, found: list[DamagedLog]) -> None:
-        """Called by tasks."""
+        """Add damaged logs; tasks call it."""
         self._listed.add(found)
 
     def logs(self) -> list[DamagedLog]:
-        """Each log once, however often Spark ran its task."""
+        """Each damaged log once, however often Spark ran its task."""
         by_log = {(one.topic_id, one.partition): one for one in self._listed.value}
         return [by_log[key] for key in sorted(by_log)]
 
 
 class Digests(Generic[OptionalDigest]):
-    """Collects what tasks took of their rows; complete once an action has made all of them."""
+    """Collects the digests of tasks; complete once an action has computed all rows."""
 
     def __init__(self, spark: SparkSession, empty: OptionalDigest) -> None:
-        """Collect for one job of this session; `empty` is what each task begins with."""
+        """Collect for one job of this session; each task begins with a copy of `empty`."""
         self.empty = empty
         self._listed = spark.sparkContext.accumulator([], _Listed())
 
     def report(self, number: int, digest: Digest) -> None:
-        """Called by tasks."""
+        """Add the digest of task `number`; tasks call it."""
         self._listed.add([(number, digest)])
 
     def joined(self) -> OptionalDigest:
-        """That of all rows, each task's once, however often Spark ran it."""
+        """The digest of all rows. Each task counts once, however often Spark ran it."""
         found = deepcopy(self.empty)
         if found is not None:
             for _, digest in sorted(dict(self._listed.value).items(), key=itemgetter(0)):
@@ -85,7 +85,7 @@ class Digests(Generic[OptionalDigest]):
 
 
 class _Tasks:
-    """What Spark calls: folds the logs of the tasks that it is handed by their numbers."""
+    """Folds the logs of tasks, which Spark passes by their numbers; for `mapInArrow`."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class _Tasks:
 
 
 def tasks_of(plan: TablePlan, spark: SparkSession) -> list[list[PlannedLog]]:
-    """Which logs each task folds, for the cores that this session has."""
+    """The logs of each task, divided for the cores of this session."""
     return divided(plan.logs, spark.sparkContext.defaultParallelism)
 
 
@@ -121,7 +121,7 @@ def made(
     damage: Damage | None = None,
     digests: Digests[Any] | None = None,
 ) -> DataFrame:
-    """The table; nothing is read before it is asked for rows."""
+    """The table as a lazy frame: nothing is read before its rows are computed."""
     tasks = tasks_of(plan, spark)
     fold = plan.fold(None if damage is None else damage.report)
     numbers = spark.range(0, len(tasks), 1, len(tasks))
@@ -130,10 +130,10 @@ def made(
 
 
 class Selection(TypedDict, total=False):
-    """What a table is made of; all of the only cluster if nothing is said."""
+    """The logs that a table covers; by default all logs of the store's only cluster."""
 
     cluster: str | None
-    """The Kafka cluster, if the store holds several."""
+    """The Kafka cluster's id; needed if the store holds several."""
 
     topic: str | None
     """Only topics of that name or id."""
@@ -142,8 +142,8 @@ class Selection(TypedDict, total=False):
     """Only partitions of that number."""
 
     damage: Damage | None
-    """Told of damaged logs, which are left out; else the first one fails the query with
-    `CorruptLog`."""
+    """Collects damaged logs, which are left out. Without it, the first damaged log fails the
+    query with `CorruptLog`."""
 
 
 def segments(
@@ -155,15 +155,17 @@ def segments(
     """Every segment that the metadata knows, one row each.
 
     Args:
-        spark: Where it is made.
-        store: Its URL, or its settings.
-        as_of: A time (UTC unless it says), or a position if there is one partition; else now.
+        spark: The session that makes the table.
+        store: The store's URL, or its settings.
+        as_of: A time (UTC if it has no zone), or a position if only one partition is selected;
+            none is the present.
         of: See `Selection`.
 
     Raises:
-        InvalidArgument: Several clusters and none named; a position for several partitions.
+        InvalidArgument: The store holds several clusters and none was named, or a position was
+            given for several partitions.
         RemoteResourceNotFound: There is no such cluster, topic or partition.
-        StoreRefused: It is no store.
+        StoreRefused: The URL does not lead to a store.
     """
     return _table("segments", spark, store, as_of, of)
 
@@ -174,7 +176,7 @@ def epochs(
     as_of: int | datetime | None = None,
     **of: Unpack[Selection],
 ) -> DataFrame:
-    """What the leaders answer about each leader epoch. Takes and raises as `segments` does."""
+    """The leaders' answers about each leader epoch. Takes and raises as `segments` does."""
     return _table("epochs", spark, store, as_of, of)
 
 
@@ -196,7 +198,7 @@ def transitions(
 ) -> DataFrame:
     """How long segments stay in each state. As `segments` otherwise.
 
-    Of a damaged log, the stays that ended before the damage are there.
+    A damaged log has rows for the stays that ended before the damage.
     """
     return _table("transitions", spark, store, as_of, of)
 
@@ -207,9 +209,9 @@ def anomalies(
     as_of: int | datetime | None = None,
     **of: Unpack[Selection],
 ) -> DataFrame:
-    """What was odd in the logs. As `segments` otherwise.
+    """Unusual events and states in the logs. As `segments` otherwise.
 
-    Of a damaged log, what was odd before the damage is there, and the damage itself.
+    A damaged log has rows for the anomalies before the damage, and one for the damage.
     """
     return _table("anomalies", spark, store, as_of, of)
 
@@ -224,7 +226,7 @@ def _table(
         topic=of.get("topic"),
         partition=of.get("partition"),
     )
-    # A notebook has a loop of its own in this thread.
+    # In a notebook this thread already runs an event loop.
     with ThreadPoolExecutor(1) as thread:
         plan = thread.submit(asyncio.run, coming).result()
     return made(plan, spark, of.get("damage"))

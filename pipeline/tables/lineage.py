@@ -1,10 +1,11 @@
-"""The history of a partition's log as its segments tell it, without a broker.
+"""The history of a partition's log, derived from its segments without a broker.
 
-A leader knows its leader epochs; a table has only what the segments say of theirs. The newest
-finished segment belongs to the newest leader's log, and what one leader epoch wrote comes from
-one leader, so from there the chain is followed back: the epochs of any segment that holds the
-oldest epoch known so far, and where that epoch begins with a segment, of the segment before;
-over a hole, of the nearest before it: a leader knows its epochs whatever the tier has lost.
+A leader knows its leader epochs; a table has only the epochs in the segments' metadata. The
+newest finished segment belongs to the newest leader's log, and each leader epoch was written by
+a single leader. So the chain is followed back from there: through the epochs of any segment
+that holds the oldest epoch known so far, and where that epoch begins with a segment, through
+the segment before. Over a hole it goes on with the nearest segment before the hole, because a
+leader knows its epochs whatever the tier has lost.
 """
 
 from __future__ import annotations
@@ -25,25 +26,25 @@ class TierLineage(NamedTuple):
     """The newest history that a tier holds, and where it ends (exclusive)."""
 
     leader_epochs: dict[int, int]
-    """Each leader epoch's first offset, ascending; of the oldest, the first that is known."""
+    """Each leader epoch's first offset, ascending; for the oldest, the first known offset."""
     log_end_offset: int
 
     def made(self) -> Lineage:
-        """What is asked whether a segment belongs to it."""
+        """The lineage, which tells whether a segment belongs to it."""
         return Lineage(self.leader_epochs)
 
 
 class History:
-    """What finished segments say of leader epochs; `followed_back` from the newest of them."""
+    """The leader epochs of finished segments; `followed_back` derives the log's history."""
 
     def __init__(self) -> None:
         self.newest: tuple[int, int, dict[int, int]] | None = None
-        """Of the newest segment: its highest epoch, its last offset, its epochs."""
+        """The newest segment's highest epoch, last offset, and epochs."""
         self._oldest: dict[int, dict[int, int]] = {}
-        """Of each epoch, the epochs of the segment that holds it from furthest back."""
+        """By epoch: the epochs of the segment that holds its lowest offset."""
 
     def take(self, epochs: dict[int, int], end: int) -> None:
-        """Hear of a finished segment with records of `epochs`, ascending, up to `end`."""
+        """Add a finished segment with records of `epochs`, ascending, up to `end`."""
         last = next(reversed(epochs))
         if self.newest is None or (last, end) > self.newest[:2]:
             self.newest = (last, end, epochs)
@@ -55,10 +56,10 @@ class History:
     def followed_back(self, holds: Callable[[int, int], bool]) -> dict[int, int]:
         """Each leader epoch of the log with its first known offset, ascending; may be empty.
 
-        It begins with the newest segment: that of the highest epoch, and there of the highest
-        offset. From its oldest epoch it goes on to the epochs of whatever segment holds that
-        from further back, else to the highest older epoch that `holds` the offset before, else,
-        over a hole, to the highest older epoch that holds any offset before.
+        It begins with the newest segment: the one with the highest offset of the highest epoch.
+        From the oldest epoch so far it goes on to the epochs of a segment that holds this epoch
+        from a lower offset; else to the highest older epoch that `holds` the offset before;
+        else, over a hole, to the highest older epoch that holds any offset before.
         """
         if self.newest is None:
             return {}
@@ -107,7 +108,7 @@ def lineage_of(view: PartitionState | Snapshot) -> TierLineage | None:
 
 
 def _ascending(chain: dict[int, int]) -> dict[int, int]:
-    """`chain`, without epochs that begin where a newer one has begun: no leader wrote that."""
+    """`chain` without epochs that begin at or behind a newer epoch's start: they are empty."""
     kept: list[tuple[int, int]] = []
     for epoch, start in sorted(chain.items(), reverse=True):
         if not kept or start < kept[-1][1]:
@@ -124,7 +125,7 @@ def epochs_of(fields: Row) -> dict[int, int]:
 
 
 def held_epochs(fields: Row) -> dict[int, int]:
-    """Those of `epochs_of` that begin before they end, ascending; no leader wrote others."""
+    """The epochs of `epochs_of` that hold at least one offset, ascending."""
     kept: list[tuple[int, int]] = []
     end = fields[END]
     for epoch, start in reversed(epochs_of(fields).items()):

@@ -1,4 +1,4 @@
-"""Which tables there are, and what one is made of: planned for either engine."""
+"""The tables, and the plan of making one, for either engine."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tierledger.pipeline.tables.transitions import TRANSITIONS
 TABLES: dict[str, Table] = {
     table.name: table for table in (SEGMENTS, EPOCHS, SIZES, TRANSITIONS, ANOMALIES)
 }
-"""Every table that is folded, by name; `source.events` gives the logs as they are."""
+"""Every folded table by name. The raw events are in `source.source.events`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """A table that is going to be made: of which logs, and how far each."""
+    """The plan of a table: its logs, and how far each is read."""
 
     table: Table
     store: JobStore
@@ -32,7 +32,7 @@ class TablePlan:
     as_of: AsOf
 
     def fold(self, report: Report | None) -> FoldTask:
-        """What makes its rows of some of its logs; damaged ones go to `report`."""
+        """A task that makes the table's rows from its logs; damaged logs go to `report`."""
         return FoldTask(self.store, self.table, self.as_of, report)
 
 
@@ -44,12 +44,13 @@ async def planned(
     topic: str | None = None,
     partition: int | None = None,
 ) -> TablePlan:
-    """The table `name` of a store, or a job's own; needs no Spark yet.
+    """The plan of the table `name`, or of a job's own table; it needs no Spark.
 
     Raises:
-        InvalidArgument: There is no such table, or a position was given for several logs.
+        InvalidArgument: There is no such table, a position was given for several logs, or the
+            store holds several clusters and none was named.
         RemoteResourceNotFound: There is no such cluster, topic or partition.
-        StoreRefused: It is no store.
+        StoreRefused: The URL does not lead to a store.
     """
     table = TABLES.get(name) if isinstance(name, str) else name
     if table is None:

@@ -1,4 +1,4 @@
-"""`sizes`: segments and bytes per partition, leader epoch and state; and what counts once."""
+"""`sizes`: segments and bytes by partition, leader epoch and state, and of the lineage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tierledger.pipeline.table_columns import (
 from tierledger.pipeline.tables.lineage import epochs_of, lineage_of
 
 KEPT_STATES = tuple(RemoteLogSegmentState)[:3]
-"""The states that a segment of the metadata can be in."""
+"""The states of segments that the metadata keeps."""
 
 _FINISHED = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 
@@ -54,7 +54,7 @@ def _rows(
 
 
 def _held_by_epoch(state: PartitionState) -> dict[int, tuple[int, int]]:
-    """Finished segments of the lineage and their bytes, each under its newest epoch."""
+    """By epoch: number and bytes of the lineage's finished segments with that newest epoch."""
     held: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
     lineage = lineage_of(state)
     if lineage is None:

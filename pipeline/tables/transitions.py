@@ -1,6 +1,6 @@
 """`transitions`: how long segments stay in each state, one row for each stay.
 
-Times are the log's own: when the event was written, or recorded if it was imported.
+Times are log times: when the event was written or, for an imported event, recorded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PARTITION_GONE = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 
 
 class _Stay(NamedTuple):
-    """A segment's present state, and since when."""
+    """A segment's present state, and the event that began it."""
 
     state: int
     position: int

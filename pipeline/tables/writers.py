@@ -1,4 +1,4 @@
-"""Tables as files, written by this process: the same as Spark writes, in one file."""
+"""Tables as files written by this process, in Spark's form but as one file."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tierledger.pipeline.table_columns import Chunk, Table
 Write: TypeAlias = "Callable[[Chunk], None]"
 
 BASE64_WIDTH = 76
-"""Characters after which Spark begins a new line."""
+"""Characters of base64 per line in Spark's CSV files."""
 
 COMPLETE = "_SUCCESS"
-"""The file that says, as Spark has it, that a folder is complete."""
+"""The file that marks a complete folder, as Spark's do."""
 
 
 @contextmanager
 def writing(table: Table, folder: Path, kind: str) -> Iterator[Write]:
-    """Writes the chunks of `table` into a folder that is not there yet.
+    """A function that writes chunks of `table` into a folder that does not exist yet.
 
     Args:
-        table: What they are chunks of.
-        folder: It is complete when the block ends well, and has a file `_SUCCESS` then.
-        kind: One of `table_files.FORMATS`; in `csv`, maps and lists are JSON, bytes base64.
+        table: The table of the chunks.
+        folder: It is complete, with a file `_SUCCESS`, when the block ends without an error.
+        kind: One of `files.FORMATS`; in `csv`, maps and lists are JSON, bytes base64.
 
     Raises:
-        InvalidArgument: Parquet is asked for, and pyarrow is not installed.
+        InvalidArgument: `kind` is Parquet, and pyarrow is not installed.
     """
     opened = _WRITERS[kind]
     with naming_extras():
@@ -44,7 +44,7 @@ def writing(table: Table, folder: Path, kind: str) -> Iterator[Write]:
 
 @contextmanager
 def _parquet(table: Table, folder: Path) -> Iterator[Write]:
-    # Imported here: the other formats do without.
+    # Imported here: the other formats do not need pyarrow.
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     from tierledger.pipeline.tables.arrow import record_batch, schema_of  # noqa: PLC0415

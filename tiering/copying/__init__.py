@@ -1,1 +1,1 @@
-"""Segments on their way to the tier."""
+"""Copying of segments to the tier."""

@@ -1,8 +1,8 @@
-"""Removes what copies left behind that ended between their first and their last word.
+"""Removes copies that were announced and never finished: their data and their entries.
 
 Kafka leaves such entries to retention, which may take them for served data or never meet them.
-Here the leader knows that nobody but itself can finish a copy any more, and that is enough to
-remove them: see docs/adr/0022.
+Here earlier leaders are fenced, so only this leader can still finish a copy. It may therefore
+remove every unfinished copy that is not its own running one: see docs/adr/0022.
 """
 
 from __future__ import annotations
@@ -24,32 +24,35 @@ _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 class DanglingCopies:
     """Entries in COPY_SEGMENT_STARTED of one partition that no running copy will finish.
 
-    Those of this broker are removed at once; another's when the grace is over, counted from
-    when they were first seen here: a copy that was under way when its broker stopped to lead
-    may still be sending data. One whose last word may yet arrive (`unsettled`) is left until
-    its offsets are remote otherwise: finished and deleted at once, it would still have told
-    the metadata that they are.
+    This broker's own entries are removed at once. Another broker's entry is removed when the
+    grace is over, counted from when this leader first saw it: a former leader that does not
+    know yet that it is fenced may still be sending data.
+
+    A copy whose finishing update is in doubt (`unsettled`) stays until another segment makes
+    its offsets remote. `highest_offset_for_epoch` never goes down: if that late update were
+    applied and the segment then deleted, the next leader would take the offsets for remote,
+    and its broker would drop the only copy.
     """
 
     def __init__(self, deletions: CountedDeletions, grace_ms: int) -> None:
         self._deletions = deletions
         self._grace_ms = grace_ms
         self.unsettled: dict[RemoteLogSegmentId, int] = {}
-        """Copies of which nobody knows whether they finished, with their end offsets."""
+        """Copies whose finishing update is in doubt, with their end offsets."""
         self._seen_at: dict[RemoteLogSegmentId, int] = {}
-        """Entries that are left for now, and when each was first seen."""
+        """Entries that may not be removed yet, and when each was first seen (ms)."""
 
     async def clean(
         self, tip: TopicIdPartition, summary: PartitionSummary, copied_offset: int
     ) -> int:
-        """Remove what may be removed, while no copy is running; how many that was.
+        """Remove the entries that may go; return how many. Call it while no copy is running.
 
-        Lists nothing unless `summary` counts entries that are not among those left for now.
-        What cannot be removed is counted and tried again the next time.
+        Segments are listed only if `summary` counts an entry that was not seen before, or if
+        an entry seen before is due. A failed deletion is counted and retried by the next call.
 
         Raises:
-            Fenced, PartitionDeleted: There is nothing to lead any more.
-            RetryableError: The list could not be made now.
+            Fenced, PartitionDeleted: This broker leads the partition no longer.
+            RetryableError: The segments cannot be listed now.
         """
         now_ms = self._deletions.clock.now_ms()
         started = summary.count_by_state[_STARTED]

@@ -8,9 +8,9 @@ from tierledger.events.errors import InvalidArgument
 
 
 class CopyQuota:
-    """Spreads copies over time; one for all tasks of a broker, who take turns in order.
+    """Limits a broker's copy rate. All copy tasks share one quota and take turns in order.
 
-    As in Kafka a copy that begins is not slowed down: its bytes delay the one after it.
+    As in Kafka, a running copy is not slowed down: its bytes delay the next copy.
     """
 
     def __init__(self, bytes_per_second: int) -> None:
@@ -27,10 +27,10 @@ class CopyQuota:
         self._bytes_per_second = bytes_per_second
         self._turn = asyncio.Lock()
         self._free_at = 0.0
-        """When all that was taken so far has been paid for, in the loop's time."""
+        """When the rate allows the next copy, in the event loop's seconds."""
 
     async def take(self, size_in_bytes: int) -> None:
-        """Return when a copy of that size may begin."""
+        """Wait until a copy of `size_in_bytes` may begin."""
         loop = asyncio.get_running_loop()
         async with self._turn:
             delay = self._free_at - loop.time()

@@ -61,10 +61,10 @@ class CopySettings:
 
     Attributes:
         custom_metadata_max_bytes: `remote.log.metadata.custom.metadata.max.bytes`, 0 to
-            2147483647; equal is allowed, and empty bytes with 0.
-        dangling_copy_grace_ms: How long another broker's unfinished copy is left alone. Ten
-            minutes are a segment of 1 GiB at 2 MiB/s; shorter than a copy may take, its data
-            can be sent again after it was removed, and stay.
+            2147483647. Custom metadata of exactly this size is allowed.
+        dangling_copy_grace_ms: How long another broker's unfinished copy is left alone. It
+            must be longer than a copy takes: data that arrives after the removal stays for
+            ever. Ten minutes are enough for a segment of 1 GiB at 2 MiB/s.
     """
 
     custom_metadata_max_bytes: int = 128
@@ -88,7 +88,7 @@ class CopyResult(NamedTuple):
     segments: int = 0
     size_in_bytes: int = 0
     is_ready: bool = True
-    """False: the metadata could not answer yet, so nothing was tried."""
+    """False: the metadata could not answer, so nothing was copied. Run again later."""
 
 
 class _DeletionBegun(Exception):
@@ -98,10 +98,10 @@ class _DeletionBegun(Exception):
 def candidate_segments(
     segments: Sequence[LocalSegment], from_offset: int, last_stable_offset: int
 ) -> list[LocalSegment]:
-    """The segments that may be copied: from the one that holds `from_offset` on.
+    """The segments that may be copied, in order, from the one that holds `from_offset` on.
 
-    Never the active one; a segment may go once the next begins at or below
-    `last_stable_offset`, so that whatever is in it is decided.
+    The active segment is never among them. A segment qualifies once the next one begins at or
+    below `last_stable_offset`: then all transactions in it are decided.
     """
     held = [one for one in segments if one.base_offset <= from_offset]
     first = held[-1].base_offset if held else from_offset
@@ -112,13 +112,14 @@ def candidate_segments(
 class CopyTask:
     """One partition's copies, for as long as this broker leads it: run it every interval.
 
-    A task that has stopped (`is_stopped`) stays so; the next leader makes a new one, after
-    its new announcement. One run at a time.
+    A stopped task (`is_stopped`) does not start again. When this broker becomes leader again
+    it announces itself anew and makes a new task. Only one run at a time.
 
-    No data is sent for a partition that is being deleted: each copy asks behind its
-    announcement, while `being_copied` names it. The partition's remover looks there only once
-    the mark is durable. So it waits for a copy that saw no mark; and one that it does not find
-    there is announced behind the mark, and sees it before the first byte is sent.
+    No data is sent for a partition that is being deleted. Each copy is listed in
+    `being_copied`, then announced, and only then asks whether the partition is marked for
+    deletion. The remover does the reverse: it makes the mark durable, then reads
+    `being_copied`. If it finds the copy there, it waits for its end. If it does not, the copy
+    is announced after the mark, so it is told of the mark before any byte is sent.
     """
 
     def __init__(
@@ -130,9 +131,9 @@ class CopyTask:
         settings: CopySettings | None = None,
         quota: CopyQuota | None = None,
     ) -> None:
-        """`new_id` gives an id never used before: every attempt has its own.
+        """Broker id, metadata store, clock and metrics are those of `deletions`.
 
-        Broker, metadata store, clock and metrics are those of `deletions`.
+        `new_id` returns an id that was never used before: every attempt gets its own.
         """
         self._log = log
         self._tip = log.topic_id_partition
@@ -149,7 +150,7 @@ class CopyTask:
         self._copied: OffsetAndEpoch | None = None
         self._running: set[RemoteLogSegmentId] = set()
         self.stop_reason: str | None = None
-        """Why no more is copied; none while the task may run."""
+        """Why the task stopped; none while it may run."""
 
     @property
     def is_stopped(self) -> bool:
@@ -160,23 +161,23 @@ class CopyTask:
         return frozenset(self._running)
 
     def stop(self, reason: str) -> None:
-        """Begin no further copy; one that is under way ends as usual."""
+        """Begin no further copy; a running copy ends as usual."""
         if self.stop_reason is None:
             self.stop_reason = reason
             _log.info("copying stops", partition=str(self._tip), reason=reason)
 
     async def run_once(self) -> CopyResult:
-        """Copy all that may be copied now; what it copied is durable and finished.
+        """Copy all segments that may be copied now; each is durable and finished on return.
 
-        Metadata that cannot answer yet is no failure: nothing is tried, nothing counted. What a
-        failed copy left is removed, and the next run goes on behind the last finished segment,
-        with a new id. Nothing is removed whose last word may have been taken
-        (`OutcomeUnknown`); the next run asks what became of it. A deletion of the partition
-        that has begun stops the task and is no failure, either.
+        If the metadata cannot answer before the first copy, nothing is copied and no error is
+        counted. A failed copy is removed, and the next run starts after the last finished
+        segment with a new id. If the finishing update is in doubt (`OutcomeUnknown`), the copy
+        stays, since readers may be served from it, and the next run asks for the highest
+        remote offset. If the partition's deletion has begun, the task stops without an error.
 
         Raises:
-            CustomMetadataSizeLimitExceeded: The storage manager returned too much (KIP-917).
-                The task has stopped; the message says how to go on.
+            CustomMetadataSizeLimitExceeded: The storage manager returned too much custom
+                metadata (KIP-917). The task has stopped; the message tells how to go on.
             Fenced: Another broker leads; the task has stopped.
             RemoteStorageError, OSError: A copy failed, and was counted.
         """
@@ -207,7 +208,8 @@ class CopyTask:
 
     def _stop_for_deletion(self, error: PartitionDeleted | _DeletionBegun) -> None:
         self.stop(str(error))
-        self._metrics.forget(self._tip)  # The remover, too, may be done with it by now.
+        # The remover may have ended, and forgotten the metrics, before this run set some.
+        self._metrics.forget(self._tip)
 
     async def _summary(self) -> PartitionSummary:
         summary = await self._store.partition_summary(self._tip)
@@ -216,7 +218,10 @@ class CopyTask:
         return summary
 
     async def _prepare(self) -> None:
-        """Find out from where to go on: whole once per task, one question in later runs."""
+        """Find the offset to copy from; once it is known, later runs ask for the summary only.
+
+        Then remove dangling copies.
+        """
         summary = await self._summary()
         folder = self._log.segments()[0].log_file.parent
         if folder != self._folder:  # The replica has moved to another disk.
@@ -254,7 +259,7 @@ class CopyTask:
         return done
 
     def _lag(self) -> tuple[int, int]:
-        """Segments and bytes that are closed and not remote."""
+        """Number and bytes of the closed segments that are not remote yet."""
         remote = self._log.highest_offset_in_remote_storage
         sizes = [
             one.size_in_bytes for one in self._log.segments()[:-1] if one.end_offset > remote
@@ -281,7 +286,7 @@ class CopyTask:
     async def _copy_as(
         self, segment_id: RemoteLogSegmentId, segment: LocalSegment
     ) -> RemoteLogSegmentMetadata:
-        """`segment`'s metadata once it is finished under `segment_id`."""
+        """Copy `segment` under `segment_id`; return its metadata once the copy is finished."""
         metadata, data = await asyncio.to_thread(
             describe_segment,
             segment_id,
@@ -292,10 +297,12 @@ class CopyTask:
         )
         await self._store.add_remote_log_segment_metadata(metadata)
         try:
-            await self._summary()  # As of the announcement or later, as all answers are.
+            # A client's answers are never older than its own writes. So this one is as of the
+            # announcement or later, and finds a deletion mark that came before.
+            await self._summary()
             custom = await self._storage.copy_log_segment_data(metadata, data)
         except PartitionDeleted:
-            raise  # Its entry went with the partition, and nothing was sent.
+            raise  # The entry was deleted with the partition, and no data was sent.
         except (RemoteStorageError, OSError, _DeletionBegun):
             await self._clean_up(metadata)
             raise
@@ -310,7 +317,7 @@ class CopyTask:
     async def _finish(
         self, metadata: RemoteLogSegmentMetadata, custom: CustomMetadata | None
     ) -> None:
-        """Say that the copy has finished; each refusal says what may be removed."""
+        """Write COPY_SEGMENT_FINISHED; on failure, remove what the error allows to remove."""
         update = RemoteLogSegmentMetadataUpdate(
             metadata.remote_log_segment_id,
             self._deletions.clock.now_ms(),
@@ -321,15 +328,16 @@ class CopyTask:
         try:
             await self._store.update_remote_log_segment_metadata(update)
         except OutcomeUnknown:
-            # It may be served already, or soon: the next run asks from where to go on.
+            # In doubt: readers may be served from this copy now or soon, so nothing is removed.
+            # The next run asks for the highest remote offset.
             self._dangling.unsettled[metadata.remote_log_segment_id] = metadata.end_offset
             self._copied = None
             raise
         except CustomMetadataSizeLimitExceeded as error:
             await self._give_up_on_size(metadata, custom, f"the leader refused it: {error}")
         except (Fenced, NotLeader, RemoteResourceNotFound, InvalidStateTransition):
-            # Somebody else leads, or has removed the entry: nobody will ever read this copy,
-            # and what the metadata says is not for this broker to change.
+            # Another broker leads, or the entry was deleted: nobody will ever read this copy.
+            # Only its data is removed; the metadata is the leader's to change.
             await self._remove_data(metadata.create_with_custom_metadata(custom))
             raise
         except RemoteStorageError:
@@ -339,24 +347,24 @@ class CopyTask:
     async def _give_up_on_size(
         self, metadata: RemoteLogSegmentMetadata, custom: CustomMetadata | None, why: str
     ) -> NoReturn:
-        """KIP-917: one attempt to remove the copy, and no further copies."""
+        """Stop the task, and try once to remove the copy (KIP-917)."""
         message = (
             f"{metadata.remote_log_segment_id}: custom metadata of the storage manager is too "
             f"large: {why}; no more of this partition is copied. Raise "
             "remote.log.metadata.custom.metadata.max.bytes, or let the manager return less, "
             "and start the task again"
         )
-        self.stop(message)  # First: whatever becomes of the clean-up, no more is copied.
+        self.stop(message)  # First, so that the task stops even if the clean-up fails.
         await self._clean_up(metadata.create_with_custom_metadata(custom))
         raise CustomMetadataSizeLimitExceeded(message)
 
     async def _clean_up(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Remove the copy and its entry, if that goes: the error that led here counts more."""
+        """Try to remove data and entry. A failure is ignored: the caller raises the cause."""
         with suppress(RemoteStorageError, OSError):
             await self._deletions.delete(metadata, "failed copy")
 
     async def _remove_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Remove the copy alone, if that goes; else the leader does, by its entry."""
+        """Try to remove the data alone. If that fails, the leader removes it with the entry."""
         try:
             await self._storage.delete_log_segment_data(metadata)
         except (RemoteStorageError, OSError) as error:

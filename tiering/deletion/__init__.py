@@ -1,1 +1,1 @@
-"""Segments on their way out of the tier."""
+"""Deletion of segments and partitions from the tier."""

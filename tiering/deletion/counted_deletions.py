@@ -1,4 +1,4 @@
-"""Deletion of segments by one broker: counted, and its index cache is told."""
+"""Deletion of segments by one broker, which counts them and updates its index cache."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ _log = structlog.get_logger("tierledger.tiering")
 
 
 def no_index_cache(_: Iterable[RemoteLogSegmentId]) -> None:
-    """For a broker without an index cache."""
+    """The `remove_indexes` of a broker without an index cache."""
 
 
 class CountedDeletions:
-    """What a broker's retention and partition remover delete segments with: one for all tasks.
+    """Deletes segments for a broker's retention, remover and copies; all tasks share one.
 
-    `retention_clock` is what retention goes by. It believes a jump of `clock` slowly, and was
-    made with this: an election, which a jump may well bring about, does not make it believe.
+    Retention uses `retention_clock`, which follows a jump of `clock` only slowly. It lives as
+    long as this object, not as long as a task: a jump may well cause an election, and a clock
+    that was made anew then would start with the wrong time.
     """
 
     def __init__(
@@ -51,8 +52,8 @@ class CountedDeletions:
     ) -> None:
         """`remove_indexes` is the `remove` of the broker's index cache, if it has one.
 
-        `monotonic_s` counts seconds that nobody sets; if none is given, those of the running
-        event loop. `clock` is believed now: a machine's time is to be right when it starts.
+        `monotonic_s` is a monotonic clock in seconds, by default the running event loop's.
+        `clock` must be right now: `retention_clock` starts with its time.
         """
         self.store = store
         self.clock = clock
@@ -66,11 +67,11 @@ class CountedDeletions:
         self._remove_indexes = remove_indexes
 
     async def delete(self, segment: RemoteLogSegmentMetadata, reason: str) -> None:
-        """Delete `segment` from the tier; on return neither data nor metadata is there.
+        """Delete `segment` from the tier; on return its data and metadata are gone.
 
         Raises:
-            RemoteStorageError, OSError: As `delete_segment` says; counted, and a repeat
-                goes on.
+            RemoteStorageError, OSError: As `delete_segment` raises them. The failure is
+                counted; a retry goes on where it ended.
         """
         segment_id = segment.remote_log_segment_id
         tip = segment_id.topic_id_partition
@@ -83,6 +84,6 @@ class CountedDeletions:
                 "segment not deleted", segment=str(segment_id), reason=reason, error=str(error)
             )
             raise
-        with suppress(NotReady):  # The cache is closed, and loads nothing any more.
+        with suppress(NotReady):  # The cache is closed, so it serves nothing any more.
             self._remove_indexes((segment_id,))
         _log.info("segment deleted", segment=str(segment_id), reason=reason)

@@ -1,9 +1,9 @@
 """Removes whole partitions from the tier: the remover that Kafka's interface describes.
 
-Kafka's brokers have none (a deleted topic's leader tries once to delete what it listed). Here
-a partition is MARKED by the topic's deletion; the remover then walks the rest of
-`RemotePartitionDeleteState`, at its own pace and over any number of restarts: what has been
-done stands in the metadata, and nothing else is remembered.
+Kafka's brokers have none: a deleted topic's leader tries once to delete the segments it listed.
+Here the topic's deletion makes a partition MARKED. The remover then walks the other states of
+`RemotePartitionDeleteState`, at its own pace and over any number of restarts. All its progress
+is in the metadata; it keeps no other state.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("tierledger.tiering")
 
 SEGMENTS_LISTED_MAX = 1000
-"""Segments held at once. A list that waits for their deletion would be closed meanwhile, so
-each thousand is listed anew."""
+"""Segments held at once. A list left open during their deletion would be closed meanwhile, so
+the segments are listed anew for each thousand."""
 
 _MARKED, _STARTED, _FINISHED = RemotePartitionDeleteState
 
@@ -37,9 +37,10 @@ class RemovalResult:
     """Where a partition's removal stands after a run.
 
     Attributes:
-        state: Of the partition's deletion; none: nobody has marked it.
-        deleted: Segments that this run deleted.
-        waits_for_copy: Whether nothing was done because this broker still copies to it.
+        state: State of the partition's deletion; none if the partition is not marked.
+        deleted: Number of segments that this run deleted.
+        waits_for_copy: Whether the run did nothing because this broker is still copying a
+            segment of the partition.
     """
 
     state: RemotePartitionDeleteState | None
@@ -48,17 +49,18 @@ class RemovalResult:
 
 
 class PartitionRemover:
-    """Removes the partitions that are marked and that this broker leads."""
+    """Removes partitions that are marked for deletion and led by this broker."""
 
     def __init__(
         self,
         deletions: CountedDeletions,
         being_copied: Callable[[TopicIdPartition], Collection[RemoteLogSegmentId]],
     ) -> None:
-        """`being_copied` names the segments that this broker is copying for a partition.
+        """`being_copied` returns the segments of a partition that this broker is copying.
 
-        A copy must be named from before its announcement to its end, and ask for a deletion
-        behind the announcement, before it sends anything. `CopyTask` keeps to that.
+        It must include a copy from before its announcement to its end. The copy must ask,
+        after its announcement and before it sends data, whether the partition is being
+        deleted. `CopyTask` does both.
         """
         self._deletions = deletions
         self._store = deletions.store
@@ -66,14 +68,14 @@ class PartitionRemover:
         self._is_cancelled = False
 
     def cancel(self) -> None:
-        """Begin no further deletion; one that has begun is carried to its end."""
+        """Begin no further deletion; a deletion that has begun is completed."""
         self._is_cancelled = True
 
     async def mark(self, topic_id_partition: TopicIdPartition) -> None:
-        """Let the partition be removed; durable on return. A repeat changes nothing.
+        """Mark the partition for removal; durable on return. Idempotent.
 
         Raises:
-            RemoteStorageError: As the store says.
+            RemoteStorageError: As the metadata store raises it.
         """
         if await self._state(topic_id_partition) is None:
             await self._put(topic_id_partition, _MARKED)
@@ -81,27 +83,28 @@ class PartitionRemover:
     async def run_once(self, topic_id_partition: TopicIdPartition) -> RemovalResult:
         """Remove the partition as far as possible, if it is marked.
 
-        Every segment goes through DELETE_SEGMENT_STARTED, the deletion of its data and
-        DELETE_SEGMENT_FINISHED, whatever state it is in. When the metadata has none left, the
-        partition itself becomes FINISHED. Stopped at any point, the next run goes on.
+        Every segment, in any state, goes through DELETE_SEGMENT_STARTED, the deletion of its
+        data and DELETE_SEGMENT_FINISHED. When the metadata has no segment left, the partition
+        becomes FINISHED. If a run is stopped at any point, the next one goes on from there.
 
         Raises:
-            Fenced: Another broker leads the partition by now; it removes it. So `NotLeader`.
-            RemoteStorageError: Not all could be deleted, and all were tried; this is the first
-                failure, and the next run tries those that are left.
+            Fenced, NotLeader: Another broker leads the partition now, and removes it.
+            RemoteStorageError: All segments were tried and some could not be deleted; this is
+                the first failure. The next run tries the remaining ones.
         """
         tip = topic_id_partition
         state = await self._state(tip)
         if state is None or state == _FINISHED:
             return RemovalResult(state)
-        # One under way would put its data where nobody looks for it any more; one that begins
-        # from here on meets the mark.
+        # A running copy could leave data that no entry names any more, so wait for its end. A
+        # copy that begins from here on finds the mark before it sends data.
         if self._being_copied(tip):
             return RemovalResult(state, waits_for_copy=True)
         if state == _MARKED:
             await self._put(tip, _STARTED)
         deleted = await self._delete_all(tip)
-        # Asked of the counters once more: what they still know would be orphaned for good.
+        # Ask for the counters once more: the data of any segment that is still in the metadata
+        # would be orphaned for good once the partition is FINISHED.
         if self._is_cancelled or any((await self._store.partition_summary(tip)).count_by_state):
             return RemovalResult(_STARTED, deleted)
         await self._put(tip, _FINISHED)
@@ -124,7 +127,7 @@ class PartitionRemover:
         _log.info("partition removal", partition=str(tip), state=state.name)
 
     async def _delete_all(self, tip: TopicIdPartition) -> int:
-        """How many segments were deleted; all that a first look counts were tried."""
+        """Try to delete as many segments as the counters have; return how many succeeded."""
         failed: dict[RemoteLogSegmentId, RemoteStorageError] = {}
         deleted = 0
         left = sum((await self._store.partition_summary(tip)).count_by_state)

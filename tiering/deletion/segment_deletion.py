@@ -1,4 +1,4 @@
-"""The one way in which a segment is deleted, by retention, remover or failed copy."""
+"""The deletion of a segment, the same for retention, partition remover and failed copies."""
 
 from __future__ import annotations
 
@@ -23,17 +23,16 @@ async def delete_segment(
     broker_id: int,
     clock: Clock,
 ) -> None:
-    """Remove a segment's data and then its metadata; on return neither is there any more.
+    """Delete a segment's data and then its metadata, from any state; on return both are gone.
 
-    From any state: nobody is served a segment in DELETE_SEGMENT_STARTED, its data goes then,
-    and DELETE_SEGMENT_FINISHED is written once nothing is left. Both updates carry
-    `metadata`'s custom metadata, because an update without any erases it and the storage
-    manager needs it to find the data, also in the repeat. One that is in
-    DELETE_SEGMENT_STARTED already is not announced again.
+    DELETE_SEGMENT_STARTED is written first, unless the segment has it already: from then on no
+    reader is served the segment. Then its data is deleted. DELETE_SEGMENT_FINISHED is written
+    when no data is left. Both updates carry `metadata`'s custom metadata: an update without it
+    would erase it, and the storage manager needs it to find the data, also in a retry.
 
     Raises:
-        RemoteStorageError, OSError: A step failed, and those behind it were not begun. The
-            same call goes on there, with `metadata` as given or as listed since.
+        RemoteStorageError, OSError: A step failed, and no later step was begun. A retry goes
+            on there, with `metadata` as given or as listed since.
     """
     if metadata.state == _DELETE_FINISHED:
         return

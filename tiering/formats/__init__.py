@@ -1,1 +1,1 @@
-"""Kafka's files: indexes, batches of records, snapshots, checkpoints."""
+"""Formats of Kafka's files: indexes, record batches, snapshots, checkpoints."""

@@ -1,7 +1,7 @@
 """Kafka's index formats: offset, time and transaction index of one segment.
 
-All are big-endian entries without a header. What comes from a remote tier is parsed, which
-checks it against its segment; an index that was parsed once may be rebuilt from its bytes.
+All are big-endian entries without a header. An index from a remote tier must be parsed, which
+checks it against its segment. An index that was parsed before may be rebuilt from its bytes.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ TIME_ENTRY: Final = Struct(">qi")
 TRANSACTION_ENTRY: Final = Struct(">hqqqq")
 TRANSACTION_INDEX_VERSION: Final = 0
 TIMES_WITHOUT_OFFSETS_MAX: Final = 1
-"""Entries of a time index beside an offset index without any.
+"""Most entries that a time index can have if the offset index has none.
 
-Kafka enters a time only with an offset, and once more when it closes the segment.
+Kafka adds a time entry only with an offset entry, and one more when it closes the segment.
 """
 NO_TIMESTAMP: Final = -1
-"""What a time index answers for a time before its first entry."""
+"""The timestamp of a lookup before a time index's first entry."""
 
 
 class SegmentBounds(NamedTuple):
-    """What the indexes of a segment may point to."""
+    """The bounds within which the indexes of a segment may point."""
 
     segment: str
-    """What to call it in an error."""
+    """The segment's name in errors."""
     start_offset: int
     end_offset: int
     """Inclusive."""
     size_in_bytes: int
-    """Of the log; not positive if it is not known."""
+    """Size of the log; not positive if it is not known."""
 
     @classmethod
     def of(cls, metadata: RemoteLogSegmentMetadata) -> SegmentBounds:
@@ -72,9 +72,9 @@ class AbortedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of the marker that ended it."""
+    """Offset of the marker that ended it."""
     last_stable_offset: int
-    """As it was when the transaction had ended."""
+    """The log's last stable offset right after the transaction's end."""
 
 
 class OffsetIndex:
@@ -85,14 +85,14 @@ class OffsetIndex:
     def __init__(self, base_offset: int, data: bytes) -> None:
         """Take `data`, which was checked before."""
         self._base_offset = base_offset
-        # As columns, which take as much memory as the bytes and are searched ten times faster.
+        # Columns take as much memory as the bytes, and are searched ten times faster.
         words = array("i", data)
         self._offsets = _swapped(words[::2])
         self._positions = _swapped(words[1::2])
 
     @property
     def data(self) -> bytes:
-        """The index as Kafka has it."""
+        """The index in Kafka's format."""
         words = array("i", bytes(OFFSET_ENTRY.size * len(self)))
         words[::2] = self._offsets
         words[1::2] = self._positions
@@ -103,7 +103,7 @@ class OffsetIndex:
         """The index in `data`.
 
         Raises:
-            CorruptRemoteData: It is no offset index, or not this segment's.
+            CorruptRemoteData: `data` is no offset index, or not this segment's.
         """
         about = _Checked("offset index", bounds)
         about.check_size(data, OFFSET_ENTRY)
@@ -137,7 +137,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """Finds the offset from which to look for a time."""
+    """Finds the offset from which to search for a timestamp."""
 
     __slots__ = ("_base_offset", "_offsets", "_timestamps")
 
@@ -153,7 +153,7 @@ class TimeIndex:
 
     @property
     def data(self) -> bytes:
-        """The index as Kafka has it."""
+        """The index in Kafka's format."""
         halves = array("i", _swapped(self._timestamps[:]).tobytes())
         words = array("i", bytes(TIME_ENTRY.size * len(self)))
         words[::3] = halves[::2]
@@ -166,13 +166,13 @@ class TimeIndex:
         """The index in `data`.
 
         Raises:
-            CorruptRemoteData: It is no time index, or not this segment's.
+            CorruptRemoteData: `data` is no time index, or not this segment's.
         """
         about = _Checked("time index", bounds)
         about.check_size(data, TIME_ENTRY)
         index = cls(bounds.start_offset, data)
         timestamps, offsets = index._timestamps, index._offsets
-        # Kafka never writes a time twice; nothing goes wrong if somebody does.
+        # Kafka never writes a timestamp twice, but a repeated one does no harm.
         about.check_ascending("timestamp", timestamps, strictly=False)
         about.check_ascending("relative offset", offsets, strictly=False)
         about.check_relative_offsets(offsets)
@@ -198,7 +198,7 @@ class TimeIndex:
 
 
 class TransactionIndex:
-    """Knows the aborted transactions that ended in a segment; empty if none did."""
+    """The aborted transactions that ended in a segment; empty if none did."""
 
     __slots__ = ("data",)
 
@@ -211,7 +211,7 @@ class TransactionIndex:
         """The index in `data`.
 
         Raises:
-            CorruptRemoteData: It is no transaction index, or not this segment's.
+            CorruptRemoteData: `data` is no transaction index, or not this segment's.
         """
         about = _Checked("transaction index", bounds)
         about.check_size(data, TRANSACTION_ENTRY)
@@ -228,17 +228,17 @@ class TransactionIndex:
         return len(self.data) // TRANSACTION_ENTRY.size
 
     def entries(self) -> Iterator[AbortedTransaction]:
-        """All of them, by the offset at which they ended."""
+        """All aborted transactions, ordered by the offset at which they ended."""
         for _, *fields in TRANSACTION_ENTRY.iter_unpack(self.data):
             yield AbortedTransaction(*fields)
 
     def collect_aborted_transactions(
         self, fetch_offset: int, upper_bound_offset: int
     ) -> tuple[list[AbortedTransaction], bool]:
-        """Those that touch offsets from `fetch_offset` to below `upper_bound_offset`.
+        """The transactions with offsets from `fetch_offset` to below `upper_bound_offset`.
 
-        And whether these are all: if not, transactions that ended in later segments may touch
-        them, too.
+        Also returns whether these are all. If not, transactions that ended in later segments
+        may have such offsets, too.
         """
         found = []
         for one in self.entries():
@@ -250,7 +250,7 @@ class TransactionIndex:
 
 
 def _swapped(numbers: array[int]) -> array[int]:
-    """`numbers` itself, turned from Kafka's order of bytes to this machine's, or back."""
+    """`numbers` itself, converted between big-endian and this machine's byte order."""
     if sys.byteorder == "little":
         numbers.byteswap()
     return numbers

@@ -18,4 +18,4 @@ class IndexType(Enum):
 
 ALL_INDEX_TYPES: Final = frozenset(IndexType)
 REQUIRED_INDEX_TYPES: Final = ALL_INDEX_TYPES - {IndexType.TRANSACTION}
-"""Without aborted transactions there is no transaction index; the others always are."""
+"""The indexes of every segment. Without aborted transactions there is no transaction index."""

@@ -15,10 +15,10 @@ _ENTRY = re.compile(r"(\d{1,10}) (\d{1,19})", re.ASCII)
 
 
 def parse_leader_epochs(data: bytes, name: str) -> dict[int, int]:
-    """The epochs in `data`, ascending; `name` is what an error calls it.
+    """The epochs in `data` with their start offsets, ascending; `name` is for errors.
 
     Raises:
-        CorruptRemoteData: It is no checkpoint of version 0, or it is not in order.
+        CorruptRemoteData: `data` is no checkpoint of version 0, or its entries do not ascend.
     """
     try:
         lines = data.decode("ascii").split("\n")

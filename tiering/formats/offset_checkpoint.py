@@ -1,4 +1,4 @@
-"""Kafka's checkpoints of one offset per partition, which lie beside the partitions' folders."""
+"""Kafka's checkpoints with one offset per partition, which lie beside partitions' folders."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ CHECKPOINT_VERSION: Final = "0"
 _ENTRY = re.compile(r"(\S+) (\d{1,10}) (\d{1,19})", re.ASCII)
 
 _writing = threading.Lock()
-"""All partitions of a broker share a file, and threads write it."""
+"""Serializes writes: all partitions of a broker share a file, and several threads write it."""
 
 
 def read_offsets(path: Path) -> dict[tuple[str, int], int] | None:
     """Offset by topic and partition; none if there is no such file.
 
     Raises:
-        CorruptRemoteData: It is no checkpoint of version 0.
+        CorruptRemoteData: The file is no checkpoint of version 0.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -48,10 +48,10 @@ def read_offsets(path: Path) -> dict[tuple[str, int], int] | None:
 
 
 def write_offset(path: Path, topic: str, partition: int, offset: int) -> None:
-    """Let the partition have `offset` there; the others keep theirs. Durable on return.
+    """Set the partition's offset in the file, and keep all others. Durable on return.
 
     Raises:
-        CorruptRemoteData: What is there is no checkpoint; it is left as it is.
+        CorruptRemoteData: The file is no checkpoint; it is left unchanged.
     """
     with _writing:
         offsets = read_offsets(path) or {}

@@ -1,4 +1,4 @@
-"""Kafka's producer snapshot: what each producer had written up to an offset."""
+"""Kafka's producer snapshot: the state of each producer at an offset."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _ENTRIES_FROM = _HEADER.size + _COUNT.size
 SNAPSHOT_HEAD_SIZE: Final = _ENTRIES_FROM
 """Bytes of a snapshot without producers."""
 SNAPSHOT_ENTRY_SIZE: Final = _ENTRY.size
-"""Bytes for each producer."""
+"""Bytes per producer."""
 
 
 class ProducerState(NamedTuple):
-    """One producer's last batch, and the transaction that it has open."""
+    """One producer's last batch, and its open transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -35,14 +35,14 @@ class ProducerState(NamedTuple):
     timestamp_ms: int
     coordinator_epoch: int
     current_txn_first_offset: int
-    """-1: none is open."""
+    """-1 if no transaction is open."""
 
 
 def parse_producer_snapshot(data: bytes, name: str) -> list[ProducerState]:
-    """The producers in `data`, in the file's order; `name` is what an error calls it.
+    """The producers in `data`, in the file's order; `name` is for errors.
 
     Raises:
-        CorruptRemoteData: It is no snapshot of version 1, or its checksum does not fit.
+        CorruptRemoteData: `data` is no snapshot of version 1, or its checksum is wrong.
     """
     if len(data) < _ENTRIES_FROM:
         raise _corrupt(name, f"{_ENTRIES_FROM} bytes or more", f"{len(data)} bytes")
@@ -60,7 +60,7 @@ def parse_producer_snapshot(data: bytes, name: str) -> list[ProducerState]:
 
 
 def first_open_offset(producers: Iterable[ProducerState]) -> int | None:
-    """Where the oldest transaction that is still open begins; none if none is open."""
+    """The offset at which the oldest open transaction begins; none if none is open."""
     firsts = [one.current_txn_first_offset for one in producers]
     return min((first for first in firsts if first >= 0), default=None)
 

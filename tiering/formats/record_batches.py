@@ -1,7 +1,7 @@
-"""Record batches of a log file: where each begins, what its header says, its checksum.
+"""Splits a log file into its record batches, parses their headers, and verifies checksums.
 
-Only the message format that Kafka has written since 0.11 is read (magic 2). A batch is kept as
-the bytes that the log holds, so that what is passed on is what was stored.
+Only the message format that Kafka has written since 0.11 (magic 2) is supported. A batch keeps
+the log's own bytes, so that readers get exactly what was stored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tierledger.events.errors import CorruptRemoteData, RejectedError
 
 MAGIC: Final = 2
 NO_LEADER_EPOCH: Final = -1
-"""What a batch says that no leader stamped."""
+"""The leader epoch of a batch that no leader has stamped."""
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _OFFSET_AND_LENGTH: Final = Struct(">qi")
@@ -25,7 +25,7 @@ SMALLEST_BATCH: Final = _HEADER.size
 
 _MAGIC_AT: Final = 16
 _CHECKED_FROM: Final = 21
-"""The checksum covers all from the attributes on: not offset, length and leader epoch."""
+"""The checksum covers all from the attributes on, but not offset, length and leader epoch."""
 
 _COMPRESSION: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
@@ -34,7 +34,7 @@ _CONTROL: Final = 0x20
 
 
 class RecordBatch(NamedTuple):
-    """One batch, with what its header says."""
+    """One batch: its bytes, and fields of its header."""
 
     data: bytes
     base_offset: int
@@ -44,11 +44,11 @@ class RecordBatch(NamedTuple):
     max_timestamp_ms: int
     producer_id: int
     record_count: int
-    """Compaction leaves fewer than there are offsets."""
+    """Number of records. After compaction it may be lower than the number of offsets."""
 
     @property
     def is_control(self) -> bool:
-        """Whether it holds the marker that ends a transaction, and no data."""
+        """Whether it holds a transaction's end marker, and no data."""
         return bool(self.attributes & _CONTROL)
 
     @property
@@ -57,17 +57,17 @@ class RecordBatch(NamedTuple):
 
     @property
     def has_log_append_time(self) -> bool:
-        """Whether all its records have the time at which the broker appended them."""
+        """Whether the records' timestamps are the broker's append time."""
         return bool(self.attributes & _LOG_APPEND_TIME)
 
     @property
     def compression(self) -> int:
-        """The number of the codec."""
+        """The number of the compression codec."""
         return self.attributes & _COMPRESSION
 
 
 def _has_checksum(data: bytes) -> bool:
-    """Whether the checksum of message format 2 fits."""
+    """Whether `data` has a correct checksum of message format 2."""
     if len(data) < _HEADER.size:
         return False
     crc: int = _HEADER.unpack_from(data)[4]
@@ -75,31 +75,31 @@ def _has_checksum(data: bytes) -> bool:
 
 
 class BatchSplitter:
-    """Cuts pieces of a log file into its batches, wherever the pieces end."""
+    """Splits pieces of a log file into batches, which may span several pieces."""
 
     def __init__(self, segment: str, position: int, size_in_bytes: int) -> None:
-        """Begin at `position`, where a batch begins.
+        """Begin at `position`, which must be the start of a batch.
 
         Args:
-            segment: What to call the segment in an error.
-            position: Of the first piece in the file.
-            size_in_bytes: Of the whole file; not positive if it is not known.
+            segment: The segment's name in errors.
+            position: Position of the first piece in the file, in bytes.
+            size_in_bytes: Size of the whole file; not positive if it is not known.
         """
         self.position = position
-        """Where the next batch begins."""
+        """Position of the next batch in the file."""
         self._segment = segment
         self._size = size_in_bytes
         self._rest: list[bytes] = []
         self._rest_bytes = 0
         self._wanted: int | None = None
-        """Bytes of the batch that `_rest` begins, once that is known."""
+        """Size of the batch that begins in `_rest`; none if it is not known yet."""
 
     def feed(self, piece: bytes) -> Iterator[RecordBatch]:
         """The batches that `piece` completes. Take all of them before the next piece.
 
         Raises:
-            CorruptRemoteData: What stands there is no batch, or its checksum does not fit.
-            RejectedError: It is a batch of an older format.
+            CorruptRemoteData: The bytes are no batch, or its checksum is wrong.
+            RejectedError: The batch is in an older format.
         """
         at = 0
         if self._rest:
@@ -117,10 +117,10 @@ class BatchSplitter:
             self._keep(piece[at:])
 
     def finish(self) -> None:
-        """Say that there are no more pieces.
+        """Check that the last piece ended the file.
 
         Raises:
-            CorruptRemoteData: The file should go on.
+            CorruptRemoteData: The file ends within a batch, or has not the expected size.
         """
         end = self.position + self._rest_bytes
         if self._rest or 0 < self._size != end:
@@ -130,7 +130,7 @@ class BatchSplitter:
             )
 
     def _begun(self, piece: bytes) -> tuple[bytes, int] | None:
-        """The batch that earlier pieces began, and where `piece` goes on; none if it does."""
+        """The batch begun in earlier pieces, and where it ends in `piece`; none if later."""
         if self._wanted is None:
             head = b"".join((*self._rest, piece[: _OFFSET_AND_LENGTH.size]))
             self._wanted = self._length_at(head, 0)
@@ -147,12 +147,12 @@ class BatchSplitter:
         self._rest_bytes += len(piece)
 
     def _length_at(self, data: bytes, at: int) -> int | None:
-        """Bytes of the batch at `at`; none if `data` ends before it says so."""
+        """Size of the batch at `at`; none if `data` ends before its length field does."""
         if len(data) - at < _OFFSET_AND_LENGTH.size:
             return None
         _, following = _OFFSET_AND_LENGTH.unpack_from(data, at)
         length: int = _OFFSET_AND_LENGTH.size + following
-        # A length that was damaged must not make us gather half a segment in memory first.
+        # Checked here, so that a damaged length does not gather half a segment in memory.
         if length < _CHECKED_FROM or 0 < self._size < self.position + length:
             limit = f"{self._size - self.position}" if self._size > 0 else "more"
             raise self._corrupt(
@@ -163,7 +163,8 @@ class BatchSplitter:
     def _parsed(self, data: bytes) -> RecordBatch:
         magic = data[_MAGIC_AT]
         if magic != MAGIC:
-            # No checksum covers the format's number; that of this format would not fit another.
+            # The checksum does not cover the format's number (magic). If the checksum of format
+            # 2 is right, only the magic is damaged, and the batch is not of an older format.
             if magic < MAGIC and not _has_checksum(data):
                 raise RejectedError(
                     f"log of {self._segment} at {self.position}: messages of format {magic} "

@@ -1,11 +1,11 @@
-"""Records out of batches: aiokafka's parser, with all of Kafka's codecs."""
+"""Decodes the records of batches by aiokafka's parser, with all of Kafka's codecs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-# The module itself, not `aiokafka.record`: its C version when there is one.
+# Imported from this module, which has the C version if there is one, not `aiokafka.record`.
 from aiokafka.record.default_records import DefaultRecordBatch  # type: ignore[import-untyped]
 
 from tierledger.events.errors import CorruptRemoteData, RejectedError
@@ -27,17 +27,17 @@ class Record(NamedTuple):
     leader_epoch: int
     key: bytes | None
     value: bytes | None
-    """None is a tombstone."""
+    """None for a tombstone."""
     headers: Sequence[tuple[str, bytes | None]]
-    """In their order; names may repeat."""
+    """In the record's order; names may repeat."""
 
 
 def decoded(batch: RecordBatch, segment: str) -> list[Record]:
     """The records of `batch`, whose checksum was verified; `segment` is for errors.
 
     Raises:
-        CorruptRemoteData: They cannot be decoded.
-        RejectedError: The codec is unknown here.
+        CorruptRemoteData: The records cannot be decoded.
+        RejectedError: The compression codec is not supported.
     """
     if batch.compression >= len(CODECS):
         raise RejectedError(

@@ -1,7 +1,7 @@
 """The index cache of KIP-1002: offset, time and transaction index of remote segments.
 
-In memory over one file per segment, bounded in bytes. What it answers was checked when it came
-and has a checksum on the disk; a segment is loaded once, however many wait for it.
+It is a memory cache backed by one file per segment, bounded in bytes. Indexes are verified when
+they are fetched, and their files have checksums. Concurrent calls for one segment share a load.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 BYTES_MAX: Final = 1 << 30
 """Kafka's default of `remote.log.index.file.cache.total.size.bytes`."""
 LOADS_MAX: Final = 32
-"""Segments that are loaded at the same time; further ones wait."""
+"""Segments that are loaded at the same time; further loads wait."""
 DOWNLOADS_MAX: Final = 2
-"""Damaged indexes are fetched once more; damage on the way may be gone by then."""
+"""Fetches per load: corrupt indexes are fetched once more, in case the transfer broke them."""
 
 _log = structlog.get_logger("tierledger.tiering")
 
@@ -51,20 +51,20 @@ class _Slot:
 
 
 class _Load:
-    """One loader, and the answer that others wait for."""
+    """A running load of one segment, and the future that its callers wait for."""
 
     __slots__ = ("answer", "is_wanted")
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[IndexEntry] = asyncio.get_running_loop().create_future()
         self.is_wanted = True
-        """Whether what it brings may be kept: not if the segment was removed meanwhile."""
+        """Whether the loaded entry may be kept: not if the segment was removed meanwhile."""
 
 
 class RemoteIndexCache:
-    """Finds positions in remote segments. All calls are of one event loop.
+    """Finds positions in remote segments. Use it from one event loop only.
 
-    A hit is answered without waiting for anything. After `close` every call raises `NotReady`.
+    A hit in memory returns without suspending. After `close` every call raises `NotReady`.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class RemoteIndexCache:
     ) -> None:
         """Keep up to `max_bytes` of files in `directory`, which no other cache may use.
 
-        It is opened by `open`, `async with`, or the first call. `storage` stays the caller's.
+        `open`, `async with` or the first `get` opens it. The caller keeps and closes `storage`.
 
         Raises:
             InvalidArgument: `max_bytes` is negative.
@@ -89,9 +89,9 @@ class RemoteIndexCache:
         self._slots: dict[bytes, _Slot] = {}
         self._loads: dict[bytes, _Load] = {}
         self._tasks: set[asyncio.Task[IndexEntry]] = set()
-        """All loaders, also those whose segment was removed meanwhile."""
+        """All running loads, also of segments that were removed meanwhile."""
         self._removed_early: set[bytes] = set()
-        """Removed before it was known what the directory holds."""
+        """Segments removed before the directory was listed."""
         self._loading = asyncio.Semaphore(LOADS_MAX)
         self._cleaner = FileCleaner(self._files, self._count_file_error)
         self._opening: asyncio.Task[None] | None = None
@@ -102,7 +102,7 @@ class RemoteIndexCache:
         try:
             await self.open()
         except asyncio.CancelledError:
-            await self.close()  # What was not entered is not left: nobody else would.
+            await self.close()  # A block that was not entered has no `__aexit__` call.
             raise
         return self
 
@@ -110,10 +110,11 @@ class RemoteIndexCache:
         await self.close()
 
     async def open(self) -> None:
-        """Take over what an earlier cache left in the directory; a repeat does nothing.
+        """Lock the directory and take over the files of an earlier cache. Idempotent.
 
-        No file is read: each is checked when it is first asked for. Left-over files are removed
-        in the background. One who is cancelled disturbs no other who waits for the same.
+        No file is read yet: each is verified when its segment is first asked for. Left-over
+        files are removed in the background. A cancelled caller does not disturb other callers
+        that wait for the same opening.
 
         Raises:
             StoreRefused: Another cache uses the directory, or it cannot be made or listed. A
@@ -130,15 +131,15 @@ class RemoteIndexCache:
         self._check_not_closed()
 
     async def get(self, metadata: RemoteLogSegmentMetadata) -> IndexEntry:
-        """The segment's indexes; the entry stays good after the cache has given it up.
+        """The segment's indexes; the entry stays valid after its eviction.
 
-        From memory, from its file, or by one `fetch_indexes`, for all who ask meanwhile.
-        Failures are not kept; one who is cancelled disturbs no other.
+        It comes from memory, from its file, or from one `fetch_indexes` that concurrent calls
+        share. Failures are not cached. A cancelled caller does not disturb the others.
 
         Raises:
-            RemoteResourceNotFound: Remote storage has no offset or no time index of it.
-            CorruptRemoteData: What remote storage gave does not verify, also when asked again.
-            StorageUnavailable: Remote storage is away; trying again is safe.
+            RemoteResourceNotFound: Remote storage lacks the segment's offset or time index.
+            CorruptRemoteData: The indexes do not verify, after a second fetch either.
+            StorageUnavailable: Remote storage cannot be reached; a retry is safe.
             StoreRefused: As `open`.
             NotReady: The cache is closed.
         """
@@ -156,32 +157,32 @@ class RemoteIndexCache:
     async def lookup_timestamp(
         self, metadata: RemoteLogSegmentMetadata, timestamp_ms: int, starting_offset: int
     ) -> int:
-        """The position from which to look for the first record of `timestamp_ms` or later.
+        """The position from which to search for the first record of `timestamp_ms` or later.
 
-        That is not before `starting_offset`. Errors as `get`.
+        Records before `starting_offset` are not searched for. Errors as `get`.
         """
         entry = await self.get(metadata)
         return entry.lookup_timestamp(timestamp_ms, starting_offset).position
 
     def remove(self, segment_ids: Iterable[RemoteLogSegmentId]) -> None:
-        """Give up segments that remote storage holds no longer; unknown ones are ignored.
+        """Remove segments that remote storage holds no longer; unknown ones are ignored.
 
-        Nothing of them is kept that is being loaded now. Files go in the background.
+        A running load of such a segment is not kept. Files are removed in the background.
         """
         self._check_not_closed()
         for segment_id in segment_ids:
             self.counts.removals += self._give_up(segment_id.id)
 
     def distrust(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Give up the segment's indexes: the log was not where they said.
+        """Drop the segment's indexes, since their positions do not match its log.
 
-        The next who asks gets them from remote storage anew. An unknown segment is ignored.
+        The next `get` fetches them from remote storage. An unknown segment is ignored.
         """
         self._check_not_closed()
         self.counts.distrusted += self._give_up(metadata.remote_log_segment_id.id)
 
     def resize(self, max_bytes: int) -> None:
-        """Keep up to `max_bytes` from now on; what is too much is given up at once.
+        """Keep up to `max_bytes` from now on; entries beyond it are evicted at once.
 
         Raises:
             InvalidArgument: `max_bytes` is negative; nothing changed.
@@ -191,10 +192,10 @@ class RemoteIndexCache:
         self._evict(self._queue.resize(_checked_limit(max_bytes)))
 
     async def close(self) -> None:
-        """Let go of the directory and keep its files; a repeat does nothing.
+        """Release the directory and keep its files. Idempotent.
 
-        Callers that wait for a load get `NotReady`. Threads are waited for: nothing touches the
-        directory once another cache may use it.
+        Callers that wait for a load get `NotReady`. All threads are waited for, so that none
+        touches the directory once another cache may use it.
         """
         self._is_closed = True
         if self._opening is not None:
@@ -244,7 +245,7 @@ class RemoteIndexCache:
                 return
             self.counts.load_failures += not is_closed
             load.answer.set_exception(error)
-            load.answer.exception()  # All who waited may be gone: that is no error.
+            load.answer.exception()  # Retrieved here, since all callers may be cancelled.
 
         task.add_done_callback(ended)
         return load
@@ -300,7 +301,7 @@ class RemoteIndexCache:
             raise
 
     async def _keep(self, key: SegmentKey, entry: IndexEntry, load: _Load) -> None:
-        """Keep what was loaded: with a file, or in memory alone if the disk takes none."""
+        """Keep a loaded entry: with a file, or in memory alone if writing the file fails."""
         raw = entry.raw
         if not self._queue.takes(raw.file_size):
             return
@@ -314,7 +315,7 @@ class RemoteIndexCache:
         except asyncio.CancelledError:
             self._cleaner.add([temporary])
             raise
-        # From here on nothing waits: file, slot and queue change together.
+        # Nothing is awaited from here on, so that file, slot and queue change together.
         victims = self._queue.add(key.segment_id, raw.file_size) if load.is_wanted else None
         if victims is None:
             self._cleaner.add([temporary])
@@ -338,7 +339,7 @@ class RemoteIndexCache:
         self.counts.files_removed_at_start += len(found.leftovers)
         self._cleaner.add(found.leftovers)
         for key, size in found.files:
-            self._forget(key.segment_id)  # Of two files for one segment the newer one stays.
+            self._forget(key.segment_id)  # If a segment has two files, the newer one stays.
             self._slots[key.segment_id] = _Slot(key, None, has_file=True)
             self._queue.add_known(key.segment_id, size)
         for segment_id in self._removed_early:
@@ -353,7 +354,7 @@ class RemoteIndexCache:
         self._recount()
 
     def _give_up(self, segment_id: Uuid) -> bool:
-        """Whether there was an entry; neither it nor what is being loaded now is kept."""
+        """Drop the segment's entry and the result of its running load; whether it had one."""
         load = self._loads.pop(segment_id, None)
         if load is not None:
             load.is_wanted = False
@@ -362,7 +363,7 @@ class RemoteIndexCache:
         return self._forget(segment_id)
 
     def _forget(self, segment_id: bytes) -> bool:
-        """Whether that segment was known; it is not any more."""
+        """Drop the segment's entry and file; whether it had one."""
         is_known = self._queue.remove(segment_id)
         if is_known:
             self._drop(segment_id)
@@ -388,7 +389,7 @@ class RemoteIndexCache:
 
 
 def _heard(opening: asyncio.Task[None]) -> None:
-    """All who waited for a failure may be gone: that is no error."""
+    """Retrieve a failure, which asyncio would report if all callers were cancelled."""
     if not opening.cancelled():
         opening.exception()
 

@@ -1,4 +1,4 @@
-"""Removes files in the background, so that nobody waits for it."""
+"""Removes files in the background, so that no caller of the cache waits for the disk."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from tierledger.tiering.index_cache.files import CacheDirectory, SegmentKey
 
 RENAMES_AT_ONCE: Final = 20
-"""Renames between which nobody else's turn comes: together a millisecond or two."""
+"""Renames in one step of the event loop: together they block it a millisecond or two."""
 
 
 class FileCleaner:
     """A task that runs while there is something to remove.
 
-    A file that keeps its name, or cannot be removed, is told to `failed` and left to the next
+    A file that cannot be renamed or removed is reported to `failed`, and stays until the next
     start of the cache.
     """
 
@@ -28,27 +28,27 @@ class FileCleaner:
         self._files = files
         self._failed = failed
         self._given_up: dict[SegmentKey, None] = {}
-        """Their files still have their names. Those are taken away between two steps of the
-        event loop, not in a thread, which could take away a file that has just been kept."""
+        """Segments whose files still have their names. They are renamed on the event loop and
+        not in a thread, which could hit a new file that the cache has just put in place."""
         self._nameless: list[Path] = []
         self._task: asyncio.Task[None] | None = None
 
     def give_up(self, key: SegmentKey) -> None:
-        """Have the file of `key` removed soon, unless `spare` is quicker."""
+        """Have the file of `key` removed soon, unless `spare` is called first."""
         self._given_up[key] = None
         self._start()
 
     def spare(self, key: SegmentKey) -> None:
-        """Keep the file of `key`: it is a new one."""
+        """Do not remove the file of `key`: a new one took the name of the old."""
         self._given_up.pop(key, None)
 
     def add(self, paths: Iterable[Path]) -> None:
-        """Have `paths` removed soon, which have no name in the cache."""
+        """Have `paths` removed soon: files that the cache does not use."""
         self._nameless.extend(paths)
         self._start()
 
     async def drain(self) -> None:
-        """Return when all that was added has been tried."""
+        """Wait until the removal of every added file has been tried."""
         while self._task is not None:
             await asyncio.wait([self._task])
 

@@ -22,14 +22,14 @@ from tierledger.tiering.index_cache.files import RawIndexes
 from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
 CHECKED_IN_PLACE_BYTES_MAX: Final = 16 << 10
-"""Checking this much takes about a millisecond; more is left to a thread."""
+"""Checking this much takes about a millisecond; larger indexes are checked in a thread."""
 
 
 _log = structlog.get_logger("tierledger.tiering")
 
 
 class IndexEntry(NamedTuple):
-    """The indexes of one segment, checked. Stays good whatever the cache does."""
+    """The verified indexes of one segment. It stays valid whatever the cache does."""
 
     offset_index: OffsetIndex
     time_index: TimeIndex
@@ -37,18 +37,18 @@ class IndexEntry(NamedTuple):
     """Empty if the segment has none."""
 
     def lookup_offset(self, offset: int) -> OffsetPosition:
-        """From where to read the log for `offset`."""
+        """The entry at whose position to begin reading the log for `offset`."""
         return self.offset_index.lookup(offset)
 
     @property
     def lacks_offsets(self) -> bool:
-        """Whether the offset index was emptied: all is read from the segment's beginning."""
+        """Whether the offset index lost its entries; reads then begin at position 0."""
         return not len(self.offset_index) and len(self.time_index) > TIMES_WITHOUT_OFFSETS_MAX
 
     def lookup_timestamp(self, timestamp_ms: int, starting_offset: int) -> OffsetPosition:
-        """From where to read the log for the first record of `timestamp_ms` or later.
+        """The entry at whose position to begin searching for `timestamp_ms` or later.
 
-        That is not before the batch of `starting_offset`.
+        It is not before the entry for `starting_offset`.
         """
         found = self.time_index.lookup(timestamp_ms)
         return self.offset_index.lookup(max(starting_offset, found.offset))
@@ -59,7 +59,7 @@ class IndexEntry(NamedTuple):
 
 
 def warn_of_lacking_offsets(entry: IndexEntry, metadata: RemoteLogSegmentMetadata) -> bool:
-    """Say that an offset index is empty and should not be, if so; answers are right still."""
+    """Log a warning if the offset index lost its entries; whether. Lookups stay correct."""
     if entry.lacks_offsets:
         _log.warning(
             "offset index without entries; the segment is read from its beginning",
@@ -70,7 +70,7 @@ def warn_of_lacking_offsets(entry: IndexEntry, metadata: RemoteLogSegmentMetadat
 
 
 def rebuilt(metadata: RemoteLogSegmentMetadata, raw: RawIndexes) -> IndexEntry:
-    """The entry that `raw` was made of."""
+    """The entry from `raw`, which was verified before it was written to the disk."""
     return IndexEntry(
         OffsetIndex(metadata.start_offset, raw.offset),
         TimeIndex(metadata.start_offset, raw.time),
@@ -81,7 +81,7 @@ def rebuilt(metadata: RemoteLogSegmentMetadata, raw: RawIndexes) -> IndexEntry:
 async def fetch_entry(
     storage: RemoteStorageManager, metadata: RemoteLogSegmentMetadata
 ) -> IndexEntry:
-    """The segment's indexes from remote storage, by one `fetch_indexes`, checked.
+    """The segment's indexes from remote storage, verified; one `fetch_indexes` gets them.
 
     Raises:
         RemoteResourceNotFound: The offset or the time index is not there.

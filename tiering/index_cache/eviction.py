@@ -1,9 +1,9 @@
-"""What a cache gives up when it is full: S3-FIFO, over bytes.
+"""Which keys a full cache evicts: S3-FIFO, over bytes.
 
-A newcomer waits in a small queue and moves to the main one only if it is asked for again, so
-one pass over a long partition does not push out what others keep using. One that was given up
-not long ago goes to the main queue at once. No clock, no chance: the same calls, the same
-victims.
+A new key waits in a small queue and moves to the main queue only if it is asked for again. So
+one pass over a long partition does not evict what other readers keep using. A key that was
+evicted recently goes to the main queue at once. Without clock and chance, the same calls always
+have the same victims.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections import OrderedDict
 from typing import Final
 
 SMALL_PART: Final = 10
-"""The small queue holds one part in so many."""
+"""The small queue holds one in this many bytes of the whole."""
 ASKED_MAX: Final = 3
-"""More hits than this count no further: what was popular once must not stay for ever."""
+"""Hits that count per key: a key that was popular once must not stay for ever."""
 ASKED_TO_STAY: Final = 2
-"""Hits that take a newcomer to the main queue. One is not enough: a reader of a segment once
-asks for its indexes twice, for the position and for the aborted transactions."""
+"""Hits that move a new key to the main queue. One is not enough: reading a segment once asks
+for its indexes twice, for the position and for the aborted transactions."""
 
 
 class _Item:
@@ -36,7 +36,7 @@ class EvictionQueue:
         self._small: OrderedDict[bytes, _Item] = OrderedDict()
         self._main: OrderedDict[bytes, _Item] = OrderedDict()
         self._ghosts: OrderedDict[bytes, None] = OrderedDict()
-        """Keys given up from the small queue lately, about as many as there are keys."""
+        """Keys evicted from the small queue recently, about as many as there are keys."""
         self._small_weight = 0
         self.weight = 0
 
@@ -47,13 +47,13 @@ class EvictionQueue:
         return weight <= self._weight_max
 
     def asked(self, key: bytes) -> None:
-        """Take note of a hit."""
+        """Count a hit."""
         item = self._main.get(key) or self._small.get(key)
         if item is not None and item.asked < ASKED_MAX:
             item.asked += 1
 
     def add(self, key: bytes, weight: int) -> list[bytes] | None:
-        """The keys that had to go for a new `key`; none if it is too heavy to be taken."""
+        """Add `key`; the keys evicted for it. None if it is too heavy and was not added."""
         self.remove(key)
         if not self.takes(weight):
             return None
@@ -68,13 +68,13 @@ class EvictionQueue:
         return victims
 
     def add_known(self, key: bytes, weight: int) -> None:
-        """Take a key from before a restart; `shrink` sees to the limit after the last one."""
+        """Add a key from before a restart; the caller ends with `shrink` to meet the limit."""
         self.remove(key)
         self._main[key] = _Item(weight)
         self.weight += weight
 
     def remove(self, key: bytes) -> bool:
-        """Whether `key` was there."""
+        """Remove `key`; whether it was there."""
         if (item := self._small.pop(key, None)) is not None:
             self._small_weight -= item.weight
         else:
@@ -85,12 +85,12 @@ class EvictionQueue:
         return True
 
     def resize(self, weight_max: int) -> list[bytes]:
-        """The keys that have to go under the new limit."""
+        """Set the limit; the keys evicted for it."""
         self._weight_max = weight_max
         return self.shrink()
 
     def shrink(self) -> list[bytes]:
-        """The keys that have to go under the present limit."""
+        """Evict down to the limit; the evicted keys."""
         return self._shrink_to(self._weight_max)
 
     def _shrink_to(self, weight: int) -> list[bytes]:

@@ -1,12 +1,12 @@
 """The files behind the index cache: one for each segment, with its three indexes.
 
-Rule 1: a file appears under its name complete or not at all; nothing waits for the disk, since
-a file that a power cut damaged fails its checksum and is fetched again.
-Rule 2: only names of ours are touched. Whatever else lies in the directory stays there.
-Rule 3: one cache uses a directory, and holds a lock on it.
+Rule 1: a file appears under its name complete or not at all. There is no fsync: a file that a
+power cut damaged fails its checksum, and its indexes are fetched again.
+Rule 2: only files with the cache's own names are touched; all others stay as they are.
+Rule 3: only one cache uses a directory, and holds a lock on it.
 
 A file is `magic, version, segment id, start offset, three lengths, crc32c`, then offset, time
-and transaction index in Kafka's own formats. The checksum covers all of it but itself.
+and transaction index in Kafka's own formats. The checksum covers everything but itself.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _LEFTOVER = re.compile(r"(.+)\.(\d{1,19})\.(?:tmp|deleted)", re.ASCII)
 
 
 class SegmentKey(NamedTuple):
-    """Which segment a file is for."""
+    """The segment that a file belongs to."""
 
     segment_id: Uuid
     start_offset: int
 
     @property
     def file_name(self) -> str:
-        """As in Kafka's own cache, the start offset comes first."""
+        """The file's name: start offset first, as in Kafka's own cache, then segment id."""
         return f"{self.start_offset}_{self.segment_id}{SUFFIX}"
 
 
@@ -64,17 +64,17 @@ class RawIndexes(NamedTuple):
 
 
 class KnownFile(NamedTuple):
-    """A file from before a restart; whether it is sound is seen when it is read."""
+    """A file from before a restart. Its checksum is verified only when it is read."""
 
     key: SegmentKey
     size: int
 
 
 class Found(NamedTuple):
-    """What lies in a directory."""
+    """What a directory holds."""
 
     files: list[KnownFile]
-    """The last written last."""
+    """By time of writing, ascending."""
     leftovers: list[Path]
     """Temporary and doomed files of a process that ended before it could remove them."""
 
@@ -87,10 +87,10 @@ def encode(key: SegmentKey, indexes: RawIndexes) -> bytes:
 
 
 def decode(key: SegmentKey, data: bytes) -> RawIndexes:
-    """The indexes in `data`, if it is the whole file for `key`.
+    """The indexes in `data`, the content of the file for `key`.
 
     Raises:
-        CorruptRemoteData: It is not.
+        CorruptRemoteData: It is not the whole, undamaged file for `key`.
     """
     if len(data) < HEADER_SIZE:
         raise _corrupt(key, f"{HEADER_SIZE} bytes or more", f"{len(data)}")
@@ -120,7 +120,7 @@ class CacheDirectory:
         self._numbers = itertools.count()
 
     def open(self) -> Found:
-        """What lies there, once the directory is made and locked.
+        """Make and lock the directory; return what it holds.
 
         Raises:
             StoreRefused: Another cache uses it, or it cannot be made, locked or listed.
@@ -141,29 +141,29 @@ class CacheDirectory:
             ) from error
 
     def release(self) -> None:
-        """Let another cache use the directory; files stay."""
+        """Release the lock, so that another cache may use the directory; files stay."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
     def read(self, key: SegmentKey) -> RawIndexes:
-        """The indexes of that segment.
+        """The indexes of the segment `key`.
 
         Raises:
             OSError: The file is not there, or cannot be read.
-            CorruptRemoteData: It is not what was written.
+            CorruptRemoteData: The file is damaged.
         """
         return decode(key, (self.path / key.file_name).read_bytes())
 
     def temporary(self, key: SegmentKey) -> Path:
-        """Where `write_temporary` may put a file for `key`; no two are the same."""
+        """A new, unique path to which `write_temporary` may write the file of `key`."""
         return self._numbered(key.file_name, TEMPORARY_SUFFIX)
 
     def write_temporary(self, path: Path, key: SegmentKey, indexes: RawIndexes) -> None:
-        """Make a complete file under another name; `keep` gives it its own.
+        """Write the complete file of `key` to `path`; `keep` gives it its final name.
 
         Raises:
-            OSError: It could not be written; nothing is left of it.
+            OSError: The file could not be written, and was removed.
         """
         try:
             self.write(path, encode(key, indexes))
@@ -172,18 +172,18 @@ class CacheDirectory:
             raise
 
     def write(self, path: Path, data: bytes) -> None:
-        """Make a file; where a test lets the disk be full."""
+        """Write a file; tests override this to simulate a full disk."""
         path.write_bytes(data)
 
     def keep(self, temporary: Path, key: SegmentKey) -> None:
-        """Give a written file its name, in place of what has it now."""
+        """Give a written file its final name; it replaces a file that has the name now."""
         temporary.replace(self.path / key.file_name)
 
     def doom(self, key: SegmentKey) -> Path | None:
-        """Take a file's name away; the path to remove, or none if it is gone.
+        """Rename the file of `key`; the path to remove, or none if there is no such file.
 
         Raises:
-            OSError: It keeps its name.
+            OSError: The file could not be renamed.
         """
         doomed = self._numbered(key.file_name, DOOMED_SUFFIX)
         try:
@@ -193,7 +193,7 @@ class CacheDirectory:
         return doomed
 
     def remove(self, path: Path) -> None:
-        """Remove a file that has no name in the cache any more; silent if it is gone."""
+        """Remove a temporary or doomed file; one that is gone already is ignored."""
         path.unlink(missing_ok=True)
 
     def _numbered(self, name: str, suffix: str) -> Path:
@@ -213,7 +213,7 @@ class CacheDirectory:
                     stat = entry.stat(follow_symlinks=False)
                     known.append((stat.st_mtime_ns, KnownFile(key, stat.st_size)))
         found.files.extend(file for _, file in sorted(known))
-        # Leftovers are removed while new files are made: no name may be one of theirs.
+        # Leftovers are removed while new files are written, so their names must differ.
         self._numbers = itertools.count(max(numbers) + 1)
         return found
 

@@ -1,4 +1,4 @@
-"""Threads that nobody leaves behind."""
+"""Work in threads that does not outlive the task that waits for it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 async def to_its_end(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `work` returns in a thread, as `asyncio.to_thread`.
+    """Run `work` in a thread and return its result, like `asyncio.to_thread`.
 
-    A cancellation is raised only when the thread is done with it: once a task that waits here
-    has ended, nothing of its work goes on.
+    A cancellation is raised only when the thread has finished `work`. So once the waiting task
+    has ended, none of its work is still running.
     """
     loop = asyncio.get_running_loop()
     working = loop.run_in_executor(None, partial(work, *args, **kwargs))
@@ -26,6 +26,6 @@ async def to_its_end(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        working.exception()  # Nobody is left to hear it.
+        working.exception()  # Retrieved, so that asyncio does not report it.
         raise cancelled
     return working.result()

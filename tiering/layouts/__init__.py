@@ -1,1 +1,1 @@
-"""How a segment lies in the tier."""
+"""Layouts: how the objects of a segment are named and stored in a tier."""

@@ -1,9 +1,9 @@
-"""The tree that Kafka's LocalTieredStorage leaves in a directory, for reading.
+"""The directory tree that Kafka's LocalTieredStorage writes, for reading only.
 
     <topic>-<partition>-<topic id>/<start offset>-<segment id>.log
                                                               .index, .timeindex, ...
 
-Nothing in it has a checksum beyond those of the log's own batches.
+Only the log's own batches have checksums.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ LOG_SUFFIX = "log"
 
 
 class KafkaLayoutStorageManager(ReadOnlyStorageManager):
-    """Segments as LocalTieredStorage keeps them, one request for each file."""
+    """Reads segments that LocalTieredStorage has written, by one request per file."""
 
     layout = "a tier of Kafka's LocalTieredStorage"
 
     def __init__(self, store: ObjectStore) -> None:
-        """Read from the top of `store`, which holds the partitions' folders."""
+        """Read from the root of `store`, which holds the partitions' folders."""
         self._store = store
 
     @override
@@ -61,7 +61,7 @@ class KafkaLayoutStorageManager(ReadOnlyStorageManager):
 
 
 def place_of(metadata: RemoteLogSegmentMetadata) -> str:
-    """What the names of the segment's files begin with."""
+    """The prefix of the names of the segment's files."""
     partition = metadata.topic_id_partition
     folder = f"{topic_name(metadata)}-{partition.partition}-{partition.topic_id}"
     return f"{folder}/{segment_name(metadata)}"

@@ -1,7 +1,8 @@
-"""Whose an object is, by its name alone, and which objects a segment must have.
+"""Finds an object's segment by its name alone, and the objects that a segment must have.
 
-One class per layout. Rule: a name that does not spell a topic, its id, a partition and a
-segment exactly as the layout writes them is not ours. It is never decoded, trimmed or joined.
+There is one class per layout. Rule: a name belongs to the tier only if it has topic, topic id,
+partition and segment exactly as the layout writes them. Names are never decoded, trimmed or
+joined.
 """
 
 from __future__ import annotations
@@ -29,34 +30,35 @@ from tierledger.tiering.layouts.manifest import layout as manifest_layout
 from tierledger.tiering.layouts.tier_url import Layout
 
 LOG: Final = "log"
-"""The role of an object that holds the log; of a part of it, `log.00000` and so on. Others have
-their suffix."""
+"""The role of the object with the log; its parts have `log.00000` and so on. The roles of other
+objects are their suffixes."""
 
 PARTITION_MAX: Final = (1 << 31) - 1
 
 
 class ListedObject(NamedTuple):
-    """An object that is called as one of a segment."""
+    """An object whose name is that of a segment's object."""
 
     topic_id: Uuid
     partition: int
     segment_id: Uuid
     role: str
     place: str
-    """What the names of all objects of the segment begin with."""
+    """The prefix of the names of all the segment's objects."""
     is_below_prefix: bool
-    """Whether it lies where the tier keeps new segments."""
+    """Whether it is below the prefix at which the tier keeps new segments."""
 
 
 class ExpectedObject(NamedTuple):
-    """What an object beside the log must be, as far as a list tells."""
+    """An object beside the log that a segment must or may have, and its possible sizes."""
 
     role: str
     least: int
-    """Bytes."""
+    """Smallest size in bytes."""
     step: int
-    """It has `least` bytes, or so many more, or twice as many more, up to `most`."""
+    """The size is `least` plus a multiple of `step`."""
     most: int | None
+    """Largest size in bytes; none: no limit."""
     is_required: bool = True
 
     def fits(self, size: int) -> bool:
@@ -73,17 +75,17 @@ class ExpectedObject(NamedTuple):
 
 
 class ExpectedObjects(NamedTuple):
-    """What a finished segment has in the tier."""
+    """The objects that a finished segment must have in the tier."""
 
     place: str
     part_bytes: int | None
-    """Of each object that holds the log but the last; none if only the sum is known."""
+    """Bytes of each log object but the last; none if only the sum is known."""
     log_bytes: int
     others: tuple[ExpectedObject, ...]
     indexes: str
-    """The one of `others` without which nothing of the segment can be read."""
+    """Role of the one of `others` without which nothing of the segment can be read."""
     weight: int | None
-    """Bytes of all of them, if the copy said it."""
+    """Bytes of all objects, if the custom metadata has it."""
     is_below_prefix: bool
 
 
@@ -92,7 +94,7 @@ class LogObject(NamedTuple):
 
     name: str
     start: int
-    """Of its bytes in the log."""
+    """Position of its first byte in the log."""
     end: int
     """Exclusive."""
 
@@ -101,7 +103,7 @@ class LayoutNames(ABC):
     """How a tier of one layout names its objects. Pickled into tasks."""
 
     before_role = "."
-    """What stands between a segment's place and an object's role."""
+    """Separator between a segment's place and an object's role."""
     has_index_files = False
     """Whether each index is an object of its own."""
 
@@ -111,39 +113,39 @@ class LayoutNames(ABC):
 
     @property
     def folder(self) -> str:
-        """Below which everything of the tier lies; empty: it may lie anywhere."""
+        """The folder that contains the whole tier; empty if it may be anywhere."""
         return self.prefix.rpartition("/")[0]
 
     @abstractmethod
     def parse(self, path: str) -> ListedObject | None:
-        """What `path`, seen from the top of the store, is called as; none if not as ours."""
+        """The parts of a name below the store's root; none if it is not such a tier's."""
 
     def log_objects(self, must: ExpectedObjects) -> Iterator[LogObject]:
-        """The objects that hold a log, in order; one for all if its parts are not known."""
+        """The objects that hold a log, in order; a single one if its parts are not known."""
         name = f"{must.place}{self.before_role}{LOG}"
         yield LogObject(name, 0, must.log_bytes)
 
     def index_object(self, must: ExpectedObjects, index_type: IndexType | None = None) -> str:
-        """Which object holds that index, or all if they lie together."""
+        """The name of the object with that index; without a type, of the required one."""
         role = must.indexes
         if self.has_index_files and index_type is not None:
             role = index_type.value
         return f"{must.place}{self.before_role}{role}"
 
     def object_in(self, must: ExpectedObjects, message: str) -> str | None:
-        """Which of the segment's objects a message names; none if it names none of them."""
+        """The name of the segment's object that a message contains; none if it has none."""
         others = (f"{must.place}{self.before_role}{one.role}" for one in must.others)
         named = chain(others, (one.name for one in self.log_objects(must)))
         return next((name for name in named if name in message), None)
 
     @abstractmethod
     def expected(self, metadata: RemoteLogSegmentMetadata) -> ExpectedObjects:
-        """What a finished segment must have.
+        """The objects that a finished segment must have.
 
         Raises:
             CorruptRemoteData: Its custom metadata is not this layout's.
-            FormatTooNew: A newer program wrote that.
-            InvalidArgument: Its topic's name cannot be part of an object's.
+            FormatTooNew: A newer program wrote its custom metadata.
+            InvalidArgument: Its topic's name cannot be part of an object's name.
         """
 
 
@@ -160,7 +162,7 @@ def _suffixes(roles: Collection[str]) -> str:
 
 
 class LedgerNames(LayoutNames):
-    """Our own layout: `LedgerStorageManager`."""
+    """Names of tierledger's own layout, `LedgerStorageManager`."""
 
     before_role = "/"
 
@@ -219,7 +221,7 @@ class LedgerNames(LayoutNames):
 
 
 class KafkaNames(LayoutNames):
-    """Kafka's LocalTieredStorage."""
+    """Names of Kafka's LocalTieredStorage."""
 
     has_index_files = True
 
@@ -250,7 +252,7 @@ class KafkaNames(LayoutNames):
 
 
 class ManifestNames(LayoutNames):
-    """The three-object layout."""
+    """Names of the three-object layout."""
 
     _NAME: Final = re.compile(
         f"(?P<place>(?P<head>.+)-{_TOPIC_ID}/{_PARTITION}/{_SEGMENT})"
@@ -264,7 +266,7 @@ class ManifestNames(LayoutNames):
         found = self._NAME.fullmatch(path)
         if found is None:
             return None
-        # The prefix stands before the topic with nothing between them.
+        # The prefix is followed by the topic without a separator.
         topic = found["head"].removeprefix(self.prefix)
         is_below = (
             found["head"].startswith(self.prefix)
@@ -292,16 +294,16 @@ class ManifestNames(LayoutNames):
 
 
 def part_number(role: str) -> int | None:
-    """Which part of the log an object of that role holds; none if it holds none."""
+    """The number of the log's part in an object of that role; none if it holds no part."""
     name, _, number = role.partition(".")
     return int(number or 0) if name == LOG else None
 
 
 def _kafka_files(metadata: RemoteLogSegmentMetadata) -> tuple[ExpectedObject, ...]:
-    """The files beside a log, and the sizes that Kafka's own formats allow them."""
+    """The files beside a log, and the sizes that Kafka's formats allow."""
     offsets = metadata.end_offset - metadata.start_offset + 1
     batches = min(offsets, metadata.segment_size_in_bytes // SMALLEST_BATCH)
-    # Kafka enters a time with an entry of the offset index, and another when a segment closes.
+    # Kafka adds a time entry with each offset entry, and one more when a segment closes.
     times = (1, batches + 1)
     aborted = (0, 0) if metadata.txn_index_empty else (1, batches)
     return (
@@ -323,13 +325,14 @@ def _entries(kind: IndexType, size: int, counts: tuple[int, int]) -> ExpectedObj
 
 
 def _least_checkpoint(metadata: RemoteLogSegmentMetadata) -> int:
-    """Bytes of a leader-epoch checkpoint that has the segment's own epochs."""
-    # The first of them may have begun in an earlier segment.
+    """Least bytes of a leader-epoch checkpoint with the segment's own epochs."""
+    # The offsets in it are not known, since the first epoch may have begun in an earlier
+    # segment. 0 has the shortest text.
     return len(format_leader_epochs(dict.fromkeys(metadata.segment_leader_epochs, 0)))
 
 
 def _least_indexes(metadata: RemoteLogSegmentMetadata) -> int:
-    """Bytes of an object that has all indexes, of which two may be empty."""
+    """Least bytes of an object with all indexes, of which two may be empty."""
     return TIME_ENTRY.size + SNAPSHOT_HEAD_SIZE + _least_checkpoint(metadata)
 
 
@@ -349,7 +352,7 @@ def _listed(found: re.Match[str], role: str, *, is_below_prefix: bool) -> Listed
     topic_id, segment_id = Uuid.parse(found["topic_id"]), Uuid.parse(found["segment_id"])
     partition = int(found["partition"])
     is_plain = (
-        str(topic_id) == found["topic_id"]  # Of 22 characters, the last has bits to spare.
+        str(topic_id) == found["topic_id"]  # The last of 22 characters has unused bits.
         and str(segment_id) == found["segment_id"]
         and partition <= PARTITION_MAX
     )

@@ -1,4 +1,4 @@
-"""A storage manager that only reads: what another program wrote is left to that program."""
+"""A read-only storage manager, for tiers that belong to another program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ReadOnlyStorageManager(RemoteStorageManager):
     """Refuses to copy and to delete."""
 
     layout: str
-    """What it reads, for its refusals."""
+    """Name of the tier's kind, for error messages."""
 
     @override
     async def copy_log_segment_data(

@@ -1,4 +1,4 @@
-"""Which storage manager a URL names, and how it is opened (docs/tiers.md lists them)."""
+"""Opens the storage manager that a tier's URL names (docs/tiers.md lists them)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
 
 class Layout(StrEnum):
-    """How segments are laid out; the value is what a URL of that layout begins with."""
+    """Layouts of segments; the value is the prefix of such a tier's URL."""
 
     LEDGER = "ledger"
     LOCAL_TIERED = "local-tiered"
@@ -34,7 +34,7 @@ DIRECTORY = "dir"
 
 _DIRECTORIES = (DIRECTORY, "file")
 _BUCKETS = ("s3", "s3a", "gs")
-"""Their URLs are a bucket and a prefix."""
+"""Schemes whose URLs are a bucket and a prefix."""
 
 _NO_PARTS = frozenset({"", ".", ".."})
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -46,18 +46,18 @@ class TierUrl(NamedTuple):
     layout: Layout
     scheme: str
     root: str
-    """The directory, the bucket's URL, or whatever else obstore opens."""
+    """The directory, the bucket's URL, or another URL that obstore opens."""
     prefix: str
-    """What object names begin with, below the root."""
+    """Prefix of object names, below the root."""
 
     @property
     def shown(self) -> str:
-        """The URL of the tier as it is given, without what might be secret."""
+        """The tier's URL for messages, without possible secrets."""
         return f"{self.shown_root}/{self.prefix}" if self.prefix else self.shown_root
 
     @property
     def shown_root(self) -> str:
-        """The same without the prefix, which objects' names begin with."""
+        """`shown` without the prefix, which is part of the objects' names."""
         layout = "" if self.layout == Layout.LEDGER else f"{self.layout.value}:"
         if self.scheme == DIRECTORY and self.layout == Layout.LOCAL_TIERED:
             return f"{layout}{self.root}"
@@ -69,10 +69,10 @@ class TierUrl(NamedTuple):
 
 
 def parse(url: str) -> TierUrl:
-    """What `url` says; nothing is opened.
+    """The parts of `url`; nothing is opened.
 
     Raises:
-        InvalidArgument: It is no URL of a tier.
+        InvalidArgument: `url` is no URL of a tier.
     """
     layout, store_url = Layout.LEDGER, url
     for one in Layout:
@@ -102,8 +102,8 @@ def parse(url: str) -> TierUrl:
 
 
 def _check_prefix(layout: Layout, prefix: str, url: str) -> None:
-    # The client takes no name with such a part. Of three objects, the last part of the prefix
-    # is but the beginning of one.
+    # The client refuses names with such parts. In the three-object layout, the prefix's last
+    # part is only the beginning of a name's part, and may be anything.
     parts = prefix.split("/")
     whole = parts[:-1] if layout == Layout.MANIFEST or not parts[-1] else parts
     if any(part in _NO_PARTS for part in whole) or _CONTROL.search(prefix):
@@ -114,7 +114,7 @@ def _check_prefix(layout: Layout, prefix: str, url: str) -> None:
 
 
 def _harmless(url: str) -> str:
-    """Of a URL that nobody understands, what cannot be a secret."""
+    """The parts of an invalid URL that cannot be a secret."""
     before, at, after = url.partition("@")
     return (f"{before.partition(':')[0]}:...@{after}" if at else before).partition("?")[0][:200]
 
@@ -127,13 +127,13 @@ def open_tier(
     store_settings: StoreSettings | None = None,
     counts: RequestCounts | None = None,
 ) -> RemoteStorageManager:
-    """The manager of the tier at `url`; nothing is asked of a remote store yet.
+    """The storage manager of the tier at `url`; no request is sent yet.
 
-    `options` go to the store's client beside what it reads from its own environment variables
-    (AWS_* and the like), and win over it; `allow_http` is one. Every `memory:` is a new one.
+    `options`, such as `allow_http`, go to the store's client. They override what the client
+    reads from its environment variables (AWS_* and others). Every `memory:` is a new store.
 
     Raises:
-        InvalidArgument: It is no URL of a tier, or an option is not known.
+        InvalidArgument: `url` is no URL of a tier, or an option is unknown.
         StoreRefused: There is no such directory.
     """
     parsed = parse(url)
@@ -150,10 +150,10 @@ def open_store(
     options: Mapping[str, str] | None = None,
     settings: StoreSettings | None = None,
 ) -> ObjectStore:
-    """The objects at `url`, as they are, to be listed.
+    """The store of the tier at `url`, for listing its objects.
 
     Raises:
-        InvalidArgument: An option is not known.
+        InvalidArgument: An option is unknown.
         StoreRefused: There is no such directory.
     """
     return _open_store(url, options or {}, settings, RequestCounts())
@@ -170,19 +170,20 @@ def _open_store(
         return ObjectStore(MemoryStore(), shown, counts, is_near=True)
     if url.scheme == DIRECTORY:
         root = Path(url.root)
-        # Not made: a directory that is not mounted, or misspelt, must not look like an empty
-        # tier.
+        # It is not created: a directory that is not mounted, or misspelt, must not look like an
+        # empty tier.
         if not root.is_dir():
             raise StoreRefused(f"{shown}: there is no such directory")
         files = LocalStore(root, automatic_cleanup=True)
         return ObjectStore(files, shown, counts, directory=root)
     config = dict(options)
-    # Given any, obstore forgets what its environment says of them: AWS_ALLOW_HTTP, AWS_TIMEOUT.
+    # If given any client option, obstore ignores all of these in the environment, such as
+    # AWS_ALLOW_HTTP and AWS_TIMEOUT. So they are passed only if the caller sets some.
     client: dict[str, Any] = {} if settings is None else dict(settings.client_options())
     if "allow_http" in config:
         client["allow_http"] = config.pop("allow_http").lower() == "true"
     try:
-        # Which options there are depends on the store.
+        # The valid options depend on the store, so they cannot be typed.
         remote = from_url(  # type: ignore[call-overload]
             url.root,
             config=config,

@@ -1,1 +1,1 @@
-"""A broker's local log."""
+"""The local log of a broker's replica."""

@@ -35,17 +35,18 @@ _SEGMENT_SUFFIXES = ("log", "index", "timeindex", "txnindex", "snapshot")
 class LogDirectory:
     """The log in one folder `<topic>-<partition>`, as it was at the last `refresh`.
 
-    Beside the folder lie the broker's checkpoints of log starts, which is kept up to date, and
-    of high watermarks, which is only read. Without one all that was written counts as
-    replicated. The log start of a partition that has none is 0, as for a tiered log in Kafka.
+    Beside the folder are the broker's checkpoints. That of log start offsets is kept up to
+    date; a partition without an entry starts at 0, as a tiered log in Kafka. That of high
+    watermarks is only read; without the file, all records count as replicated.
     """
 
     def __init__(self, folder: Path, topic_id_partition: TopicIdPartition) -> None:
-        """Use `open`."""
+        """For `open` only."""
         self._folder = folder
         self._tip = topic_id_partition
         self._changing = threading.Lock()
-        """Held in the threads that work on files: a cancelled caller does not end them."""
+        """Held by the threads that work on files. They go on even if their caller is cancelled,
+        so without it two could run at once."""
         self._files = LogFiles((), 0, None)
         self._high_watermark: int | None = None
         self._log_start_offset = 0
@@ -54,7 +55,7 @@ class LogDirectory:
 
     @classmethod
     async def open(cls, folder: Path, topic_id_partition: TopicIdPartition) -> Self:
-        """The log in `folder`; an empty one gets a first segment, where the log starts.
+        """The log in `folder`. In an empty folder, a segment is created at the log's start.
 
         Raises:
             CorruptRemoteData: A checkpoint or a batch in the middle of the log is damaged.
@@ -66,7 +67,7 @@ class LogDirectory:
         return log
 
     async def refresh(self) -> None:
-        """Look at the files again. Raises what `open` does."""
+        """Read the files again. Raises as `open` does."""
         await asyncio.to_thread(self._refresh)
 
     @property
@@ -116,13 +117,13 @@ class LogDirectory:
         producer_snapshot: bytes,
         start: int,
     ) -> None:
-        """As `LocalLog` says; checks all of it before anything is dropped.
+        """As `LocalLog.restart_at`; all arguments are checked before anything is dropped.
 
-        A crash leaves a beginning of the old log, an empty log, or the new one.
+        A crash leaves the first segments of the old log, an empty log, or the new log.
 
         Raises:
             InvalidArgument: `start` is negative or behind `offset`.
-            CorruptRemoteData: `producer_snapshot` is none.
+            CorruptRemoteData: `producer_snapshot` cannot be parsed.
         """
         if not 0 <= start <= offset:
             raise InvalidArgument(
@@ -133,7 +134,7 @@ class LogDirectory:
             self._restart_at, offset, leader_epochs, producer_snapshot, start
         )
 
-    # In threads, one at a time.
+    # The methods below run in threads, one at a time.
 
     def _refresh(self) -> None:
         with self._changing:
@@ -187,11 +188,11 @@ class LogDirectory:
             write_offset(self._beside(LOG_START_OFFSETS), *self._key, start)
             self._make_segment(offset)
             self._files = LogFiles((), 0, None)
-            self._log_start_offset = 0  # The leader's word counts, also if it is the lower one.
+            self._log_start_offset = 0  # Let the leader's `start` apply, even if it is lower.
             self._load()
 
     def _remove_segments(self) -> None:
-        """The newest first, so that what a crash leaves is a log without a hole."""
+        """Remove all segments, newest first, so that a crash leaves a log without a hole."""
         stems = {
             path.stem for one in _SEGMENT_SUFFIXES for path in self._folder.glob(f"*.{one}")
         }

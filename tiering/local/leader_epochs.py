@@ -1,6 +1,6 @@
-"""Leader epochs of a log, as Kafka's LeaderEpochFileCache answers for them. Pure.
+"""Lookups in the leader epochs of a log, like Kafka's LeaderEpochFileCache. Pure.
 
-Everywhere a mapping of leader epoch to the offset at which it starts; both ascend.
+Leader epochs are always a mapping of epoch to its first offset; both ascend.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 UNDEFINED = -1
-"""Kafka's word for no epoch and no offset."""
+"""Kafka's value for no epoch and no offset."""
 
 
 class OffsetAndEpoch(NamedTuple):
@@ -25,7 +25,8 @@ NOWHERE = OffsetAndEpoch(UNDEFINED, UNDEFINED)
 def epochs_from(epochs: Mapping[int, int], start: int) -> dict[int, int]:
     """The epochs of a log that begins at `start`.
 
-    Of those that start there or before it the last is kept, and starts at `start`.
+    Of the epochs that begin at `start` or before it, only the last is kept, beginning at
+    `start`.
     """
     ordered = sorted(epochs.items())
     before = [epoch for epoch, offset in ordered if offset <= start]
@@ -39,15 +40,15 @@ def epochs_until(epochs: Mapping[int, int], end: int) -> dict[int, int]:
 
 
 def epochs_between(epochs: Mapping[int, int], start: int, end: int) -> dict[int, int]:
-    """The epochs of the segment from `start` up to, not including, `end`.
+    """The epochs of the segment from `start` to `end` (exclusive).
 
-    The first may start behind `start`, where the log's beginning has moved into the segment.
+    The first epoch may begin behind `start` if the log start offset is within the segment.
     """
     return epochs_until(epochs_from(epochs, start), end)
 
 
 def epoch_for_offset(epochs: Mapping[int, int], offset: int) -> int | None:
-    """The epoch in which `offset` was written; none before the first epoch."""
+    """The epoch in which `offset` was written; none if it is before the first epoch."""
     found = None
     for epoch, start in sorted(epochs.items()):
         if start > offset:
@@ -59,10 +60,11 @@ def epoch_for_offset(epochs: Mapping[int, int], offset: int) -> int | None:
 def end_offset_for(
     epochs: Mapping[int, int], epoch: int, log_end_offset: int
 ) -> OffsetAndEpoch:
-    """Where `epoch` ended (exclusive), and in which epoch of this log that is.
+    """Where `epoch` ended (exclusive), and the epoch of this log to which that end belongs.
 
-    The newest ends at the log's end. One that this log has not had ended where the next one
-    begins, in the epoch before it; one above all is unknown, `NOWHERE`.
+    The newest epoch ends at the log's end. An epoch that this log does not have ends where the
+    next higher one begins, and the end belongs to the next lower one. `NOWHERE` for an epoch
+    above all of the log's.
     """
     ordered = sorted(epochs.items())
     if not ordered or epoch == UNDEFINED:

@@ -1,6 +1,6 @@
-"""A partition's local log, as the tasks see it: the broker's side of tiering.
+"""A partition's local log, as the tiering tasks see it.
 
-`tiering.local.directory` is one over Kafka's own files.
+`tiering.local.directory` implements it over Kafka's own files.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ class LocalSegment(NamedTuple):
 
     base_offset: int
     next_base_offset: int
-    """Base offset of the segment after it; for the active one, the log's end."""
+    """Base offset of the next segment; for the active segment, the log's end."""
     size_in_bytes: int
-    """Of the log file."""
+    """Size of the log file."""
     max_timestamp_ms: int
     log_file: Path
-    """Its indexes lie beside it under the same name; the producer snapshot is named after
+    """The indexes are beside it under the same name. The producer snapshot is named by
     `next_base_offset`."""
 
     @property
@@ -32,37 +32,37 @@ class LocalSegment(NamedTuple):
 
 
 class LocalLog(Protocol):
-    """A replica's log on this broker. Its numbers may move between two looks."""
+    """A replica's log on this broker. Its values may change between two calls."""
 
     @property
     def topic_id_partition(self) -> TopicIdPartition: ...
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that may be read, whether it is local or remote."""
+        """The first offset that may be read, local or remote."""
         ...
 
     @property
     def last_stable_offset(self) -> int:
-        """No transaction that is still open begins before it."""
+        """The offset below which all records are replicated and all transactions decided."""
         ...
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that the next record will get."""
+        """The offset of the next record."""
         ...
 
     @property
     def leader_epochs(self) -> Mapping[int, int]:
         """Each leader epoch and the offset at which it starts, ascending.
 
-        As in Kafka's leader-epoch-checkpoint; epochs without records may be in it.
+        As in Kafka's leader-epoch-checkpoint, epochs without records may be among them.
         """
         ...
 
     @property
     def highest_offset_in_remote_storage(self) -> int:
-        """Local segments up to here may be removed; -1 if none is known to be remote."""
+        """Local segments up to this offset may be removed; -1 if none is known to be remote."""
         ...
 
     def segments(self) -> Sequence[LocalSegment]:
@@ -70,14 +70,16 @@ class LocalLog(Protocol):
         ...
 
     async def raise_highest_offset_in_remote_storage(self, offset: int) -> None:
-        """Say that all up to `offset` is remote; never goes back."""
+        """Note that all offsets up to `offset` are remote. A lower value changes nothing."""
         ...
 
     async def raise_log_start_offset(self, offset: int) -> None:
-        """Let nobody read before `offset` any more; durable on return; never goes back.
+        """Refuse reads before `offset` from now on; durable on return.
+
+        A lower value than the present one changes nothing.
 
         Raises:
-            InvalidArgument: `offset` lies behind the log's end.
+            InvalidArgument: `offset` is behind the log's end.
         """
         ...
 
@@ -88,8 +90,9 @@ class LocalLog(Protocol):
         producer_snapshot: bytes,
         start: int,
     ) -> None:
-        """Drop all local segments and begin at `offset`, with the state that the tier gave.
+        """Drop all local segments and begin at `offset`, with the given state from the tier.
 
-        What is read before `offset`, from `start` on, is remote (a follower's auxiliary state).
+        The log starts at `start`; its offsets before `offset` are remote. (This is a follower's
+        auxiliary state.)
         """
         ...

@@ -1,7 +1,7 @@
-"""What the files of a local log say: its segments, its end, and what is not decided yet.
+"""Reads the files of a local log: its segments, its end, and its open transactions.
 
-Blocking; `directory` calls it in a thread. Nothing is changed: what a crash left behind the
-last whole batch is not counted as part of the log, and stays where it is.
+It blocks, so `directory` calls it in a thread. No file is changed: bytes that a crash left
+behind the last whole batch are not part of the log, and stay in the file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tierledger.tiering.local.segment_files import (
 )
 
 PIECE_BYTES: Final = 1 << 20
-"""Of a log file that is read at once."""
+"""Bytes of a log file per read."""
 
 _LOG_NAME = re.compile(r"(\d{20})" + re.escape(LOG_SUFFIX), re.ASCII)
 
@@ -36,12 +36,12 @@ _log = structlog.get_logger("tierledger.tiering")
 
 
 class LogFiles(NamedTuple):
-    """A log at one moment."""
+    """The state of a log at one moment."""
 
     segments: tuple[LocalSegment, ...]
     log_end_offset: int
     first_open_offset: int | None
-    """Where the oldest transaction that is still open begins; none if none is open."""
+    """Where the oldest open transaction begins; none if none is open."""
 
 
 def segment_bases(folder: Path) -> list[int]:
@@ -51,7 +51,7 @@ def segment_bases(folder: Path) -> list[int]:
 
 
 def read_log(folder: Path, known: Sequence[LocalSegment] = ()) -> LogFiles:
-    """The log in `folder`; its closed segments are looked at once if they are `known`.
+    """The log in `folder`. Unchanged closed segments are taken from `known`, not read again.
 
     Raises:
         CorruptRemoteData: A batch in the middle of the log is damaged.
@@ -74,7 +74,7 @@ def read_log(folder: Path, known: Sequence[LocalSegment] = ()) -> LogFiles:
 
 
 class _Batches:
-    """One segment's batches, and what they add up to."""
+    """Reads one segment's batches, and sums up end, size and latest timestamp."""
 
     def __init__(self, folder: Path, base_offset: int) -> None:
         self._base_offset = base_offset
@@ -84,7 +84,7 @@ class _Batches:
         self._latest_ms = -1
 
     def all(self, *, is_active: bool) -> Iterator[RecordBatch]:
-        """All batches in order; of the active segment those before the first that is not whole.
+        """All batches in order; in the active segment, those before the first damaged one.
 
         Raises:
             CorruptRemoteData: A closed segment is damaged.
@@ -105,13 +105,13 @@ class _Batches:
                 _log.warning("a log ends before its file does", error=str(error))
 
     def latest_ms(self) -> int:
-        """The largest timestamp; as in Kafka the file's own if no record has one."""
+        """The largest timestamp; as in Kafka the file's time if no record has one."""
         if self._latest_ms >= 0:
             return self._latest_ms
         return self._path.stat().st_mtime_ns // 1_000_000
 
     def as_segment(self) -> LocalSegment:
-        """The segment, which ends where its batches do."""
+        """The segment, which ends with its last whole batch."""
         return LocalSegment(
             self._base_offset,
             self.end_offset,
@@ -138,7 +138,10 @@ def _closed_segment(
 
 
 def _latest_by_index(path: Path, base: int, following: int) -> int | None:
-    """The largest timestamp, which Kafka writes to the time index when it closes a segment."""
+    """The largest timestamp, from the last entry of the time index; none if not plausible.
+
+    Kafka writes that entry when it closes a segment.
+    """
     try:
         data = index_file(path, IndexType.TIMESTAMP).read_bytes()
     except FileNotFoundError:
@@ -151,7 +154,7 @@ def _latest_by_index(path: Path, base: int, following: int) -> int | None:
 
 
 def _newest_snapshot(folder: Path, bases: Sequence[int]) -> tuple[int, dict[int, int]]:
-    """From which segment on to read, and by producer the transactions open where it begins."""
+    """The segment from which to read, and the transactions open at its start, by producer."""
     for base in reversed(bases):
         path = snapshot_file(folder, base)
         try:

@@ -1,4 +1,4 @@
-"""From where to where a log is remote, as its own leader epochs and the metadata say."""
+"""Finds the remote range of a log, from its own leader epochs and the metadata."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ async def find_highest_remote_offset(
 ) -> OffsetAndEpoch:
     """The last offset of `log` that is remote, and its leader epoch; `NOWHERE` if none is.
 
-    Never an offset that this log does not have: what an unclean election cut off may have been
-    copied further than this log's part of that epoch, whose end counts then.
+    It is never an offset that this log does not have. Before an unclean election more of an
+    epoch may have been copied than this log has of it; the end of this log's part counts then.
 
     Raises:
-        RetryableError: The metadata cannot answer now; nothing follows from that.
-        RemoteResourceNotFound: The partition is unknown there, or deleted.
+        RetryableError: The metadata cannot answer now, so the offset is not known.
+        RemoteResourceNotFound: The partition is unknown, or deleted.
     """
     tip, epochs = log.topic_id_partition, log.leader_epochs
     for epoch in sorted(epochs, reverse=True):
@@ -32,14 +32,15 @@ async def find_highest_remote_offset(
 
 
 async def find_log_start_offset(log: LocalLog, metadata: RemoteLogMetadataSource) -> int:
-    """The first offset that the tier has of `log`, or where its local segments begin.
+    """The first offset of `log` in the tier; without any, the start of its local segments.
 
-    The first segment listed for the first epoch that lists any counts, whatever its state: too
-    low an answer hides nothing, since a log's start never goes back; too high a one would.
+    It is the start of the first segment listed for the lowest epoch with segments, in any
+    state. Too low a result does no harm, since a log start offset never goes back; too high a
+    result would hide records.
 
     Raises:
-        RetryableError: The metadata cannot answer now; nothing follows from that.
-        RemoteResourceNotFound: The partition is unknown there, or deleted.
+        RetryableError: The metadata cannot answer now, so the offset is not known.
+        RemoteResourceNotFound: The partition is unknown, or deleted.
     """
     tip = log.topic_id_partition
     for epoch in sorted(log.leader_epochs):

@@ -1,4 +1,4 @@
-"""The files of a segment in a local log, and what is announced and copied of them."""
+"""The files of a segment in a local log, and its description for a copy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def index_file(log_file: Path, index_type: IndexType) -> Path:
 
 
 def snapshot_file(folder: Path, offset: int) -> Path:
-    """The producer snapshot of all before `offset`."""
+    """The file of the producer snapshot at `offset`."""
     return folder / f"{offset:020}.{IndexType.PRODUCER_SNAPSHOT.value}"
 
 
@@ -40,13 +40,13 @@ def describe_segment(
     broker_id: int,
     now_ms: int,
 ) -> tuple[RemoteLogSegmentMetadata, LogSegmentData]:
-    """What to announce of `segment` (COPY_SEGMENT_STARTED), and what to copy. Looks at files.
+    """The metadata to announce for `segment` (COPY_SEGMENT_STARTED), and its data to copy.
 
-    The metadata has the segment's own epochs; the checkpoint that goes along has all from the
-    log's beginning to the segment's end.
+    It blocks, since it looks at files. The metadata has the segment's own epochs. The data's
+    checkpoint has all epochs from the log's start to the segment's end.
 
     Raises:
-        InvalidArgument: A file that every segment has is missing, or no epoch holds it.
+        InvalidArgument: A required file is missing, or the segment has no leader epoch.
     """
     data = _segment_data(segment, leader_epochs)
     metadata = RemoteLogSegmentMetadata(

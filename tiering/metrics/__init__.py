@@ -1,1 +1,1 @@
-"""What a tier measures."""
+"""Metrics of a tier."""

@@ -1,6 +1,6 @@
-"""What index caches and storage managers count about themselves, as Prometheus metrics.
+"""The counters of index caches and storage managers as Prometheus metrics.
 
-They are read when somebody scrapes; who counts knows nothing of it.
+A scrape reads the counters; the code that counts does not know of Prometheus.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ INDEX_CACHE_METRICS: Final = {
     "entries": _cache("entries", "Segments that the cache holds."),
     "bytes": _cache("bytes", "Bytes that the cache holds."),
 }
-"""Of each field of `IndexCacheCounts`; what only grows is a counter."""
+"""The metric of each field of `IndexCacheCounts`."""
 
 REQUEST_METRICS: Final = {
     "requests": _tier("requests_total", "Requests to the store of the tier.", BY_REQUEST),
@@ -66,42 +66,42 @@ REQUEST_METRICS: Final = {
     "bytes_read": _tier("bytes_read_total", "Bytes that came from the store of the tier."),
     "bytes_written": _tier("bytes_written_total", "Bytes sent to the store of the tier."),
 }
-"""Of each field of `RequestCounts`; one that counts by something has labels."""
+"""The metric of each field of `RequestCounts`; fields that are counters by key have labels."""
 
 
 class TierCountMetrics(Collector):
-    """The counts of a broker's index caches and of its storage managers, each kind summed up.
+    """The summed counts of a broker's index caches, and those of its storage managers.
 
-    What was never added has no series. Safe for threads, as `TierMetrics` is.
+    Without an added cache or manager, its metrics have no series. Thread-safe.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Let `registry` expose them, too: that of `TierMetrics`, as a rule.
+        """Register with `registry`, usually that of `TierMetrics`.
 
         Raises:
-            ValueError: It exposes such counts already.
+            ValueError: `registry` has such metrics already.
         """
         self._caches: list[IndexCacheCounts] = []
         self._requests: list[RequestCounts] = []
         registry.register(self)
 
     def add_index_cache(self, counts: IndexCacheCounts) -> None:
-        """Expose the counts of one more cache from here on."""
+        """Expose the counts of one more cache from now on."""
         self._caches.append(counts)
 
     def add_storage(self, counts: RequestCounts) -> None:
-        """Expose the counts of one more storage manager; again, if managers share them."""
+        """Expose the counts of one more storage manager; shared counts are added only once."""
         if all(one is not counts for one in self._requests):
             self._requests.append(counts)
 
     @override
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        """All metrics as they are now."""
+        """All metrics with their present values."""
         yield from _families(INDEX_CACHE_METRICS, tuple(self._caches))
         yield from _families(REQUEST_METRICS, tuple(self._requests))
 
     def describe(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        """All metrics, without samples: a registry learns the names from it."""
+        """All metrics without samples, from which a registry takes their names."""
         yield from _families(INDEX_CACHE_METRICS, ())
         yield from _families(REQUEST_METRICS, ())
 
@@ -125,6 +125,6 @@ def _samples(value: int | Mapping[object, int]) -> Iterator[tuple[tuple[str, ...
     if isinstance(value, int):
         yield (), value
         return
-    for key, count in dict(value).items():  # A copy: counting goes on meanwhile.
+    for key, count in dict(value).items():  # A copy, since counting goes on meanwhile.
         parts = key if isinstance(key, tuple) else (key,)
         yield tuple(str(part) for part in parts), count

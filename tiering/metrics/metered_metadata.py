@@ -1,4 +1,4 @@
-"""A source or store of metadata that renews `RemoteLogSizeBytes` as it is asked (KIP-852)."""
+"""A source or store of metadata that updates `RemoteLogSizeBytes` at its calls (KIP-852)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ AnySource = TypeVar("AnySource", bound=RemoteLogMetadataSource)
 
 
 class MeteredSource(Generic[AnySource]):
-    """Answers as `metadata` does.
+    """Passes all calls on to `metadata`.
 
-    Each `remote_log_size` and each `partition_summary` renews the partition's size in
-    `metrics`: all its segments, each once, whichever epoch was asked about. A partition whose
-    deletion has finished loses its series.
+    Each `remote_log_size` and each `partition_summary` updates the partition's size in
+    `metrics`: all its segments, each once, for whichever epoch. The series of a partition are
+    removed when its deletion has finished.
     """
 
     def __init__(self, metadata: AnySource, metrics: TierMetrics) -> None:

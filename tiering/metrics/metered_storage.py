@@ -21,11 +21,11 @@ from tierledger.tiering.remote_storage_manager import LogSegmentData, RemoteStor
 
 
 class MeteredStorage(RemoteStorageManager):
-    """Does what `storage` does.
+    """Passes all calls on to `storage`.
 
-    Each `fetch_log_segment` counts once it is iterated, with the bytes that it gives, and as an
-    error if it ends with one; who stops early makes none. Copies and deletions are counted by
-    their tasks.
+    A `fetch_log_segment` is counted once its iteration begins, with the bytes that it yields,
+    and as an error if it raises one. Stopping early is no error. Copies and deletions are
+    counted by their tasks.
     """
 
     def __init__(self, storage: RemoteStorageManager, metrics: TierMetrics) -> None:

@@ -1,8 +1,8 @@
-"""What the tier's tasks count, as Prometheus metrics under Kafka's names.
+"""Metrics of the tier's tasks for Prometheus, under Kafka's names.
 
-Kafka's are by topic: the sum of the topic's partitions on this broker. A partition that goes
-away takes its share along, and a topic's last one the topic's counters, which begin at 0 when
-it comes back, as Prometheus' own functions for counters expect.
+Kafka's metrics are by topic: sums over the topic's partitions on this broker. If a partition
+leaves the broker, its share of the gauges is removed. With a topic's last partition the topic's
+counters are removed; they begin at 0 when it returns, as Prometheus expects of counters.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tierledger.events.identifiers import TopicIdPartition
 TOPIC = ("topic",)
 PARTITION = ("topic", "topic_id", "partition")
 BROKER = ()
-"""Of the whole broker: such a counter is there from the start, at 0."""
+"""Labels of metrics of the whole broker; such a counter exists from the start, at 0."""
 
 
 class TierMetric(NamedTuple):
-    """One metric: its name as it is exposed, and what it says."""
+    """One metric: exposed name, help text and labels."""
 
     name: str
     help: str
@@ -105,13 +105,13 @@ TIER_METRICS = (
     AUX_STATE_ERRORS,
     CLOCK_JUMPS,
 )
-"""All that is exposed, in this order."""
+"""All exposed metrics, in this order."""
 
 
 class TierMetrics(Collector):
     """The metrics of one broker's tier, in a registry of their own.
 
-    Safe for threads: a scrape reads in one while the tasks count in another.
+    Thread-safe: a scrape reads in one thread while the tasks count in another.
     """
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class TierMetrics(Collector):
         topic_id_partition: TopicIdPartition | None,
         amount: int = 1,
     ) -> None:
-        """Add `amount` to a counter of the partition's topic; none: to one of the broker."""
+        """Add `amount` to a counter of the partition's topic; for none, of the whole broker."""
         with self._lock:
             if topic_id_partition is None:
                 self._counts[counter][""] += amount
@@ -142,7 +142,7 @@ class TierMetrics(Collector):
             self._counts[counter][topic_id_partition.topic] += amount
 
     def set(self, gauge: TierMetric, topic_id_partition: TopicIdPartition, value: int) -> None:
-        """Let `value` be the partition's share of a gauge."""
+        """Set the partition's share of a gauge."""
         with self._lock:
             self._known.add(topic_id_partition)
             self._values[gauge][topic_id_partition] = value
@@ -150,7 +150,7 @@ class TierMetrics(Collector):
     def set_size(
         self, topic_id_partition: TopicIdPartition, segments: int, size_in_bytes: int
     ) -> None:
-        """What the partition holds in the tier: `segments` in any state, and their bytes."""
+        """Set the partition's size in the tier: `segments` in any state, and their bytes."""
         self.set(METADATA_COUNT, topic_id_partition, segments)
         self.set(SIZE_BYTES, topic_id_partition, size_in_bytes)
         self.set(PARTITION_SIZE_BYTES, topic_id_partition, size_in_bytes)
@@ -158,7 +158,7 @@ class TierMetrics(Collector):
     def value(self, metric: TierMetric, topic_id_partition: TopicIdPartition) -> int:
         """The partition's share of a gauge, or its topic's counter; 0 if there is none.
 
-        Of a counter of the broker: that, whichever partition is asked about.
+        For a counter of the whole broker the partition does not matter.
         """
         with self._lock:
             if metric.is_counter:
@@ -167,7 +167,7 @@ class TierMetrics(Collector):
             return self._values[metric].get(topic_id_partition, 0)
 
     def forget(self, topic_id_partition: TopicIdPartition) -> None:
-        """Drop the series of a partition that this broker leads no more, or that is deleted."""
+        """Drop the series of a partition that this broker no longer leads, or a deleted one."""
         with self._lock:
             self._known.discard(topic_id_partition)
             for values in self._values.values():
@@ -179,7 +179,7 @@ class TierMetrics(Collector):
 
     @override
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        """All metrics; one without a sample is told of, too: its text says what it is."""
+        """All metrics. Those without samples are included for their help texts."""
         with self._lock:
             families = [self._family(metric) for metric in TIER_METRICS]
         yield from families

@@ -1,1 +1,1 @@
-"""Object storage, and what is asked of it."""
+"""Access to object storage."""

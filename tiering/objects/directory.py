@@ -1,4 +1,4 @@
-"""A directory in which files are objects: what the store's client does not do there."""
+"""Operations on a directory as object store that the store's client lacks."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tierledger.events.errors import StorageUnavailable
 from tierledger.storage.durable_files import flush
 
 _UNFINISHED = re.compile(r".*#[0-9]+", re.DOTALL)
-"""What the client calls a file that it has not finished; no list shows it."""
+"""Names of files that the client has not finished; the client's lists leave them out."""
 
 
 class ListedName(NamedTuple):
-    """An object in a list of everything."""
+    """An object in a list of the whole store."""
 
     path: str
     size: int
@@ -26,10 +26,10 @@ class ListedName(NamedTuple):
 
 
 def walked(root: Path, below: str) -> Iterator[ListedName]:
-    """All files below `below` that are finished.
+    """All finished files in the folder `below`, by paths from `root`.
 
     Raises:
-        StorageUnavailable: Something there cannot be listed.
+        StorageUnavailable: A folder cannot be listed.
     """
     for folder, _, files in os.walk(root / below, onerror=_unless_gone):
         for name in files:
@@ -51,10 +51,10 @@ def _unless_gone(error: OSError) -> None:
 
 
 def sync_folder(root: Path, folder: Path) -> None:
-    """Write through all files below `folder`, then every directory from it up to `root`.
+    """Fsync all files below `folder`, then every directory from it up to `root`.
 
     Raises:
-        StorageUnavailable: It cannot be done.
+        StorageUnavailable: A file or directory cannot be synced.
     """
     folders = [folder, *(one for one in folder.parents if one.is_relative_to(root))]
     try:
@@ -65,14 +65,14 @@ def sync_folder(root: Path, folder: Path) -> None:
 
 
 def sync_removal(root: Path, folder: Path) -> None:
-    """Write through what was removed from `folder`, and that it was if it is gone itself.
+    """Make removals from `folder` durable, and its own removal if it is gone.
 
     Raises:
-        StorageUnavailable: It cannot be done.
+        StorageUnavailable: A directory cannot be synced.
     """
     path = folder
     try:
-        # The lowest directory that is left is the one that lacks the others.
+        # The entry of a removed directory was in the lowest directory that still exists.
         while not _is_flushed(path) and path != root:
             path = path.parent
     except OSError as error:
@@ -88,12 +88,12 @@ def _is_flushed(folder: Path) -> bool:
 
 
 def remove_unfinished(root: Path, folder: Path) -> None:
-    """Remove what a killed writer left in `folder`, and empty folders from there up to `root`.
+    """Remove unfinished files in `folder`, and empty folders from there up to `root`.
 
     Raises:
-        StorageUnavailable: It cannot be removed.
+        StorageUnavailable: A file cannot be removed.
     """
-    # Its writer calls a file `<name>#<number>` at first, and leaves it so when it is killed.
+    # The client writes to `<name>#<number>` first. If it is killed, that file stays.
     try:
         for path in list(folder.glob("*#*")):
             path.unlink(missing_ok=True)

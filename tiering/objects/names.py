@@ -1,4 +1,4 @@
-"""How layouts name a segment's objects."""
+"""Names of topics and segments in objects' names, for all layouts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def topic_name(metadata: RemoteLogSegmentMetadata) -> str:
     """The topic's name, which is safe in a path.
 
     Raises:
-        InvalidArgument: It is no name that Kafka allows.
+        InvalidArgument: Kafka does not allow this name.
     """
     topic = metadata.topic_id_partition.topic
     if _TOPIC.fullmatch(topic) is None or topic in {".", ".."}:

@@ -1,4 +1,4 @@
-"""How often a store was asked, and for what."""
+"""Counters of the requests to an object store."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tierledger.events.errors import CorruptRemoteData
 
 
 class Operation(StrEnum):
-    """What a storage manager was doing when it asked."""
+    """The storage manager's operation that sent a request."""
 
     COPY = "copy_log_segment_data"
     FETCH_LOG = "fetch_log_segment"
     FETCH_INDEXES = "fetch_indexes"
     DELETE = "delete_log_segment_data"
     LIST = "list_tier"
-    """Everything there is, for an audit."""
+    """The listing of the whole tier, for an audit."""
 
 
 class Request(StrEnum):
-    """What it asked for. A list of many objects, and a delete of many, is one request here."""
+    """Kinds of requests. A list or a deletion of many objects counts as one request."""
 
     PUT = "put"
     GET = "get"
@@ -32,23 +32,23 @@ class Request(StrEnum):
 
 
 class RequestCounts:
-    """Counts since it was made; only ever grows. One may serve several managers.
+    """Counts since this object was made; they only grow. Several managers may share it.
 
-    A request counts when it is sent, once, however often the client below repeats it.
+    A request is counted once, when it is sent, however often the client retries it.
     """
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[Operation, Request]] = Counter()
         self.failures: Counter[tuple[Operation, Request]] = Counter()
-        """Of those, the ones that gave nothing; an object that is not there is no failure."""
+        """Requests that failed; a missing object is no failure."""
         self.corrupt: Counter[Operation] = Counter()
-        """Operations that ended because an object is not what was copied."""
+        """Operations that failed because an object is not what was copied."""
         self.bytes_read = 0
         self.bytes_written = 0
 
     @contextmanager
     def noting_damage(self, operation: Operation) -> Iterator[None]:
-        """Count what is done in here if it ends with `CorruptRemoteData`."""
+        """Count the operation in `corrupt` if the block raises `CorruptRemoteData`."""
         try:
             yield
         except CorruptRemoteData:

@@ -1,8 +1,8 @@
-"""Objects by name: a thin layer over obstore that counts requests and knows our errors.
+"""Objects by name: a thin layer over obstore that counts requests and translates errors.
 
-Rule 1: no error of obstore's leaves this file, and none of ours shows a secret.
-Rule 2: "there is no such object" is said only when the store said so of a bucket or directory
-that exists; whatever else goes wrong is never taken for it.
+Rule 1: all errors of obstore become those of `events.errors`, and no message shows a secret.
+Rule 2: `RemoteResourceNotFound` is raised only if the store reports a missing object in a
+bucket or directory that exists. No other failure is taken for a missing object.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ T = TypeVar("T")
 
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _NO_RIGHT = ("401 Unauthorized", "403 Forbidden", "(code: AccessDenied)")
-"""obstore has errors of their own for these, but not for a list.
+"""Texts in errors of lists and bulk deletions, for which obstore has no error classes.
 
-Nor for one of many objects to be deleted, of which the store says so in its answer's body.
+(A bulk deletion reports the refusal of a single object only in the body of its answer.)
 """
 
 _NO_CREDENTIALS = {
@@ -57,39 +57,40 @@ _NO_CREDENTIALS = {
     "/computeMetadata/": "GOOGLE_APPLICATION_CREDENTIALS",
     "/metadata/identity": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
-"""Where a store's client asks the machine for a role when it was given no credentials, by that
-part of the address; and which variables give it some."""
+"""By part of a URL: the variables that give credentials. Without credentials a store's client
+asks the machine's metadata service for a role, at these URLs."""
 
 _NO_FOLDER = "LocalFileSystem error: Unable to create dir"
 
 FOLDER_ATTEMPTS = 10
-"""To make the folders of a file, while deletions remove empty ones."""
+"""Attempts to create a file's folders, which concurrent deletions may remove while empty."""
 
 _PAST_THE_END = re.compile(
     "status code: 416 |InMemory error: Invalid range|Requested range was invalid"
 )
-"""How stores word it. With the spaces, it cannot be of a URL, which has the object's name."""
+"""Stores' texts for a range behind the object's end. Because of their spaces they cannot match
+a URL in the error, which contains the object's name."""
 
 _QUERY = re.compile(r"(https?://[^\s?]*)\?\S*")
-"""Of a URL in an error: a store may have been given its secret there."""
+"""A URL with a query, which is cut from errors: it may hold a secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """How patient a store's client is. A directory and memory have no use for it.
+    """Timeouts and retries of a remote store's client; not used for directories and memory.
 
     The timeouts' defaults are obstore's.
     """
 
     connect_timeout_s: float = 5.0
     request_timeout_s: float = 30.0
-    """For one request with its body: a part of 64 MiB needs 2.2 MiB/s."""
+    """Timeout of one request with its body: a part of 64 MiB needs 2.2 MiB/s."""
     retries_max: int = 5
-    """Repeats of a request that got no answer, 5xx or 429."""
+    """Retries of a request that got no answer, 5xx or 429."""
     retry_timeout_s: float = 90.0
-    """From the first attempt on; no repeat begins after it."""
+    """No retry begins later than this after the first attempt."""
     backoff_initial_s: float = 0.1
-    """Doubled at each repeat, with jitter."""
+    """Delay before the first retry. It is doubled at each further one, with jitter."""
     backoff_max_s: float = 5.0
 
     def client_options(self) -> ClientConfig:
@@ -111,26 +112,26 @@ class StoreSettings:
 
 
 class StoredObject(NamedTuple):
-    """What a list says about an object."""
+    """An object's entry in a list."""
 
     size: int
     e_tag: str
-    """The MD5 of the content in hex, on an S3 that does not encrypt; else anything."""
+    """The content's MD5 in hex on an S3 without encryption; elsewhere any value."""
 
 
 LIST_PAGE = 1000
-"""Objects in one page of a list: what S3 answers at once."""
+"""Objects per page of a list, as S3 answers."""
 
 
 class _PastTheEndError(StorageUnavailable):
-    """The object ends before the range that was asked for, if the store is right."""
+    """The store reports that the object ends before the requested range."""
 
 
 class ObjectStore:
-    """A place for objects, whose names are paths below it. Safe for concurrent use.
+    """A store of objects, whose names are paths below its root. Safe for concurrent use.
 
-    Every method raises `StorageUnavailable` (trying again is safe) and `StoreRefused` (no such
-    bucket, or no right to it); both name the object.
+    Every method raises `StorageUnavailable` (a retry is safe) and `StoreRefused` (no such
+    bucket, or no permission); both name the object.
     """
 
     def __init__(
@@ -142,10 +143,9 @@ class ObjectStore:
         directory: Path | None = None,
         is_near: bool = False,
     ) -> None:
-        """Take `store`, which is called `url` in messages.
+        """Use `store`, which messages call `url`.
 
-        `directory` is where objects are files; `is_near` says that reading costs next to
-        nothing.
+        `directory` is the root if objects are files. `is_near` means that reads are cheap.
         """
         self._store = store
         self._directory = directory
@@ -154,11 +154,11 @@ class ObjectStore:
         self.is_near = is_near or directory is not None
 
     def name_of(self, name: str) -> str:
-        """How a message calls the object `name`."""
+        """The object's name in messages, with the store's URL."""
         return f"{self.url.rstrip('/')}/{name}" if "/" in self.url else f"{self.url}{name}"
 
     async def put(self, operation: Operation, name: str, data: bytes) -> None:
-        """Write `name` in one request, over whatever is there; all or nothing is seen."""
+        """Write or overwrite `name` in one request; readers see all of it or nothing."""
 
         def send() -> Awaitable[object]:
             return obstore.put_async(self._store, name, data, use_multipart=False)
@@ -170,16 +170,16 @@ class ObjectStore:
             except RemoteResourceNotFound as error:
                 raise StoreRefused(f"{self.name_of(name)}: there is no such place") from error
             except StorageUnavailable as error:
-                # A deletion beside it removed a folder, which it had emptied, under its hands.
+                # A concurrent deletion removed one of the folders while it was empty: retry.
                 if _NO_FOLDER not in str(error) or not attempts_left:
                     raise
         self.counts.bytes_written += len(data)
 
     async def get(self, operation: Operation, name: str) -> bytes:
-        """All of `name`.
+        """The whole content of `name`.
 
         Raises:
-            RemoteResourceNotFound: It is not there.
+            RemoteResourceNotFound: There is no such object.
         """
         data = await self._ask(operation, Request.GET, name, lambda: self._whole(name))
         self.counts.bytes_read += len(data)
@@ -188,13 +188,13 @@ class ObjectStore:
     async def get_range(
         self, operation: Operation, name: str, start: int, end: int, size: int
     ) -> bytes:
-        """`name` from byte `start` to before byte `end`: exactly so many.
+        """The bytes of `name` from `start` to `end` (exclusive), never fewer.
 
-        The store tells with them how large all of it is, which must be `size`.
+        The store also reports the size of the whole object, which must be `size`.
 
         Raises:
-            RemoteResourceNotFound: It is not there.
-            CorruptRemoteData: It is shorter or longer than `size`.
+            RemoteResourceNotFound: There is no such object.
+            CorruptRemoteData: The object has not `size` bytes, or the answer has too few.
         """
 
         async def send() -> tuple[int, bytes]:
@@ -216,7 +216,7 @@ class ObjectStore:
         return data
 
     async def list(self, operation: Operation, folder: str) -> dict[str, StoredObject]:
-        """All objects below `folder`, by their whole names, ascending."""
+        """All objects below `folder` by their full names, ascending."""
 
         def send() -> Awaitable[Sequence[ObjectMeta]]:
             return obstore.list(self._store, prefix=folder).collect_async()
@@ -227,16 +227,16 @@ class ObjectStore:
         return dict(sorted(listed.items()))
 
     async def pages(self, folder: str) -> AsyncIterator[Sequence[ListedName]]:
-        """All objects below `folder`, or of all there are, some at a time and in no order.
+        """All objects below `folder` (empty: in the whole store), page by page in no order.
 
-        What is written or deleted meanwhile is there or not.
+        Objects that are written or deleted meanwhile may be listed or not.
 
         Raises:
-            CorruptRemoteData: A name that the store's client does not take; nothing can be
-                listed behind it.
+            CorruptRemoteData: The store's client does not accept an object's name, and so
+                cannot list on.
         """
         if self._directory is not None:
-            # The client gives up at the first name with a line end in it.
+            # Walked here, since the client fails at the first name that has a line end.
             self._check_directory()
             walk = walked(self._directory, folder)
             while files := await asyncio.to_thread(lambda: list(islice(walk, LIST_PAGE))):
@@ -258,14 +258,14 @@ class ObjectStore:
             ]
 
     async def delete(self, operation: Operation, names: Iterable[str]) -> None:
-        """Remove `names`; silent about what is not there."""
+        """Delete `names`. Idempotent: missing objects are no error."""
         wanted = list(names)
         if not wanted:
             return
         try:
             await self._delete(operation, wanted[0], wanted)
         except RemoteResourceNotFound:
-            for name in wanted:  # A file was gone already; the others may be there still.
+            for name in wanted:  # A missing file ended the request; others may still exist.
                 with suppress(RemoteResourceNotFound):
                     await self._delete(operation, name, [name])
 
@@ -273,32 +273,32 @@ class ObjectStore:
         def send() -> Awaitable[object]:
             try:
                 return obstore.delete_async(self._store, wanted)
-            except TypeError as error:  # It takes one of the names for none.
+            except TypeError as error:  # The client does not accept one of the names.
                 raise ValueError(f"{error}: {wanted}") from error
 
         await self._ask(operation, Request.DELETE, name, send)
 
     async def make_durable(self, folder: str) -> None:
-        """Let what is below `folder` survive a power cut; only a directory needs this."""
+        """Fsync everything below `folder`, if the store is a directory; else nothing."""
         if self._directory is not None:
             await asyncio.to_thread(sync_folder, self._directory, self._directory / folder)
 
     async def make_removal_durable(self, folder: str) -> None:
-        """Let what was removed from `folder` stay away after a power cut, as it does above."""
+        """Make removals from `folder` durable, if the store is a directory; else nothing."""
         if self._directory is not None:
             await asyncio.to_thread(sync_removal, self._directory, self._directory / folder)
 
     async def remove_leftovers(self, folder: str) -> None:
-        """Remove what a killed writer left unfinished in `folder`, which no list shows.
+        """Remove files in `folder` that a killed writer left unfinished; lists omit them.
 
-        And every directory from there up that has nothing else in it.
+        Then remove `folder` and its parents as far as they are empty. Only in a directory.
         """
         if self._directory is not None:
             root, path = self._directory, self._directory / folder
             await asyncio.to_thread(remove_unfinished, root, path)
 
     def _page_by_page(self, folder: str) -> Callable[[], Awaitable[Sequence[ObjectMeta]]]:
-        """Each call asks for the next page; one without objects is behind the last."""
+        """A function that requests the next page; an empty page follows the last."""
         pages: list[ListStream[Sequence[ObjectMeta]]] = []
 
         async def send() -> Sequence[ObjectMeta]:
@@ -347,11 +347,11 @@ class ObjectStore:
             told = self._told(request, name, error)
             if not isinstance(told, RemoteResourceNotFound):
                 self.counts.failures[operation, request] += 1
-            raise told from None  # Its dump is long, and may show what `told` does not.
+            raise told from None  # obstore's error is long, and may show secrets.
 
     def _told(self, request: Request, name: str, error: Exception) -> RemoteStorageError:
-        """Our error for one of obstore's."""
-        # The rest is a dump of its insides.
+        """The error of `events.errors` for one of obstore's."""
+        # The rest of the text is a dump of obstore's internals.
         reason = _QUERY.sub(r"\1?...", str(error).partition("\n\nDebug source:")[0])
         message = f"{self.name_of(name)}: {request.value} failed: {reason}"
         for path, variables in _NO_CREDENTIALS.items():
@@ -375,7 +375,7 @@ class ObjectStore:
         return StorageUnavailable(message)
 
     def _check_directory(self) -> None:
-        """A directory that is away (not mounted) is not one without objects."""
+        """Refuse a missing directory: if it is not mounted, its objects are not missing."""
         if self._directory is not None and not self._directory.is_dir():
             raise StoreRefused(f"{self.url}: there is no such directory")
 

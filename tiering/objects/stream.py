@@ -1,4 +1,4 @@
-"""Long reads in pieces, the next of which is on its way while one is used."""
+"""Long reads in pieces: the next piece is fetched while one is used."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from tierledger.tiering.objects.store import ObjectStore
 
 PIECE_BYTES: Final = 8 * 1024 * 1024
-"""What one request of a long read fetches."""
+"""Bytes per request of a long read."""
 
 PIECES_AHEAD: Final = 1
-"""Pieces on their way beside the one in use: with 8 MiB each, 16 MiB per reader."""
+"""Pieces in flight beside the one in use: with 8 MiB each, 16 MiB per reader."""
 
 
 class Piece(NamedTuple):
@@ -28,7 +28,7 @@ class Piece(NamedTuple):
     start: int
     end: int
     size: int
-    """Of the whole object."""
+    """Size of the whole object."""
 
 
 def pieces(name: str, start: int, end: int, size: int) -> Iterator[Piece]:
@@ -42,7 +42,7 @@ def pieces(name: str, start: int, end: int, size: int) -> Iterator[Piece]:
 async def read_ahead(
     store: ObjectStore, wanted: Iterator[Piece]
 ) -> AsyncGenerator[tuple[Piece, bytes], None]:
-    """Each piece with its bytes, in order. Errors as of `ObjectStore.get_range`."""
+    """Each piece with its bytes, in order. Raises as `ObjectStore.get_range` does."""
     coming: deque[tuple[Piece, asyncio.Task[bytes]]] = deque()
     try:
         for piece in wanted:
@@ -59,7 +59,7 @@ async def read_ahead(
 
 
 async def _first(coming: deque[tuple[Piece, asyncio.Task[bytes]]]) -> tuple[Piece, bytes]:
-    """The first piece, when it is here; stays in `coming` until then, to be cancelled."""
+    """Wait for the first piece. Until then it stays in `coming`, where it can be cancelled."""
     piece, task = coming[0]
     data = await task
     coming.popleft()
@@ -69,10 +69,10 @@ async def _first(coming: deque[tuple[Piece, asyncio.Task[bytes]]]) -> tuple[Piec
 def checked_range(
     metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None
 ) -> tuple[int, int]:
-    """From where to before where a segment is read.
+    """The range of a read of a segment: start and end (exclusive), in bytes.
 
     Raises:
-        InvalidArgument: That is no part of the segment.
+        InvalidArgument: The positions are not within the segment.
     """
     size = metadata.segment_size_in_bytes
     last = size - 1 if end_position is None else min(end_position, size - 1)

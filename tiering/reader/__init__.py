@@ -1,1 +1,1 @@
-"""Records, read from the tier."""
+"""Reading of records from the tier."""

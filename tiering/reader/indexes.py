@@ -1,4 +1,4 @@
-"""Indexes of the segments that are read: from the cache, or fetched."""
+"""Indexes of the segments that are read: from the index cache, or fetched."""
 
 from __future__ import annotations
 
@@ -20,25 +20,23 @@ from tierledger.tiering.recent import Recent
 from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
 ENTRIES_MAX: Final = 4
-"""Segments whose indexes are kept without a cache: a reading asks twice for each."""
+"""Segments whose indexes are kept without a cache: a reading needs each segment's twice."""
 
 
 class TimePlace(NamedTuple):
-    """Where in a log to look for a time."""
+    """Where in a segment's log to begin the search for a timestamp."""
 
     position: int
     offset: int
-    """The batch at `position` begins with it or before it."""
+    """The batch at `position` begins at this offset or before it."""
     claim: TimestampOffset | None
-    """What the time index says of all that is passed over, if anything is."""
+    """The time index's entry that lets earlier records be skipped; none if none are."""
 
     def check(self, batch: RecordBatch, name: str) -> bool:
-        """Whether `batch`, the log's next one, bears out what the index says.
-
-        Its last word: when it returns false, there is more to come.
+        """Whether `batch`, the log's next one, confirms `claim`; if not, check the next, too.
 
         Raises:
-            CorruptRemoteData: The log says otherwise.
+            CorruptRemoteData: The batch contradicts `claim`.
         """
         if self.claim is None:
             return True
@@ -55,7 +53,7 @@ class TimePlace(NamedTuple):
 
 
 class SegmentIndexes:
-    """Answers from a segment's indexes. All raise as `RemoteIndexCache.get` does."""
+    """Lookups in a segment's indexes. All raise the errors of `RemoteIndexCache.get`."""
 
     def __init__(
         self, storage: RemoteStorageManager, cache: RemoteIndexCache | None = None
@@ -69,7 +67,7 @@ class SegmentIndexes:
         return (await self._get(metadata)).lookup_offset(offset).position
 
     async def lookup_timestamp(self, stretch: Stretch, timestamp_ms: int) -> TimePlace:
-        """From where to look for `timestamp_ms` in `stretch`."""
+        """Where to begin the search for `timestamp_ms` in `stretch`."""
         entry = await self._get(stretch.metadata)
         found = entry.time_index.lookup(timestamp_ms)
         if not stretch.first < found.offset <= stretch.last:
@@ -81,13 +79,13 @@ class SegmentIndexes:
     async def aborted_transactions(
         self, metadata: RemoteLogSegmentMetadata
     ) -> list[AbortedTransaction]:
-        """Those that ended in the segment; empty if it has no transaction index."""
+        """Aborted transactions that ended in the segment; empty without a transaction index."""
         if metadata.txn_index_empty:
             return []
         return list((await self._get(metadata)).txn_index.entries())
 
     def distrust(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Fetch the segment's indexes anew when they are next asked for: they were wrong."""
+        """Drop the segment's indexes, which were wrong: the next lookup fetches them anew."""
         self._recent.forget(metadata.remote_log_segment_id.id)
         if self._cache is not None:
             self._cache.distrust(metadata)

@@ -1,7 +1,7 @@
-"""The lineage of a tier: which leader epochs wrote the log that it holds, each from where on.
+"""The lineage of a tier: the leader epochs that wrote its log, with their first offsets.
 
-Without a broker the newest finished segment says so: its leader-epoch index holds all epochs up
-to its end. What other segments hold of another lineage was lost in an unclean election.
+It comes from the newest finished segment, without a broker: that segment's leader-epoch index
+holds all epochs up to its end. Records of any other lineage were lost in an unclean election.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class EpochRange(NamedTuple):
     last: int
 
     def shared(self, other: EpochRange) -> EpochRange | None:
-        """What both have of one epoch; none if nothing."""
+        """The offsets that both ranges hold of the same epoch; none if there are none."""
         first, last = max(self.first, other.first), min(self.last, other.last)
         if self.epoch != other.epoch or first > last:
             return None
@@ -41,16 +41,16 @@ class EpochRange(NamedTuple):
 
 
 class LineageChain:
-    """Epochs without gaps between them, from the first offset known to the tier's end."""
+    """Epochs without gaps between them, from the first known offset to the tier's end."""
 
     def __init__(self, epochs: Mapping[int, int], end_offset: int) -> None:
-        """Take each epoch's start, ascending, and the last offset of all (inclusive)."""
+        """Take each epoch's first offset, ascending, and the last epoch's end (inclusive)."""
         self.ranges = _ranges(epochs, end_offset)
         self._firsts = [one.first for one in self.ranges]
 
     @property
     def first_offset(self) -> int:
-        """No offset before it has a known epoch."""
+        """The first offset whose epoch is known."""
         return self.ranges[0].first
 
     @property
@@ -59,17 +59,17 @@ class LineageChain:
         return self.ranges[-1].last
 
     def range_for(self, offset: int) -> EpochRange | None:
-        """The epoch that wrote `offset`; none if it lies outside."""
+        """The epoch that wrote `offset`; none if the chain does not hold it."""
         at = bisect_right(self._firsts, offset) - 1
         if at < 0 or offset > self.ranges[at].last:
             return None
         return self.ranges[at]
 
     def shared_end(self, segment: RemoteLogSegmentMetadata, offset: int) -> int | None:
-        """Up to which offset `segment` holds this lineage, from `offset` on; none if it is not.
+        """The last offset to which `segment` follows this lineage from `offset` on.
 
-        A segment may hold what a leader wrote that lost an unclean election: there it parts
-        from the chain.
+        None if it does not hold `offset` in this lineage. A segment leaves the chain where it
+        holds records of a leader that lost an unclean election.
         """
         end = None
         for one in ranges_of(segment):
@@ -77,7 +77,7 @@ class LineageChain:
                 continue
             mine = self.range_for(max(offset, one.first))
             held = None if mine is None else mine.shared(one)
-            # Epochs that follow each other in both have no room for another one between them.
+            # A gap: chain and segment differ in what they have between these two epochs.
             if held is None or (end is not None and held.first != end + 1):
                 return end
             if end is None and held.first > offset:
@@ -86,10 +86,11 @@ class LineageChain:
         return end
 
     def check(self, segment: RemoteLogSegmentMetadata, name: str) -> None:
-        """Compare the epochs of `segment`, which holds part of the lineage, with these.
+        """Compare the chain with the epochs of `segment`, which holds part of the lineage.
 
         Raises:
-            CorruptRemoteData: An epoch begins elsewhere here; `name` is where these are from.
+            CorruptRemoteData: An epoch begins at another offset in the chain. The message
+                names the chain's origin, `name`.
         """
         firsts = {one.epoch: one.first for one in self.ranges[1:]}
         for held in ranges_of(segment):
@@ -114,7 +115,7 @@ class LineageChain:
 
 
 def ranges_of(segment: RemoteLogSegmentMetadata) -> list[EpochRange]:
-    """The epochs of a segment and what it holds of each."""
+    """The epochs of a segment, each with the offsets that it holds."""
     return _ranges(segment.segment_leader_epochs, segment.end_offset)
 
 
@@ -130,7 +131,7 @@ def _ranges(epochs: Mapping[int, int], end_offset: int) -> list[EpochRange]:
 async def newest_segment(
     source: RemoteLogMetadataSource, topic_id_partition: TopicIdPartition
 ) -> RemoteLogSegmentMetadata | None:
-    """The finished segment with the highest offset of the highest epoch; none if none is."""
+    """The finished segment with the highest offset of the highest epoch; none without any."""
     tip = topic_id_partition
     summary = await source.partition_summary(tip)
     for epoch in reversed(summary.leader_epochs):
@@ -139,7 +140,7 @@ async def newest_segment(
             continue
         found = await source.remote_log_segment_metadata(tip, epoch, highest)
         if found is None:
-            # It was deleted since, and what is highest is never lowered.
+            # The segment was deleted since, and `highest_offset_for_epoch` never goes down.
             found = await _last_listed(source, tip, epoch)
         if found is not None:
             return found
@@ -149,11 +150,11 @@ async def newest_segment(
 async def fetch_chain(
     storage: RemoteStorageManager, newest: RemoteLogSegmentMetadata
 ) -> LineageChain:
-    """The lineage that `newest` knows of.
+    """The lineage up to the end of `newest`, from its leader-epoch index.
 
     Raises:
-        RemoteResourceNotFound: The segment's leader-epoch index is not there.
-        CorruptRemoteData: It is none, or knows other epochs than the segment has.
+        RemoteResourceNotFound: The segment has no leader-epoch index in the tier.
+        CorruptRemoteData: The index cannot be parsed, or contradicts the segment's epochs.
     """
     name = f"leader-epoch index of {newest.remote_log_segment_id}"
     epochs = parse_leader_epochs(

@@ -1,8 +1,8 @@
-"""Holds what the indexes say of transactions against the markers in the log itself.
+"""Checks the transaction indexes against the markers in the log itself.
 
-A transaction index that is missing, cut off or empty says nothing of its own accord: an index
-without entries is a good one. But the marker that ends a transaction lies in the log, and says
-how it ended. So a transactional batch is let through once its marker has come.
+A transaction index that lost its entries cannot be told from a sound one: an index without
+entries is valid. But the log has a marker for each transaction's end, commit or abort. So a
+transactional batch is let through only once its marker was read and agrees with the index.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tierledger.tiering.formats.record_batches import RecordBatch
 from tierledger.tiering.formats.records import decoded
 
 HELD_BYTES_MAX: Final = 16 << 20
-"""What may wait for markers. Behind a longer transaction batches are let through as the indexes
-say, and a marker that contradicts comes after them."""
+"""Bytes that may wait for markers. Where a transaction would hold back more, batches are let
+through by the indexes alone; a marker that contradicts is then found after them."""
 
 _MARKER = Struct(">hh")
 ABORT: Final = "ABORT"
@@ -27,21 +27,21 @@ _ENDS: Final = {0: ABORT, 1: COMMIT}
 
 
 class SegmentBatch(NamedTuple):
-    """A batch, and what to call the segment that it is in."""
+    """A batch, and the name of its segment in errors."""
 
     segment: str
     batch: RecordBatch
 
 
 class _Transaction:
-    """One whose batches were seen, and its marker not yet."""
+    """A transaction whose batches were read. It is open until its marker is read."""
 
     __slots__ = ("first_offset", "is_aborted", "is_open")
 
     def __init__(self, first_offset: int, *, is_aborted: bool | None) -> None:
         self.first_offset = first_offset
         self.is_aborted = is_aborted
-        """As the indexes say; none if they were not asked."""
+        """Whether the indexes list it as aborted; none if they were not asked."""
         self.is_open = True
 
 
@@ -50,23 +50,23 @@ class DecidedBatches:
 
     def __init__(self, held_bytes_max: int = HELD_BYTES_MAX) -> None:
         self.is_contradicted = False
-        """Whether a marker said otherwise than the indexes."""
+        """Whether the log contradicted the indexes."""
         self._held_bytes_max = held_bytes_max
         self._held: deque[tuple[SegmentBatch, _Transaction | None]] = deque()
         self._held_bytes = 0
         self._open: dict[int, _Transaction] = {}
-        """By producer."""
+        """Open transactions by producer id."""
 
     def take(self, found: SegmentBatch, *, is_aborted: bool) -> Iterator[SegmentBatch]:
-        """The batches that `found` decides, itself among them unless it is to be left out.
+        """The batches that may be yielded now that `found` is read, in log order.
 
         Args:
             found: The log's next batch, markers included.
-            is_aborted: Whether the indexes say that it belongs to an aborted transaction.
+            is_aborted: Whether the indexes list its transaction as aborted.
 
         Raises:
-            CorruptRemoteData: It is a marker, and contradicts the indexes. Nothing from the
-                first batch on that was held back is let through.
+            CorruptRemoteData: `found` contradicts the indexes. All batches that were held back
+                are dropped.
         """
         batch = found.batch
         if batch.is_control:
@@ -96,14 +96,14 @@ class DecidedBatches:
 
     @property
     def undecided(self) -> Mapping[int, int]:
-        """By producer, where the transactions begin that were seen, and their markers not."""
+        """First offsets of the open transactions, by producer id."""
         return {producer: one.first_offset for producer, one in self._open.items()}
 
     def see(self, found: SegmentBatch) -> Iterator[SegmentBatch]:
-        """The batches that `found` decides, which lies behind all that is wanted.
+        """The held batches that may be yielded now; `found` itself is behind the read range.
 
         Raises:
-            CorruptRemoteData: It is a marker, and contradicts the indexes.
+            CorruptRemoteData: `found` is a marker, and contradicts the indexes.
         """
         batch = found.batch
         if batch.is_control:
@@ -113,7 +113,7 @@ class DecidedBatches:
         yield from self._let_through()
 
     def rest(self) -> Iterator[SegmentBatch]:
-        """All that still waits, for there is no more: as the indexes say."""
+        """All batches still held, on the indexes alone: their markers cannot be read."""
         while self._held:
             yield self._held.popleft()[0]
         self._held_bytes = 0
@@ -147,7 +147,7 @@ class DecidedBatches:
 
 
 def end_of(marker: RecordBatch, segment: str) -> str | None:
-    """ABORT or COMMIT; none if compaction took the record, or it is another kind."""
+    """ABORT or COMMIT; none if compaction removed the record, or it is of another kind."""
     for record in decoded(marker, segment):
         if record.key is not None and len(record.key) >= _MARKER.size:
             _, kind = _MARKER.unpack_from(record.key)

@@ -1,4 +1,4 @@
-"""Fetches ahead of a reader: the next pieces, and the next segment while one is still read."""
+"""Fetches ahead of a reader: the next pieces, and the next segment while one is being read."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Final, Generic, TypeVar
 from tierledger.tiering.closing import closing
 
 AHEAD_BYTES: Final = 16 << 20
-"""What may wait to be read; the last piece may exceed it."""
+"""Bytes that may wait for the reader; the last piece may exceed this."""
 
 T = TypeVar("T")
 
 
 class Prefetched(Generic[T]):
-    """Takes items of some size ahead of who asks for them, in a task of its own.
+    """Fetches items ahead of their reader, in a task of its own.
 
-    An error of the items comes after those that came before it. Leave the block to end it.
+    An error of the items is raised after the items before it. Leaving the block ends the task.
     """
 
     def __init__(
         self, items: AsyncIterator[tuple[T, int]], ahead_bytes: int = AHEAD_BYTES
     ) -> None:
-        """Take from `items`, each with its size."""
+        """Take from `items`, each with its size in bytes."""
         self._items = items
         self._ahead_bytes = ahead_bytes
         self._waiting: deque[tuple[T, int]] = deque()
@@ -41,10 +41,10 @@ class Prefetched(Generic[T]):
         task.cancel()
         await asyncio.wait((task,))
         if not task.cancelled():
-            task.exception()  # It was told to the reader, or came too late for one.
+            task.exception()  # The reader has got the error, or has left before it came.
 
     async def next(self) -> T | None:
-        """The next item, waited for; none at the end. Raises what the items raised."""
+        """Wait for the next item; none at the end. Raises what the items raised."""
         task = self._started()
         while not self._waiting:
             if task.done():
@@ -55,7 +55,7 @@ class Prefetched(Generic[T]):
         item, size = self._waiting.popleft()
         self._waiting_bytes -= size
         self._changed.set()
-        # The reader may have enough to do for a long time: let the fetching go on.
+        # A reader that finds items waiting would never suspend: let the fetching task run.
         await asyncio.sleep(0)
         return item
 

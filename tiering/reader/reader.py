@@ -1,4 +1,4 @@
-"""Reads records straight from the tier: metadata, indexes and ranged reads, and no broker."""
+"""Reads records from the tier without a broker: by metadata, indexes and ranged reads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
 
 class IsolationLevel(Enum):
-    """Kafka's, by the names of its consumer's setting."""
+    """Kafka's isolation levels, with the values of the consumer's `isolation.level`."""
 
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"
@@ -32,7 +32,7 @@ class RemoteLogReader:
     """Reads one partition; safe for several readings at once.
 
     Each reading sees the tier as it was when it began: up to the newest finished segment, in
-    the lineage that this one knows. Offsets that a lost lineage wrote are never given.
+    that segment's lineage. Records of a lost lineage are never returned.
     """
 
     def __init__(
@@ -57,23 +57,23 @@ class RemoteLogReader:
     ) -> AsyncIterator[RecordBatch]:
         """The batches that hold offsets from `from_offset` to below `to_offset`, in order.
 
-        Byte for byte as the log holds them, each with its checksum verified, and whole: the
-        first may begin before `from_offset`, the last end behind `to_offset`. Uncommitted, they
-        are what a broker sends to a consumer, markers of transactions included. Committed, the
-        batches of aborted transactions and the markers are left out, and nothing is given from
-        the first transaction on whose end is not in the tier.
+        Batches are whole, byte for byte as in the log, with verified checksums: the first may
+        begin before `from_offset`, the last end behind `to_offset`. READ_UNCOMMITTED yields
+        what a broker sends to a consumer, transaction markers included. READ_COMMITTED leaves
+        out markers and aborted transactions, and ends before the first transaction that has no
+        end in the tier.
 
         Args:
             from_offset: None is the earliest in the tier.
-            isolation: What of transactions is read.
+            isolation: Which transactions are read.
             to_offset: None is the tier's end.
 
         Raises:
             InvalidArgument: `from_offset` is not in the tier.
-            RemoteResourceNotFound: There is no such partition, or something of its tier is
-                missing; all that lies before has been given.
-            CorruptRemoteData: Something is not what was copied there; likewise.
-            RejectedError: Messages are in a format older than Kafka 0.11's; likewise.
+            RemoteResourceNotFound: There is no such partition, or a part of its tier is
+                missing. Here and below, all batches before the fault have been yielded.
+            CorruptRemoteData: The tier's data is not what was copied there.
+            RejectedError: Messages are in a format older than Kafka 0.11's.
             RetryableError: Metadata or storage cannot answer now.
         """
         run = await self._begun(from_offset, isolation, to_offset)
@@ -91,7 +91,7 @@ class RemoteLogReader:
     ) -> AsyncIterator[Record]:
         """The records with offsets from `from_offset` to below `to_offset`, in order.
 
-        What a consumer gets: without the markers of transactions. Raises as `batches` does.
+        As a consumer gets them: without transaction markers. Raises as `batches` does.
         """
         run = await self._begun(from_offset, isolation, to_offset)
         if run is None:
@@ -109,16 +109,16 @@ class RemoteLogReader:
                     yield record
 
     async def earliest_offset(self) -> int | None:
-        """The first offset in the tier; none if nothing is. Raises as `batches` does."""
+        """The first offset in the tier; none if it is empty. Raises as `batches` does."""
         tier = await self._newest_tier()
         return None if tier is None else await tier.earliest_offset()
 
     async def end_offset(
         self, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     ) -> int | None:
-        """The offset at which reading ends for now; none if nothing is in the tier.
+        """The offset (exclusive) at which reading ends for now; none if the tier is empty.
 
-        Committed, it is the tier's own last stable offset.
+        With READ_COMMITTED it is the tier's last stable offset.
         """
         tier = await self._newest_tier()
         if tier is None:
@@ -130,8 +130,8 @@ class RemoteLogReader:
     async def from_timestamp(self, timestamp_ms: int) -> int | None:
         """The first offset whose record is from `timestamp_ms` or later; else the tier's end.
 
-        As Kafka's ListOffsets finds it, whether or not it was committed; none if nothing is in
-        the tier. Raises as `batches` does.
+        Like Kafka's ListOffsets it finds uncommitted records, too. None if the tier is empty.
+        Raises as `batches` does.
         """
         tier = await self._newest_tier()
         if tier is None:
@@ -154,7 +154,7 @@ class RemoteLogReader:
         except CorruptRemoteData:
             if not place.position:
                 raise
-        # A wrong position looks like damage of the log.
+        # A wrong position from the index looks like a damaged log: retry with fresh indexes.
         self._indexes.distrust(stretch.metadata)
         place = await self._indexes.lookup_timestamp(stretch, timestamp_ms)
         return await self._first_behind(place, tier, stretch, timestamp_ms)
@@ -180,7 +180,7 @@ class RemoteLogReader:
     async def _begun(
         self, from_offset: int | None, isolation: IsolationLevel, to_offset: int | None
     ) -> LogRun | None:
-        """A reading that is ready to begin; none if there is nothing to read yet."""
+        """A reading that is ready to begin; none if the tier is empty."""
         tier = await self._newest_tier()
         if tier is None:
             if from_offset is not None:

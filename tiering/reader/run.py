@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 
 class _Piece(NamedTuple):
-    """A piece of a stretch's log; without data, the stretch is over."""
+    """A piece of a stretch's log; without data it marks the end of the stretch."""
 
     batches: StretchBatches
     stretch: Stretch
     is_indexed: bool
-    """Whether an index said where in the log to begin."""
+    """Whether an index gave the position at which the fetch of the stretch began."""
     data: bytes | None
 
 
 class LogRun:
     """Reads the offsets from `start` to below `limit`; to be iterated once.
 
-    Memory is bounded: what is fetched ahead, one piece, and, where only what was committed is
-    read, the aborted transactions that touch the segment and what waits for its marker.
+    Memory is bounded by the bytes fetched ahead and one piece. A committed reading adds the
+    aborted transactions of the segment and the batches that wait for their markers.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class LogRun:
         aborted: AbortedTransactions | None = None,
         stable_offset: int | None = None,
     ) -> None:
-        """With `aborted`, give only what was committed.
+        """With `aborted`, yield committed batches only.
 
-        Nothing is, from `stable_offset` on, as the newest segment's producer snapshot says.
+        `stable_offset` is the last stable offset by the newest segment's producer snapshot.
         """
         self._tier = tier
         self._indexes = indexes
@@ -66,14 +66,15 @@ class LogRun:
         self._distrusted: set[RemoteLogSegmentId] = set()
 
     async def batches(self) -> AsyncIterator[SegmentBatch]:
-        """The batches in order; the first may begin before what is wanted.
+        """The batches in order; the first may begin before `start`.
+
+        All batches before a fault are yielded before its error is raised.
 
         Raises:
             InvalidArgument: The tier begins behind the offset by now.
-            RemoteResourceNotFound: Something of the tier is missing; what lies before it has
-                been given.
-            CorruptRemoteData: Something is not what it must be; likewise.
-            RejectedError: Records are in a format that is not read; likewise.
+            RemoteResourceNotFound: A part of the tier is missing.
+            CorruptRemoteData: Log, index, snapshot and metadata do not agree.
+            RejectedError: Records are in an unsupported format.
         """
         try:
             while self._offset < self._limit:
@@ -98,10 +99,11 @@ class LogRun:
             yield found
 
     async def _proven(self) -> AsyncIterator[SegmentBatch]:
-        """What still waits for its marker, which is read behind the limit.
+        """The batches that still wait for their markers, which are read from behind the limit.
 
-        The producer snapshot alone says which transactions have not ended in the tier, and a
-        wrong one would give what was not committed, or stop too early. The log knows better.
+        Only the producer snapshot tells which transactions have no end in the tier. A wrong one
+        would let uncommitted batches through, or end the reading too early. So the snapshot is
+        compared with the log up to the tier's end.
         """
         if self._aborted is None:
             return
@@ -125,7 +127,7 @@ class LogRun:
             )
 
     def _waits(self) -> bool:
-        """Whether a transaction of what was given has not ended yet."""
+        """Whether a transaction that began below the limit is still open."""
         return any(first < self._limit for first in self._decided.undecided.values())
 
     async def _pieces(self) -> AsyncIterator[tuple[_Piece, int]]:
@@ -174,7 +176,7 @@ class LogRun:
                 yield from self._decided.take(found, is_aborted=is_aborted)
 
     async def _goes_on(self, error: RemoteStorageError) -> bool:
-        """Whether reading on from where it ended may do better."""
+        """Whether a retry from the offset reached so far may succeed."""
         if isinstance(error, RemoteResourceNotFound):
             return await self._has_moved()
         taking = self._taking
@@ -186,15 +188,15 @@ class LogRun:
             return False  # A new reading fetches the indexes anew.
         if not taking.is_indexed or metadata.remote_log_segment_id in self._distrusted:
             return False
-        # A wrong position looks like damage of the log.
+        # A wrong position from the index looks like a damaged log: retry with fresh indexes.
         self._distrusted.add(metadata.remote_log_segment_id)
         self._indexes.distrust(metadata)
         return True
 
     async def _has_moved(self) -> bool:
-        """Whether another segment holds the offset now than the one that was being fetched.
+        """Whether another segment than the one being fetched holds the offset now.
 
-        A segment that was superseded may be deleted while it is read.
+        A segment that another one supersedes may be deleted while it is read.
         """
         found = await self._tier.stretch_at(self._offset)
         return self._fetching is None or (

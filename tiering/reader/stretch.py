@@ -1,4 +1,4 @@
-"""Batches of one stretch of a segment, held against what metadata and indexes say of it."""
+"""Batches of one stretch of a segment, checked against its metadata and indexes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tierledger.tiering.reader.tier import Stretch
 
 
 class StretchBatches:
-    """Gives the batches of a stretch from the pieces of its segment's log."""
+    """Makes the batches of a stretch from the pieces of its segment's log."""
 
     def __init__(
         self,
@@ -25,16 +25,16 @@ class StretchBatches:
         position: int,
         begins_by: int | None = None,
     ) -> None:
-        """Take pieces from `position` on; nothing that is wanted begins before it.
+        """Take pieces from `position` on.
 
         Args:
             chain: The lineage that is read.
-            stretch: What is wanted.
-            position: Where in the log file the pieces begin.
-            begins_by: The offset for which an index gave the position, if one did.
+            stretch: The offsets to read. None of their batches may begin before `position`.
+            position: Where in the log file the pieces begin, in bytes.
+            begins_by: The offset for which an index gave `position`; none without an index.
         """
         self.is_done = False
-        """Whether further pieces hold nothing that is wanted."""
+        """Whether all batches of the stretch have been yielded."""
         self._chain = chain
         self._stretch = stretch
         self._begins_by = begins_by
@@ -44,23 +44,24 @@ class StretchBatches:
         self._splitter = BatchSplitter(stretch.name, position, size)
 
     def feed(self, piece: bytes) -> Iterator[RecordBatch]:
-        """The batches of the stretch that `piece` decides; the first may begin before it.
+        """The batches of the stretch that are verified with `piece`.
 
-        A batch's checksum does not cover its offset, so each is held back until the next one's
-        offset agrees, or the log ends where it should.
+        The first batch may begin before the stretch. A batch's checksum does not cover its
+        offset. So each batch is held back until the next one's offset agrees with it, or the
+        log ends at the expected offset.
 
         Raises:
-            CorruptRemoteData: They are not what they must be.
-            RejectedError: They are of a format that is not read.
+            CorruptRemoteData: A batch is damaged, or contradicts index, metadata or lineage.
+            RejectedError: A batch is in an unsupported format.
         """
         if self.is_done:
-            return  # It was fetched before that was known.
+            return  # This piece was fetched before the end of the stretch was found.
         batches = self._splitter.feed(piece)
         while True:
             try:
                 batch = next(batches, None)
             except RemoteStorageError:
-                # What stands behind the held one is damaged, so that one is not.
+                # The damage is behind the held batch, so that batch itself is sound.
                 if not self._holds(self._stretch.metadata.end_offset):
                     is_all = self._holds(self._stretch.last)
                     yield from self._let_go()
@@ -80,19 +81,19 @@ class StretchBatches:
             self._held = batch
 
     def finish(self) -> Iterator[RecordBatch]:
-        """Say that there are no more pieces; the batch that was held back, if one was.
+        """End the pieces; the batch that was held back, if there is one.
 
         Raises:
-            CorruptRemoteData: The log should go on.
+            CorruptRemoteData: The log ends too early.
         """
         if self._holds(self._stretch.metadata.end_offset):
-            self._splitter.finish()  # Its offset may be another's, if the log is cut off.
+            self._splitter.finish()  # If the log is cut off, the batch's offset may be wrong.
         yield from self._let_go()
         if not self.is_done:
             self._splitter.finish()
 
     async def fed_from(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[RecordBatch]:
-        """All batches of the stretch; `pieces` are ended once nothing more is wanted."""
+        """All batches of the stretch; `pieces` is closed once they are complete."""
         async with closing(pieces) as fetched:
             async for piece in fetched:
                 for batch in self.feed(piece):
@@ -115,8 +116,8 @@ class StretchBatches:
     def _check_place(self, batch: RecordBatch) -> None:
         metadata = self._stretch.metadata
         if self._begins_by is not None:
-            # An index entry names an offset of the batch at its position, so this one begins
-            # with what is wanted or before; else records would be left out in silence.
+            # An index entry names an offset within the batch at its position. So the first
+            # batch must begin at the wanted offset or before it; else records would be missed.
             by, self._begins_by = self._begins_by, None
             if batch.base_offset > by:
                 raise self._corrupt(

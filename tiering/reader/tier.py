@@ -1,4 +1,4 @@
-"""What is in the tier of a partition at one moment: its lineage, and what holds what."""
+"""A partition's tier at one moment: its lineage, and which segment holds which offsets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Stretch(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What to call its segment in an error."""
+        """The segment's name in errors."""
         return str(self.metadata.remote_log_segment_id)
 
 
@@ -58,20 +58,20 @@ class Tier:
         return self.next_offset
 
     async def last_stable_offset(self) -> int:
-        """Where the first transaction begins whose end is not in the tier; else `next_offset`.
+        """Where the oldest transaction without an end in the tier begins; else `next_offset`.
 
         Raises:
             RemoteResourceNotFound: The newest segment's producer snapshot is not there.
-            CorruptRemoteData: It is none.
+            CorruptRemoteData: The snapshot cannot be parsed.
         """
         return await stable_offset_after(self.storage, self.newest)
 
     async def segments_in(
         self, epoch_range: EpochRange
     ) -> AsyncIterator[tuple[RemoteLogSegmentMetadata, EpochRange]]:
-        """The finished segments that hold offsets of `epoch_range`, and which; by start offset.
+        """Finished segments that hold offsets of `epoch_range`, each with the offsets it holds.
 
-        They may overlap.
+        Ordered by start offset; they may overlap.
         """
         listed = self.source.list_remote_log_segments(
             self.topic_id_partition, epoch_range.epoch
@@ -89,6 +89,7 @@ class Tier:
         Raises:
             InvalidArgument: The tier begins behind `offset`, or ends before it.
             RemoteResourceNotFound: No segment holds it, though the tier goes on behind it.
+            CorruptRemoteData: A segment's epochs contradict the lineage.
         """
         tip = self.topic_id_partition
         held_in = self.chain.range_for(offset)
@@ -112,7 +113,8 @@ class Tier:
             )
         following = self.chain.range_for(last + 1)
         if following is not None and following.first == last + 1:
-            # If that epoch began earlier, the end of this stretch was lost.
+            # If that epoch really began earlier, the end of this stretch belongs to a lost
+            # lineage. The segment behind shows whether the chain has its start right.
             behind = await self.source.remote_log_segment_metadata(
                 tip, following.epoch, following.first
             )
@@ -137,8 +139,8 @@ async def stable_offset_after(
     """Where the oldest transaction begins that is open at the segment's end; else that end + 1.
 
     Raises:
-        RemoteResourceNotFound: Its producer snapshot is not there.
-        CorruptRemoteData: It is none.
+        RemoteResourceNotFound: The segment's producer snapshot is not there.
+        CorruptRemoteData: The snapshot cannot be parsed.
     """
     name = f"producer snapshot of {segment.remote_log_segment_id}"
     snapshot = await storage.fetch_index(segment, IndexType.PRODUCER_SNAPSHOT)

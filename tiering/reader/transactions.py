@@ -1,9 +1,9 @@
-"""Which transactions were aborted, as the segments' transaction indexes say.
+"""Which transactions were aborted, by the segments' transaction indexes.
 
-The entry of an aborted transaction lies in the segment that its marker is in, which may be a
-later one than those of its records. So the walk goes on behind the segment that is read, until
-everything that begins in that one is known to have ended: an entry's last stable offset says
-it, or a producer snapshot.
+The index entry of an aborted transaction is in the segment of its marker, which may come after
+the segments of its records. So the walk continues behind the segment being read, until all
+transactions that begin in it are known to have ended. An entry's last stable offset shows that,
+or a producer snapshot.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 
 class AbortedTransactions:
-    """Collected while a log is read from its beginning to its end; each index is read once."""
+    """Aborted transactions, collected while a log is read forwards; reads each index once."""
 
     def __init__(self, tier: Tier, indexes: SegmentIndexes) -> None:
         self._tier = tier
         self._indexes = indexes
         self._by_producer: dict[int, list[tuple[int, int]]] = {}
         self._next_offset = 0
-        """All that ended before it is known."""
+        """Aborted transactions that ended before this offset are collected."""
         self._decided_offset = 0
-        """All that began before it has ended, and that is known."""
+        """All transactions that began before this offset are known to have ended."""
 
     async def collect(self, stretch: Stretch, before: int) -> None:
-        """Learn of all that touch `stretch` below the offset `before`.
+        """Collect the aborted transactions with records in `stretch` below offset `before`.
 
         Args:
-            stretch: Not behind the end of the one before.
-            before: Not behind the tier's last stable offset.
+            stretch: The next one to read; it leaves no gap behind the one before.
+            before: At most the tier's last stable offset.
 
         Raises:
-            RemoteResourceNotFound: A segment is missing in which one of them may have ended.
-            CorruptRemoteData: An index is none.
+            RemoteResourceNotFound: A segment is missing in which a transaction may have ended.
+            CorruptRemoteData: An index or a snapshot cannot be parsed.
         """
         self._next_offset = max(self._next_offset, stretch.first)
         while self._decided_offset < before and self._next_offset < self._tier.next_offset:
@@ -47,7 +47,8 @@ class AbortedTransactions:
             here = stretch if at <= stretch.last else await self._tier.stretch_at(at)
             await self._take(here)
             self._next_offset = here.last + 1
-            # The snapshot is of the segment's end; another lineage's says nothing of ours.
+            # The snapshot is of the segment's end. If the stretch ends earlier, that end is of
+            # a lost lineage, and the snapshot does not apply.
             if self._decided_offset < before and here.last == here.metadata.end_offset:
                 stable = await stable_offset_after(self._tier.storage, here.metadata)
                 self._decided_offset = max(self._decided_offset, stable)
@@ -63,7 +64,7 @@ class AbortedTransactions:
         return at >= 0 and batch.base_offset <= ranges[at][1]
 
     def forget_before(self, offset: int) -> None:
-        """Nothing before `offset` will be asked for any more."""
+        """Drop the transactions that ended before `offset`: they are not needed any more."""
         for producer_id, ranges in list(self._by_producer.items()):
             kept = [one for one in ranges if one[1] >= offset]
             if kept:
@@ -74,7 +75,7 @@ class AbortedTransactions:
     async def _take(self, here: Stretch) -> None:
         for one in await self._indexes.aborted_transactions(here.metadata):
             if not here.first <= one.last_offset <= here.last:
-                continue  # Before what is read, or of a lineage that was lost.
+                continue  # It ended before the stretch, or in a lost lineage.
             ranges = self._by_producer.setdefault(one.producer_id, [])
             insort(ranges, (one.first_offset, one.last_offset))
             self._decided_offset = max(self._decided_offset, one.last_stable_offset)

@@ -1,1 +1,1 @@
-"""Which segments have expired."""
+"""Retention: deletion of expired segments from the tier."""

@@ -1,8 +1,8 @@
 """Retention of one partition's remote log: Kafka's RLMExpirationTask, from counters and pages.
 
-Kafka lists all segments of a partition two or three times at every interval. Here one question
-for the counters decides most runs, and what has to be listed is read page by page and left
-where nothing further can be due.
+Kafka lists all segments of a partition two or three times per interval. Here one request for
+the partition's counters is enough for most runs. Where segments must be listed, the list is
+read page by page and left at the first segment behind which nothing can be due.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from tierledger.tiering.retention.plan import (
 _log = structlog.get_logger("tierledger.tiering")
 
 SEGMENTS_PER_RUN_MAX = 10_000
-"""Segments that one run deletes at most; the next goes on. Each takes 1 KB of memory."""
+"""Segments that one run deletes at most; the next run goes on. Each takes 1 KB of memory."""
 
 _OUTSIDE = {Reason.LOG_START_OFFSET, Reason.STALE_EPOCH}
-"""Why segments go that are not of the log's history, as a rule."""
+"""Reasons for which segments outside the log's lineage are deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class Retention:
     """How much of a partition is kept; -1 of either: all of it.
 
     Attributes:
-        retention_ms: Segments whose newest record is this old are deleted.
-        retention_bytes: The oldest segments are deleted until no more than this is left, local
-            and remote together; never one that would leave less.
+        retention_ms: Segments whose newest record is this old or older are deleted.
+        retention_bytes: The oldest segments are deleted while the local and remote log
+            together are larger than this. A segment stays if less would be left without it.
     """
 
     retention_ms: int = UNLIMITED
@@ -83,9 +83,9 @@ class RetentionResult:
     """What one run did.
 
     Attributes:
-        deleted: In the order of their deletion.
-        log_start_offset: What the log's start was raised to; none if it was not.
-        is_complete: Whether nothing else was due; not after `cancel`, or if there was more
+        deleted: The deleted segments, in the order of deletion.
+        log_start_offset: The new log start offset; none if it was not raised.
+        is_complete: Whether nothing else is due. False after `cancel`, and if more was due
             than one run may delete.
     """
 
@@ -95,10 +95,10 @@ class RetentionResult:
 
 
 class ExpirationTask:
-    """Deletes what is due of a partition that this broker leads.
+    """Deletes the segments that are due in a partition that this broker leads.
 
-    Time is what `CountedDeletions.retention_clock` says. Its owner calls `run_once` again
-    and again, one call at a time. `retention` may be replaced between two runs.
+    The time is that of `CountedDeletions.retention_clock`. The owner calls `run_once` at every
+    interval, one call at a time. `retention` may be replaced between two runs.
     """
 
     def __init__(
@@ -118,26 +118,26 @@ class ExpirationTask:
         self._being_copied = being_copied
         self._failed: set[RemoteLogSegmentId] = set()
         self._outside: tuple[object, int] | None = None
-        """Finished bytes that are not of the log's history, and the lineage they are not of."""
+        """A lineage, and the bytes of the finished segments outside it."""
         self._is_cancelled = False
 
     def cancel(self) -> None:
-        """Begin no further deletion; one that has begun is carried to its end."""
+        """Begin no further deletion; a deletion that has begun is completed."""
         self._is_cancelled = True
 
     async def run_once(self) -> RetentionResult:
-        """Find what is due by time, size, log start or leader epoch, and delete it.
+        """Find the segments due by time, size, log start or leader epoch, and delete them.
 
-        The log's start is raised first, so that nobody is told of records that are on their
-        way out. A deletion that was interrupted is finished, also another broker's. Stopped at
-        any point, the next run goes on.
+        The log start offset is raised first, so that no reader is pointed to records that are
+        being deleted. Interrupted deletions are completed, another broker's too. If a run is
+        stopped at any point, the next one goes on from there.
 
         Raises:
-            RetryableError: The metadata cannot be asked now; nothing was deleted.
-            PartitionDeleted: There is nothing to retain any more.
-            Fenced: Another broker leads, and retains.
-            RemoteStorageError, OSError: One deletion failed, and those behind it were not
-                begun; the next run tries it last.
+            RetryableError: The metadata cannot answer now; nothing was deleted.
+            PartitionDeleted: The partition was deleted.
+            Fenced: Another broker leads, and runs retention.
+            RemoteStorageError, OSError: One deletion failed, and no later one was begun. The
+                next run tries the failed segment last.
         """
         try:
             return await self._run()
@@ -165,7 +165,8 @@ class ExpirationTask:
         log, retention = self._local, self.retention
         excess_max = None
         if retention.retention_bytes > UNLIMITED:
-            # The log hears late of what is remote, so this is a bound and not the excess.
+            # The local log learns late which offsets are remote, so some segments may count
+            # twice here: this is an upper bound of the excess.
             local_only = self._local_only_bytes(log.highest_offset_in_remote_storage)
             excess_max = _finished(summary) + local_only - retention.retention_bytes
             self._metrics.set(SIZE_COMPUTATION_MS, self._tip, 0)
@@ -185,7 +186,7 @@ class ExpirationTask:
         segments = self._local.segments()
         return sum(one.size_in_bytes for one in segments if one.base_offset > remote_up_to)
 
-    # What is due.
+    # Finding the segments that are due.
 
     async def _fill(self, plan: _Plan) -> None:
         earliest = min(self._local.leader_epochs, default=None)
@@ -234,10 +235,10 @@ class ExpirationTask:
                     plan.due.append(DueSegment(segment, verdict.reason))
 
     async def _excess(self, plan: _Plan) -> int:
-        """Bytes above `retention.bytes`, exactly."""
+        """The exact number of bytes above `retention.bytes`."""
         lineage = plan.bounds.lineage
-        # A segment stays in or out of the lineage until this changes, and this broker's own
-        # copies are all in. So what is out need not be summed up for each segment that is due.
+        # A segment is in or out of the lineage until the lineage changes, and this broker's new
+        # copies are all in it. So the bytes outside it are measured once and remembered.
         key = lineage.epochs, lineage.offsets[1:]
         if self._outside is None or self._outside[0] != key:
             size = await self._measured(plan)
@@ -245,13 +246,14 @@ class ExpirationTask:
                 self._outside = key, plan.finished_bytes - size
         else:
             size = plan.finished_bytes - self._outside[1]
-        # Asked for after what is finished: a copy that ends meanwhile counts once, or not yet.
+        # Asked after the finished bytes: a copy that finishes in between is at most missing
+        # from the sum. In the other order it could count twice, and too much be deleted.
         highest = await find_highest_remote_offset(self._local, self._store)
         local_only = self._local_only_bytes(highest.offset)
         return size + local_only - self.retention.retention_bytes
 
     async def _measured(self, plan: _Plan) -> int:
-        """Bytes of the log's finished segments: all lists of its epochs are read once."""
+        """Bytes of the lineage's finished segments; lists every epoch of it once."""
         monotonic_s = self._deletions.monotonic_s
         began_s = monotonic_s()
         size = LineageSize(plan.bounds)
@@ -260,7 +262,7 @@ class ExpirationTask:
                 async with self._listed(epoch) as segments:
                     async for segment in segments:
                         size.add(segment)
-                        if self._is_cancelled:  # Nobody will ask for the sum.
+                        if self._is_cancelled:  # The caller will not use the sum.
                             return 0
         took_s = monotonic_s() - began_s
         self._metrics.set(SIZE_COMPUTATION_MS, self._tip, int(took_s * 1000))
@@ -275,19 +277,20 @@ class ExpirationTask:
         plan.is_full = len(plan.due) >= SEGMENTS_PER_RUN_MAX
         return plan.is_full or self._is_cancelled
 
-    # What is done about it.
+    # Deleting them.
 
     async def _raise_log_start(self, offset: int | None) -> int | None:
         if offset is None or offset <= self._local.log_start_offset:
             return None
-        # Before anything goes: a reader must find "out of range", never a hole (KAFKA-15352).
+        # Raised before any deletion: a reader of these offsets must get "out of range" and
+        # never meet a hole in the log (KAFKA-15352).
         await self._local.raise_log_start_offset(offset)
         _log.info("log start raised", partition=str(self._tip), offset=offset)
         return offset
 
     async def _delete(self, due: list[DueSegment]) -> list[DueSegment]:
-        """Those of `due` that were deleted; all of them, unless the task was cancelled."""
-        # Who failed before comes last, so that one lasting failure holds up nobody else.
+        """Delete `due`; return the deleted ones: all, unless the task was cancelled."""
+        # Segments that failed before come last: a lasting failure holds up no other segment.
         self._failed &= {one.segment.remote_log_segment_id for one in due}
         due = sorted(due, key=lambda one: one.segment.remote_log_segment_id in self._failed)
         lag_bytes = sum(one.size_in_bytes for one in due)
@@ -311,7 +314,7 @@ class ExpirationTask:
 
 
 class _Plan:
-    """What one run has found so far."""
+    """What one run has found so far. `is_full`: no more may be deleted in this run."""
 
     def __init__(self, summary: PartitionSummary, bounds: Bounds) -> None:
         self.summary = summary

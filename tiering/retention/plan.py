@@ -1,9 +1,10 @@
-"""Which segments retention deletes, asked one by one. Pure: no clock, no lists, no store.
+"""Decides segment by segment what retention deletes. Pure: no clock, no lists, no store.
 
-A `RetentionWalk` is offered the segments of each local leader epoch, ascending, as they are
-listed, and says what becomes of each. It stops at the first one that is to stay, so a
-caller that lists lazily reads little more than what is due. What `Bounds` has only a
-limit of is measured when it matters: a partition in which nothing is due is never summed up.
+The caller offers a `RetentionWalk` the segments of each local leader epoch, epochs ascending,
+each in the order in which it is listed. The walk stops at the first segment that stays, so a
+caller that lists lazily reads little more than what is due. `Bounds` has only an upper bound of
+the excess size. The exact size is measured once a segment is due by that bound: a partition in
+which nothing is due is never summed up.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tierledger.events.lineage import Lineage
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 
 UNLIMITED: Final = -1
-"""Of `retention.ms` and `retention.bytes`: nothing is deleted for that."""
+"""Value of `retention.ms` and `retention.bytes` for no limit."""
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
@@ -31,27 +32,27 @@ class Action(Enum):
 
     DELETE = auto()
     SKIP = auto()
-    """It stays or is none of retention's business; offer the next."""
+    """The walk does not delete it; offer the next segment."""
     STOP = auto()
-    """It stays, and so does all behind it."""
+    """It stays, and so do all segments behind it."""
     MEASURE = auto()
-    """Only the exact excess can tell: call `measured`, then offer it again."""
+    """The exact excess decides: call `measured`, then offer the same segment again."""
 
 
 class Reason(Enum):
-    """Why, as logs and counters say it."""
+    """Why an action was chosen, as named in logs and counters."""
 
     TIME = "time"
     SIZE = "size"
     LOG_START_OFFSET = "log_start_offset"
     INTERRUPTED = "interrupted"
-    """Its deletion had begun."""
+    """Its deletion had begun and was not finished."""
     STALE_EPOCH = "stale_epoch"
-    """All its leader epochs are older than any the leader knows."""
+    """All its leader epochs are older than the oldest in the leader's log."""
     BEING_COPIED = "being_copied"
     OTHER_LINEAGE = "other_lineage"
     SEEN = "seen"
-    """It was offered before, with another of its epochs; or it is deleted."""
+    """It was offered before under another of its epochs, or it is deleted already."""
     RETAINED = "retained"
 
 
@@ -64,14 +65,14 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a partition's log is like, and what may be kept of it.
+    """State of a partition's log, and the limits of what is kept of it.
 
     Attributes:
         lineage: The log's leader epochs.
-        log_start_offset: What lies before it may be deleted.
-        log_end_offset: Of the local log.
-        expired_up_to_ms: Segments whose newest record is this old are due; none: no limit.
-        excess_max: Bytes above `retention.bytes`, at most; none: no limit.
+        log_start_offset: Segments that end before it may be deleted.
+        log_end_offset: End of the local log (exclusive).
+        expired_up_to_ms: Segments without a newer record than this are due; none: no limit.
+        excess_max: Upper bound of the bytes above `retention.bytes`; none: no limit.
         being_copied: Segments that this broker is copying now.
     """
 
@@ -83,29 +84,29 @@ class Bounds:
     being_copied: Collection[RemoteLogSegmentId] = ()
 
     def holds(self, segment: RemoteLogSegmentMetadata) -> bool:
-        """Whether the segment is part of this log's history."""
+        """Whether the segment belongs to this log's lineage."""
         return self.lineage.holds(
             segment.segment_leader_epochs, segment.end_offset, self.log_end_offset
         )
 
 
 class RetentionWalk:
-    """One look at a partition's segments; made anew for each run."""
+    """One pass over a partition's segments; make a new one for each run."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._excess = 0 if bounds.excess_max is None else max(0, bounds.excess_max)
         self._is_exact = self._excess == 0
         self._freed = 0
-        """Counted bytes that go for another reason than size."""
+        """Bytes that this walk's deletions take from the lineage; interrupted ones excluded."""
         self._seen: set[RemoteLogSegmentId] = set()
         self.interrupted = 0
-        """Segments offered that were in DELETE_SEGMENT_STARTED, each once."""
+        """Number of distinct segments offered in DELETE_SEGMENT_STARTED."""
         self.new_log_start_offset: int | None = None
-        """Where the log begins once everything that is due by time and size is gone."""
+        """Log start offset once all that is due by time or size is deleted; none: as it is."""
 
     def offer(self, segment: RemoteLogSegmentMetadata) -> Verdict:
-        """What becomes of the next segment of the epoch, or of the next epoch's first."""
+        """The verdict on the next segment of the epoch, or on the next epoch's first."""
         bounds, segment_id = self._bounds, segment.remote_log_segment_id
         if segment_id in bounds.being_copied:
             return Verdict(Action.STOP, Reason.BEING_COPIED)
@@ -130,11 +131,11 @@ class RetentionWalk:
         return Verdict(Action.STOP, Reason.RETAINED)
 
     def measured(self, excess: int) -> None:
-        """The exact number of bytes above `retention.bytes`, as of this walk's beginning."""
+        """Take the exact number of bytes above `retention.bytes` when this walk began."""
         self._excess, self._is_exact = excess, True
 
     def offer_stale(self, segment: RemoteLogSegmentMetadata, earliest_epoch: int) -> Verdict:
-        """What becomes of a segment listed for an epoch before the log's `earliest_epoch`."""
+        """The verdict on a segment listed for an epoch before the log's `earliest_epoch`."""
         segment_id = segment.remote_log_segment_id
         if segment_id in self._bounds.being_copied:
             return Verdict(Action.SKIP, Reason.BEING_COPIED)
@@ -148,7 +149,7 @@ class RetentionWalk:
         return Verdict(Action.SKIP, Reason.RETAINED)
 
     def offer_interrupted(self, segment: RemoteLogSegmentMetadata) -> Verdict:
-        """What becomes of a segment that was listed only to find interrupted deletions."""
+        """The verdict on a segment that was listed only to find interrupted deletions."""
         segment_id = segment.remote_log_segment_id
         if segment.state != _DELETING or segment_id in self._bounds.being_copied:
             return Verdict(Action.SKIP, Reason.RETAINED)
@@ -158,8 +159,8 @@ class RetentionWalk:
         return self._delete(segment, Reason.INTERRUPTED)
 
     def _is_before_log_start(self, segment: RemoteLogSegmentMetadata) -> bool:
-        # The log forgets epochs that end before its start, so such a segment is out of the
-        # lineage as a rule, and has to be asked for by its offsets.
+        # The log forgets epochs that end before its start. So a segment before the start is
+        # usually outside the lineage, and only its offsets tell.
         first = self._bounds.lineage.first_epoch
         return (
             first is not None
@@ -175,17 +176,17 @@ class RetentionWalk:
             following = segment.end_offset + 1
             self.new_log_start_offset = max(following, self.new_log_start_offset or 0)
         if is_counted:
-            # Kafka lets an unfinished copy use up the excess, too, though it is not in it:
-            # rather a segment too many than one too few.
+            # As in Kafka an unfinished copy reduces the excess, although the excess does not
+            # include it: better to keep a segment too many than one too few.
             self._freed += max(0, segment.segment_size_in_bytes)
         return Verdict(Action.DELETE, reason)
 
 
 class LineageSize:
-    """The bytes that `retention.bytes` is about, summed up over lists of the log's epochs.
+    """Sums up the bytes that `retention.bytes` limits, from the lists of the log's epochs.
 
-    Finished segments of the log's history, each once: a segment of several epochs is listed
-    for each of them, so the sum of `remote_log_size` over the epochs counts it several times.
+    It counts each finished segment of the lineage once. A segment of several epochs is in the
+    list of each, so the sum of `remote_log_size` over the epochs would count it several times.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -196,7 +197,7 @@ class LineageSize:
     def add(self, segment: RemoteLogSegmentMetadata) -> None:
         if segment.state != _FINISHED:
             return
-        if len(segment.segment_leader_epochs) > 1:  # The others are listed only once.
+        if len(segment.segment_leader_epochs) > 1:  # Segments of one epoch are listed once.
             if segment.remote_log_segment_id in self._seen:
                 return
             self._seen.add(segment.remote_log_segment_id)
@@ -205,9 +206,9 @@ class LineageSize:
 
 
 def expiry(now_ms: int, retention_ms: int) -> int | None:
-    """The newest time that is due under `retention.ms`; none if nothing expires.
+    """The newest timestamp (ms) that has expired under `retention.ms`; none if none has.
 
-    A retention that reaches back to before 1970 keeps everything.
+    A retention that reaches back beyond 1970 keeps everything.
     """
     if retention_ms <= UNLIMITED or now_ms < retention_ms:
         return None

@@ -1,1 +1,1 @@
-"""Whether every object of a tier still is what was copied there, byte for byte."""
+"""Verification that every object of a tier still is, byte for byte, what was copied."""

@@ -1,7 +1,7 @@
-"""A segment's indexes, held against the log that they are of, batch by batch. Pure.
+"""Compares a segment's indexes with its log, batch by batch. Pure.
 
-The log's batches have checksums, its indexes have none in Kafka's formats. But each entry says
-something of the log that can be seen there, and the other way round.
+The log's batches have checksums, but Kafka's index formats have none. But each index entry
+describes something that can be checked in the log, and the other way round.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from tierledger.tiering.local.leader_epochs import epoch_for_offset, epochs_betw
 from tierledger.tiering.reader.markers import ABORT, COMMIT, end_of
 
 _NOT_OPEN = -1
-"""What a producer snapshot says where no transaction is open."""
+"""The first offset in a producer snapshot if no transaction is open."""
 
 
 class Damage(NamedTuple):
-    """What is wrong with one index, or with the log."""
+    """A fault of one index, or of the log."""
 
     index_type: IndexType | None
-    """None: the log."""
+    """The damaged index; none: the log."""
     position: int | None
-    """Bytes from its beginning, where that is known."""
+    """Bytes from the beginning of the index or log; none if not known."""
     message: str
     """What was expected, and what was found."""
 
 
 class LogCheck:
-    """Takes the batches of one segment in order; tells the first damage of each index."""
+    """Takes the batches of one segment in order, and reports the first damage of each index."""
 
     def __init__(
         self,
@@ -60,9 +60,9 @@ class LogCheck:
         indexes: Mapping[IndexType, bytes],
         known_epochs: Mapping[int, int],
     ) -> None:
-        """Take the indexes as they were read, those that are there.
+        """Check `indexes`, the segment's existing indexes as they were read.
 
-        `known_epochs` are leader epochs of the partition of which it is known where they begin.
+        `known_epochs` has leader epochs of the partition whose first offsets are known.
         """
         self._metadata = metadata
         self._known_epochs = known_epochs
@@ -72,7 +72,7 @@ class LogCheck:
         self._next_offset = metadata.start_offset
 
     def begin(self) -> Iterator[Damage]:
-        """What the indexes tell without the log. Call it first."""
+        """The damages that show without the log. Call it first."""
         bounds = SegmentBounds.of(self._metadata)
         name = bounds.segment
         found: dict[IndexType, object] = {}
@@ -112,19 +112,20 @@ class LogCheck:
             and IndexType.TRANSACTION not in self._told
         ):
             self._checks.append(_Aborted(transactions, open_from, name))
-        self._checks.append(open_from)  # Behind who asks what was open before a batch.
+        # After `_Aborted`, which needs the transactions that were open before a batch.
+        self._checks.append(open_from)
         if isinstance(producers, list):
             self._checks.append(_Producers(producers, open_from, self._metadata.end_offset))
 
     def take(self, batch: RecordBatch, position: int) -> Iterator[Damage]:
-        """What the next batch of the log tells, which begins at `position`."""
+        """The damages that show with the log's next batch, which begins at `position`."""
         metadata = self._metadata
         if batch.base_offset < self._next_offset or batch.last_offset > metadata.end_offset:
             expected = f"a batch within {self._next_offset} to {metadata.end_offset}"
             got = f"one from {batch.base_offset} to {batch.last_offset}"
             yield from self._tell(Damage(None, position, f"expected {expected}, got {got}"))
         epoch = epoch_for_offset(metadata.segment_leader_epochs, batch.last_offset)
-        # Where the log's start has moved into the segment, nobody says what came before.
+        # If the log start offset is within the segment, the epochs before it are not known.
         if epoch is not None and batch.leader_epoch not in {NO_LEADER_EPOCH, epoch}:
             message = f"expected leader epoch {epoch} for offset {batch.base_offset}"
             yield from self._tell(
@@ -137,14 +138,14 @@ class LogCheck:
                     yield from self._tell(damage)
 
     def finish(self) -> Iterator[Damage]:
-        """What is wrong now that the log is over; of a log that is damaged itself, nothing."""
+        """The damages that show at the log's end; none if the log itself is damaged."""
         if None not in self._told:
             for check in self._checks:
                 for damage in check.finish():
                     yield from self._tell(damage)
 
     def tell_log(self, position: int | None, message: str) -> Iterator[Damage]:
-        """Take that the log is damaged: nothing behind it can be compared with it."""
+        """Report that the log is damaged. From then on the indexes are not compared with it."""
         yield from self._tell(Damage(None, position, message))
 
     def _tell(self, damage: Damage) -> Iterator[Damage]:
@@ -176,28 +177,29 @@ class LogCheck:
 
 
 class _IndexCheck(ABC):
-    """One index beside the log; what it tells after its first damage does not count."""
+    """The check of one index. Only the first damage that it reports is used."""
 
     @abstractmethod
     def take(self, batch: RecordBatch, position: int) -> Iterator[Damage]:
-        """The next batch, which begins at `position`."""
+        """Compare the next batch, which begins at `position`."""
 
     def finish(self) -> Iterator[Damage]:
-        """The log is over."""
+        """Compare at the log's end."""
         return iter(())
 
 
 class _Offsets(_IndexCheck):
-    """An entry names a place where a batch begins, and an offset where one from there on ends.
+    """An entry has the position of a batch, and the last offset of this or a later batch.
 
-    Brokers before 4.0 name the last offset of all batches that came with that one.
+    A later one is possible since brokers before 4.0 enter the last offset of all batches that
+    were appended together.
     """
 
     def __init__(self, index: OffsetIndex) -> None:
         self._entries = enumerate(index.entries())
         self._next = next(self._entries, None)
         self._offset: int | None = None
-        """Where a batch has to end."""
+        """The offset at which a batch must end; none if no entry demands one now."""
 
     @override
     def take(self, batch: RecordBatch, position: int) -> Iterator[Damage]:
@@ -233,7 +235,7 @@ class _Offsets(_IndexCheck):
 
 
 class _Times(_IndexCheck):
-    """An entry names a batch that is the first to reach a time; the last, the log's latest."""
+    """An entry names the first batch to reach a timestamp; the last entry, the log's latest."""
 
     def __init__(self, index: TimeIndex) -> None:
         self._entries = enumerate(index.entries())
@@ -271,16 +273,16 @@ class _Times(_IndexCheck):
 
 
 class _OpenTransactions(_IndexCheck):
-    """Which transactions are open, as far as the segment alone tells."""
+    """Tracks open transactions, as far as the segment alone shows them."""
 
     def __init__(self, start_offset: int) -> None:
         self.start_offset = start_offset
         self.firsts: dict[int, int] = {}
-        """By producer, the first offset in the segment of the transaction that it has open."""
+        """By producer: the first offset in the segment of its open transaction."""
         self.ended: set[int] = set()
-        """Producers of which a marker was seen: what is open of them began in the segment."""
+        """Producers with a marker so far: their open transactions began in the segment."""
         self.lasts: dict[int, int] = {}
-        """By producer, the last offset of its newest batch of data."""
+        """By producer: the last offset of its newest data batch."""
 
     @override
     def take(self, batch: RecordBatch, position: int) -> Iterator[Damage]:
@@ -295,14 +297,14 @@ class _OpenTransactions(_IndexCheck):
         return iter(())
 
     def may_begin(self, producer: int, offset: int) -> bool:
-        """Whether what `producer` has open may begin at `offset`."""
+        """Whether an open transaction of `producer` may begin at `offset`."""
         if self.firsts.get(producer) == offset:
             return True
         return producer not in self.ended and 0 <= offset < self.start_offset
 
 
 class _Aborted(_IndexCheck):
-    """An entry for each ABORT marker whose transaction has data, and for nothing else."""
+    """There must be an entry for each ABORT marker whose transaction has data, and no other."""
 
     def __init__(self, index: TransactionIndex, opened: _OpenTransactions, name: str) -> None:
         self._by_marker = {
@@ -342,7 +344,7 @@ class _Aborted(_IndexCheck):
         return (
             entry.producer_id == producer
             and opened.may_begin(producer, entry.first_offset)
-            # Another one that is open may have begun before the segment.
+            # Another open transaction may have begun before the segment.
             and (stable == min(others, default=marker + 1) or 0 <= stable < opened.start_offset)
         )
 
@@ -357,9 +359,9 @@ class _Aborted(_IndexCheck):
 
 
 class _Producers(_IndexCheck):
-    """What a snapshot says of each producer at the segment's end.
+    """A snapshot has the state of each producer at the segment's end.
 
-    Producers that wrote nothing for a day are left out of it.
+    Producers that wrote nothing for a day may be missing in it.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""How fast bytes may be read."""
+"""Limits the rate at which a scrub reads."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from tierledger.events.errors import InvalidArgument
 
 
 class PaceClock(Protocol):
-    """Time that only goes on."""
+    """A monotonic clock."""
 
     def now_s(self) -> float:
-        """Seconds since some moment."""
+        """Seconds since an arbitrary start."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Return after so long."""
+        """Return after `seconds`."""
         ...
 
 
 class LoopClock:
-    """The event loop's time."""
+    """The event loop's clock."""
 
     def now_s(self) -> float:
         return asyncio.get_running_loop().time()
@@ -31,10 +31,10 @@ class LoopClock:
 
 
 class Pace:
-    """Spreads reading over time: whatever was read is waited for before more is."""
+    """Spreads reads over time: after each read it waits until the rate allows the next."""
 
     def __init__(self, bytes_per_second: int | None, clock: PaceClock) -> None:
-        """Without a rate, nothing is waited for.
+        """Without a rate it never waits.
 
         Raises:
             InvalidArgument: The rate is not positive.
@@ -46,7 +46,7 @@ class Pace:
         self._free_at = clock.now_s()
 
     async def spend(self, size: int) -> None:
-        """Return when `size` bytes more were due."""
+        """Count `size` bytes that were read, and wait until the rate allows the next read."""
         if self._rate is None:
             return
         now = self._clock.now_s()

@@ -1,4 +1,4 @@
-"""How far a scrub has come, kept in a file so that the next run goes on from there."""
+"""The progress of a scrub, kept in a file so that the next run goes on from there."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ FORMAT: Final = 1
 
 
 class Finding(NamedTuple):
-    """One damaged object, and what it serves."""
+    """One damaged object, and the segment that it belongs to."""
 
     topic: str
     topic_id: str
     partition: int
     segment_id: str
     start_offset: int
-    """Of the segment."""
+    """First offset of the segment."""
     end_offset: int
     """Inclusive."""
     object: str
     position: int | None
-    """Bytes from the object's beginning, or from an index's within it; none if not known."""
+    """Bytes from the start of the object, or of an index within it; none if not known."""
     message: str
     """What was expected, and what was found."""
 
 
 class Unread(NamedTuple):
-    """A segment of which something could not be read or checked."""
+    """A segment that could not be read or checked completely."""
 
     topic: str
     topic_id: str
@@ -43,45 +43,45 @@ class Unread(NamedTuple):
 
 
 class Cursor(NamedTuple):
-    """The last segment that is done: all before it in the order of a scrub are, too."""
+    """The last segment that is done; all segments before it in scrub order are done, too."""
 
     topic_id: str
-    """As text, by which stores have their partitions."""
+    """In text form, since stores order their partitions by it."""
     partition: int
     start_offset: int
     segment_id: str
-    """In hex, which has the order of the ids."""
+    """In hex, which sorts like the ids' bytes."""
 
 
 @dataclass
 class Progress:
-    """What one round of a scrub has done so far."""
+    """The progress of one round of a scrub, over any number of runs."""
 
     scope: dict[str, object]
-    """What is scrubbed; a file of another scope is refused."""
+    """The tier and store that are scrubbed; a file of another scope is refused."""
     cursor: Cursor | None = None
     segments: int = 0
     bytes: int = 0
     seconds: float = 0.0
-    """Of all runs."""
+    """Duration of all runs."""
     is_complete: bool = False
     findings: list[Finding] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
     damaged_logs: list[str] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
-        """Replace the file, which holds the old or the new progress whatever happens."""
+        """Replace the file atomically: after a crash it has the old or the new progress."""
         replace_durably(path, json.dumps({"format": FORMAT, **asdict(self)}).encode())
 
 
 def load_progress(path: Path, scope: Mapping[str, object]) -> Progress:
-    """What `path` holds; a beginning if there is no such file.
+    """The progress in `path`; a new one if there is no such file.
 
     Raises:
-        InvalidArgument: It is no progress of a scrub, or of another tier or store.
-        FormatTooNew: A newer program wrote it.
+        InvalidArgument: The file is no progress of a scrub, or is of another `scope`.
+        FormatTooNew: A newer program wrote the file.
     """
-    if path.exists() and not path.is_file():  # A device would be read for ever, or replaced.
+    if path.exists() and not path.is_file():  # A device might be read endlessly, or replaced.
         raise InvalidArgument(f"{path}: expected the progress of a scrub, got no regular file")
     try:
         data = path.read_bytes()

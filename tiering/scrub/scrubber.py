@@ -1,8 +1,8 @@
-"""Reads every object that a store's metadata says is in a tier, and verifies it.
+"""Reads and verifies every object that must be in a tier according to a store's metadata.
 
-Rule 1: one object that is damaged or cannot be read never hides another.
-Rule 2: what was deleted meanwhile is no damage; nothing is believed of a segment that the
-metadata does not call finished any more.
+Rule 1: an object that is damaged or cannot be read never hides another fault.
+Rule 2: a segment that was deleted meanwhile is no damage. Findings on a segment are dropped
+if the metadata no longer has it as finished.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _Told = TypeVar("_Told", Finding, Unread)
 
 
 class _Place(NamedTuple):
-    """A segment, and where its objects are."""
+    """A segment, and the objects that it must have."""
 
     metadata: RemoteLogSegmentMetadata
     must: ExpectedObjects
@@ -50,8 +50,8 @@ class _Place(NamedTuple):
 class Scrubber:
     """Verifies a tier; memory is bounded by one segment's indexes and a few pieces of its log.
 
-    Every segment is read once, whole. What has checksums is verified by these; the log's
-    batches by their own; and all indexes by the log, which they have to agree with.
+    Every segment is read once, as a whole. Checksums of the layout and of the log's batches are
+    verified, and all indexes are compared with the log.
     """
 
     def __init__(
@@ -64,15 +64,15 @@ class Scrubber:
         bytes_per_second: int | None,
         clock: PaceClock | None = None,
     ) -> None:
-        """Go on behind `progress`, which is kept up to date.
+        """Continue after `progress`, which is kept up to date.
 
         Args:
-            source: Which segments there have to be.
-            storage: What reads the tier.
+            source: The segments that must be in the tier.
+            storage: The tier's storage manager.
             names: How the tier names its objects.
-            progress: Of an earlier run, or a new one.
-            bytes_per_second: The most that is read; none: as fast as it goes.
-            clock: By which that is measured; none: the event loop's.
+            progress: The progress of an earlier run, or a new one.
+            bytes_per_second: The highest rate of reading; none: no limit.
+            clock: The clock for the rate; none: the event loop's.
 
         Raises:
             InvalidArgument: The rate is not positive.
@@ -88,13 +88,13 @@ class Scrubber:
         self._seconds_before = progress.seconds
 
     async def run(self) -> AsyncIterator[int]:
-        """Verify what is left, segment by segment; gives the bytes that each took.
+        """Verify the remaining segments one by one; yield the bytes read for each.
 
-        After each, `progress` has it, with what was found. Segments that could not be read in
-        an earlier run are tried again first.
+        When a segment is yielded, `progress` includes it and its findings. Segments that could
+        not be read in an earlier run are tried again.
 
         Raises:
-            RetryableError: The metadata cannot be had now.
+            RetryableError: The metadata cannot be read now.
         """
         self._pace = Pace(self._rate, self._clock)
         self._begun_s, self._seconds_before = self._clock.now_s(), self.progress.seconds
@@ -118,7 +118,7 @@ class Scrubber:
                 progress.damaged_logs.append(f"{tip}: {error}")
                 continue
             except RemoteResourceNotFound:
-                continue  # It was forgotten meanwhile.
+                continue  # The partition was forgotten meanwhile.
             for metadata in segments:
                 known = (*wanted, str(metadata.remote_log_segment_id.id))
                 cursor = _cursor(metadata)
@@ -137,7 +137,7 @@ class Scrubber:
         *,
         is_new: bool,
     ) -> int:
-        """The bytes that verifying took; what is found goes to `progress`."""
+        """Verify a segment, add its findings to `progress`, and return the bytes read."""
         progress, size = self.progress, 0
         findings: list[Finding] = []
         unread: list[Unread] = []
@@ -167,7 +167,7 @@ class Scrubber:
     async def _checked(
         self, metadata: RemoteLogSegmentMetadata, known_epochs: Mapping[int, int]
     ) -> AsyncIterator[int | Finding]:
-        """The sizes of what was read, and what is wrong with it."""
+        """The number of bytes of each read, and the findings."""
         try:
             place = _Place(metadata, self._names.expected(metadata))
         except DataError as error:
@@ -196,7 +196,7 @@ class Scrubber:
     async def _log(
         self, place: _Place, check: LogCheck, *, with_checksums: bool
     ) -> AsyncIterator[int | Finding]:
-        """Each object of the log is read to its end, whatever is wrong with one before it."""
+        """As `_checked`, for the log. Every object is read, even if one before is damaged."""
         metadata = place.metadata
         name = str(metadata.remote_log_segment_id)
         splitter: BatchSplitter | None
@@ -249,7 +249,7 @@ class Scrubber:
 
 
 def _batches(splitter: BatchSplitter, check: LogCheck, piece: bytes) -> Iterator[Damage]:
-    """The damage that the batches in `piece` show, of the log or of what goes with it."""
+    """The damages of log and indexes that show with the batches in `piece`."""
     batches = splitter.feed(piece)
     while True:
         position = splitter.position
@@ -264,10 +264,10 @@ def _batches(splitter: BatchSplitter, check: LogCheck, piece: bytes) -> Iterator
 
 
 def _ranges(one: LogObject, *, is_whole: bool) -> Iterator[tuple[int, int]]:
-    """What to read of the log to have all of an object, both ends included.
+    """The ranges of the log to read for a whole object, both ends inclusive.
 
-    What is read in two ranges is not held against the checksum of the whole, which nobody has
-    if the indexes cannot be read.
+    If the indexes object cannot be read, there is no checksum of the whole part. Reading the
+    part in two ranges avoids that check.
     """
     middle = one.start if is_whole else (one.start + one.end) // 2
     if middle > one.start:

@@ -1,4 +1,4 @@
-"""Which segments a tier has to hold, as a store knows them, in one order for every run."""
+"""The segments that a tier must hold by a store's metadata, in the same order in every run."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ _FINISHED = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 
 
 class FinishedSegments(NamedTuple):
-    """Of one partition, at one moment."""
+    """The finished segments of one partition at one moment."""
 
     segments: Iterable[RemoteLogSegmentMetadata]
-    """By start offset, then id; to be read once."""
+    """Ordered by start offset, then id; iterate it once."""
     known_epochs: Mapping[int, int]
-    """Leader epochs that begin within a segment, and where."""
+    """Leader epochs that begin within a segment, with their first offsets."""
 
 
 class SegmentSource(Protocol):
-    """What a scrubber reads of the metadata."""
+    """The metadata that a scrubber reads."""
 
     def partitions(self) -> AsyncIterator[TopicIdPartition]:
-        """By the text of the topic's id and by number, whichever run asks."""
+        """All partitions, in every run by text of the topic's id, then by number."""
         ...
 
     async def segments(self, topic_id_partition: TopicIdPartition) -> FinishedSegments:
-        """Those that are finished now.
+        """The partition's segments that are finished now.
 
         Raises:
             DataError: The partition's log is damaged.
+            RemoteResourceNotFound: The partition is unknown or forgotten.
         """
         ...
 
@@ -48,7 +49,7 @@ class CatalogSegments:
     """The segments of a store: a `SegmentSource`."""
 
     def __init__(self, catalog: Catalog, partitions: Sequence[TopicIdPartition]) -> None:
-        """Take `partitions`, in the catalog's order."""
+        """Use `partitions`, which must be in the catalog's order."""
         self._catalog = catalog
         self._partitions = partitions
 
@@ -76,6 +77,6 @@ class CatalogSegments:
         reader = self._catalog.reader(segment_id.topic_id_partition)
         try:
             row = await ask(reader, lambda state: state.rows.get(segment_id.id))
-        except RemoteResourceNotFound:  # The whole partition went.
+        except RemoteResourceNotFound:  # The whole partition was deleted.
             return False
         return row is not None and unpack_row(row)[STATE] == _FINISHED

@@ -1,1 +1,1 @@
-"""The tier held against the logs."""
+"""The tier's objects, compared with the logs."""

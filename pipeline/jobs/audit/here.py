@@ -1,6 +1,6 @@
-"""An audit by this process, in the order that makes its verdicts true.
+"""An audit in this process, without Spark, in the order that makes its verdicts true.
 
-The order, and why, is told in `job_audit_kinds`.
+`kinds` gives the order and the reasons for it.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ Places: TypeAlias = dict[tuple[str, bool], list[tuple[str, Seen]]]
 Lister: TypeAlias = Callable[[], "ListedHere | None"]
 
 OBJECTS_MAX: Final = 2_000_000
-"""Objects that this process holds: some 600 MB."""
+"""Objects that this process holds at most: some 600 MB."""
 
 
 class ListedHere(NamedTuple):
-    """A list of what lies in the tier."""
+    """A list of the tier's objects."""
 
     objects: Sequence[Seen]
     before_ms: int | None = None
-    """Of a list that was made earlier: what the logs say from then on may not be in it."""
+    """For a list made earlier: log time (ms) from which changes may be missing in it."""
 
 
 def audited_here(
@@ -69,17 +69,18 @@ def audited_here(
     """Audit the tier; none if the list is too long for this process.
 
     Args:
-        plan: Of `segments_table`, as far as the logs go now.
+        plan: A plan of `segments_table` up to the present ends of the logs.
         names: How the tier names its objects.
-        lister: Called between the two looks at where the logs end; none if there is too much.
-        orphans_before_ms: What was written before this may be called an orphan.
+        lister: Called between the two readings of the logs' ends. It returns none if the list
+            is too long.
+        orphans_before_ms: Only objects written before this time may be orphans.
         digest: Takes every row.
-        writing: Opened when the rows come; takes those of kinds that a table has.
+        writing: Opened when the first row is made; takes the rows of the kinds in `LISTED`.
 
     Raises:
-        InvalidArgument: The list has rows that cannot be.
-        StorageUnavailable: The store is away.
-        StoreRefused: It is no store any more.
+        InvalidArgument: The list has invalid rows.
+        StorageUnavailable: The store cannot be reached.
+        StoreRefused: The URL does not lead to a store any more.
     """
     ends = asyncio.run(ends_of(plan))
     found = lister()
@@ -108,7 +109,7 @@ def audited_here(
 def _known(
     plan: TablePlan, standings: dict[LogKey, Standing], damaged: list[DamagedLog]
 ) -> tuple[dict[SegmentKey, KnownSegment], dict[SegmentKey, str]]:
-    """What the logs say of each segment, and its topic; notes logs that are damaged."""
+    """Each segment by the logs, and its topic. Damaged logs are marked in `standings`."""
     known: dict[SegmentKey, KnownSegment] = {}
     topics: dict[SegmentKey, str] = {}
     for chunk in plan.fold(damaged.extend).run(plan.logs):
@@ -118,14 +119,14 @@ def _known(
                 continue
             key = SegmentKey(row["topic_id"], row["partition"], row["segment_id"])
             topics[key] = max(row["topic"], topics.get(key, ""))
-            # A recorded log may have added a segment again that it had deleted.
+            # An imported log may have added a segment again after deleting it.
             if key not in known or row["state"] != DELETED:
                 known[key] = known_segment(row)
     return known, topics
 
 
 def known_segment(row: PlainRow) -> KnownSegment:
-    """The segment of a row of `segments_table`."""
+    """The segment in a row of `segments_table`."""
     known = KnownSegment(*(row[name] for name in KnownSegment._fields))
     return known._replace(others=[ExpectedObject(**one) for one in row["others"] or ()])
 
@@ -133,7 +134,7 @@ def known_segment(row: PlainRow) -> KnownSegment:
 def _by_segment(
     objects: Iterable[Seen], names: LayoutNames
 ) -> tuple[dict[SegmentKey, Places], list[Seen]]:
-    """The objects of each segment id, by place; and those that are not named as this tier's."""
+    """Objects by segment id and place, and the objects whose names are not this tier's."""
     found: dict[SegmentKey, Places] = {}
     foreign = []
     for one in objects:

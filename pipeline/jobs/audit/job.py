@@ -1,6 +1,6 @@
-"""`audit`: what the logs know, held against a list of what lies in the tier.
+"""`audit`: compares the logs with a list of the tier's objects. It deletes nothing.
 
-The order of its steps, and why, is told in `kinds`. It reads, and deletes nothing.
+`kinds` gives the order of its steps and the reasons for it.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ PARSED = pa.schema(
         pa.field("is_below_prefix", pa.bool_()),
     ]
 )
-"""A list with what names say; nulls where they are not called as this tier's.
+"""A list of objects with their parsed names; nulls where a name is not this tier's.
 
-An inventory may lack names and sizes; `listing.totals` refuses it."""
+An inventory may have null paths and sizes; `listing.totals` refuses it."""
 
 
 class ParseTask:
@@ -92,7 +92,7 @@ class ParseTask:
 
 
 class JudgeTask:
-    """Turns what is known and found of each segment id into rows of `FOUND`."""
+    """Turns the known and found state of each segment id into rows of `FOUND`."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
@@ -132,7 +132,7 @@ def _found(row: _Row) -> FoundObjects:
 
 
 def standings_of(logs: Sequence[PlannedLog], segments: DataFrame) -> dict[LogKey, Standing]:
-    """What the store has of each partition; `segments` are folded for it, so keep them."""
+    """The standing of each partition. It folds `segments`: persist these to use them again."""
     standings = {LogKey(str(log.topic_id), log.partition): Standing.KNOWN for log in logs}
     damaged = segments.where(sql.col("what") == DAMAGED).select("topic_id", "partition")
     for row in damaged.collect():
@@ -141,7 +141,7 @@ def standings_of(logs: Sequence[PlannedLog], segments: DataFrame) -> dict[LogKey
 
 
 def parsed_names(listing: DataFrame, names: LayoutNames) -> DataFrame:
-    """Rows of `listing.COLUMNS`, each name once, with what the names say."""
+    """Rows of `PARSED` from `listing`: rows of `listing.COLUMNS` with each path only once."""
     return listing.mapInArrow(ParseTask(names), from_arrow_schema(PARSED))
 
 
@@ -151,13 +151,13 @@ def audited(
     standings: tuple[str, Mapping[LogKey, Standing]],
     orphans_before_ms: int,
 ) -> DataFrame:
-    """Every segment and every object of the tier, each in one row of its kind.
+    """Rows of `FOUND`: every segment and every object of the tier, each in one row of its kind.
 
     Args:
         segments: The table of `segments_table`.
-        parsed: Of `parsed_names`.
-        standings: The cluster's id, and what `standings_of` gave.
-        orphans_before_ms: What was written before this may be called an orphan.
+        parsed: The frame of `parsed_names`.
+        standings: The cluster's id, and the result of `standings_of`.
+        orphans_before_ms: Only objects written before this time may be orphans.
     """
     judged = (
         _known_by_id(segments)
@@ -170,7 +170,7 @@ def audited(
 
 def _known_by_id(segments: DataFrame) -> DataFrame:
     known = sql.struct(*KnownSegment._fields)
-    # A recorded log may have added a segment again that it had deleted.
+    # An imported log may have added a segment again after deleting it.
     rank = sql.when(sql.col("state") == DELETED, sql.lit(0)).otherwise(sql.lit(1))
     rows = segments.where(sql.col("what") == SEGMENT)
     return rows.groupBy(*_KEY).agg(
@@ -214,5 +214,5 @@ def _foreign(parsed: DataFrame, cluster: str) -> DataFrame:
 
 
 def listed(rows: DataFrame) -> DataFrame:
-    """The rows that a table of findings has."""
+    """The rows of the kinds in `LISTED`."""
     return rows.where(sql.col("kind").isin([kind.value for kind in LISTED]))

@@ -1,17 +1,18 @@
-"""What an audit says about a segment's objects. Pure: one segment id at a time.
+"""The verdicts of an audit on a segment's objects. Pure: one segment id at a time.
 
-The order of an audit is: where the logs end (first), the list of objects, where the logs end
-(second); then the logs are folded up to the second end. Why:
+An audit reads the ends of the logs (first ends), lists the objects, and reads the ends of the
+logs again (second ends). Then it folds the logs up to the second ends. The reasons:
 
-- An object is announced (COPY_SEGMENT_STARTED) before it is written. So whatever the list has
-  is known to logs that were read after it, and what they do not know is nobody's.
-- A copy that finished before the list was begun is in it, if its deletion has not begun by the
-  second end. One that finished later may be missing in the list and be there: it is *changing*.
-- What was deleted before the list was begun must not be in it. What was deleted later may be.
+- A segment is announced (COPY_SEGMENT_STARTED) before its objects are written. So logs that are
+  read after the list name the segment of every object in it. If they do not, the object belongs
+  to no segment.
+- A copy that finished before the list was begun is in it, unless its deletion has begun by the
+  second end. A copy that finished later may exist and be missing in the list: it is *changing*.
+- A segment deleted before the list was begun must not be in it. One deleted later may be.
 
-So "missing" and "still there" are said only of what was settled at the first end and is so at
-the second; "unknown" only by what the second end says. Of a list that somebody else made,
-settled is what the log says happened well before the list.
+So "missing" and "still there" are reported only if the segment reached its state before the
+first end and has it at the second: it is *settled*. "Unknown" is decided by the second end
+alone. For a list that was made earlier, settled means: long enough before it by log time.
 """
 
 from __future__ import annotations
@@ -26,36 +27,36 @@ from tierledger.tiering.layouts.listed_objects import ExpectedObject, part_numbe
 
 
 class AuditKind(StrEnum):
-    """What becomes of a segment or of objects; the first ones are findings, worst first."""
+    """The kind of a segment or of objects; the first ones are findings, worst first."""
 
     MISSING_OBJECT = "missing_object"
-    """A finished segment has nothing in the tier, or not its log or its indexes."""
+    """A finished segment without any object in the tier, or without its log or its indexes."""
     INCOMPLETE_SET = "incomplete_set"
-    """Log and indexes of a finished segment are there, but not all parts or files."""
+    """A finished segment whose log and indexes are there, but not all parts or files."""
     SIZE_MISMATCH = "size_mismatch"
-    """Objects of a finished segment are larger or smaller than what was copied."""
+    """Objects of a finished segment that are larger or smaller than what was copied."""
     UNREADABLE_METADATA = "unreadable_metadata"
-    """A finished segment's custom metadata is not this layout's: nobody finds its objects."""
+    """A finished segment whose custom metadata is of another layout: no reader can find it."""
     DELETED_BUT_THERE = "deleted_but_there"
     """Objects of a segment whose deletion had finished before the list was begun."""
     ORPHAN = "orphan"
-    """Old objects of a known partition, of a segment that no log has ever named."""
+    """Old objects of a known partition, of a segment that its log has never named."""
     FOREIGN = "foreign"
-    """Objects that are not called as this tier's, or lie where no segment has its objects."""
+    """Objects whose names are not this tier's, or that lie outside their segment's place."""
     TOO_YOUNG = "too_young"
-    """Would be an orphan, but is younger than that, or of unknown age."""
+    """Objects like an orphan's that are too young to be reported as one, or of unknown age."""
     UNKNOWN_PARTITION = "unknown_partition"
-    """Objects of a partition that the store does not have; another cluster's, perhaps."""
+    """Objects of a partition that the store does not have; perhaps of another cluster."""
     DAMAGED_LOG = "damaged_log"
-    """Objects of a partition whose log cannot be read; nothing is said of them."""
+    """Objects of a partition whose log cannot be read, so that they cannot be judged."""
     CHANGING = "changing"
-    """Copied or deleted while the audit ran, or too shortly before somebody else's list."""
+    """Copied or deleted during the audit, or too shortly before a list made earlier."""
     UNFINISHED = "unfinished"
-    """A copy or deletion that is under way; `spark stuck` finds those that last."""
+    """A copy or deletion that is under way; `spark stuck` finds those that take too long."""
     ELSEWHERE = "elsewhere"
-    """A finished segment below another prefix, of which the list has nothing."""
+    """A finished segment below another prefix, of which the list has no object."""
     WHOLE = "whole"
-    """A finished segment with everything that it should have."""
+    """A finished segment with all its objects."""
 
 
 FINDINGS: Final = (
@@ -76,13 +77,13 @@ DELETED: Final = "DELETE_SEGMENT_FINISHED"
 
 
 class KnownSegment(NamedTuple):
-    """What the logs say of a segment, and what it must have in the tier."""
+    """A segment's state by the logs, and the objects that it must have in the tier."""
 
     state: str
     is_settled: bool
-    """Whether it was so before the list was begun."""
+    """Whether it had reached this state before the list was begun."""
     place: str | None
-    """What names of its objects begin with; none if that is not known, or it is deleted."""
+    """Prefix of its objects' names; none if that is not known, or the segment is deleted."""
     part_bytes: int | None
     log_bytes: int | None
     others: Sequence[ExpectedObject] | None
@@ -94,16 +95,16 @@ class KnownSegment(NamedTuple):
 
 
 class FoundObjects(NamedTuple):
-    """What a list has of one segment in one place."""
+    """The objects of one segment that a list has in one place."""
 
     place: str
     is_below_prefix: bool
     objects: int
     size_in_bytes: int
     sizes: Sequence[tuple[str, int]]
-    """Role and bytes of each."""
+    """Role and bytes of each object."""
     newest_ms: int | None
-    """None if the age of any is unknown."""
+    """Time of the newest object; none if the age of any is unknown."""
 
 
 class Verdict(NamedTuple):
@@ -119,7 +120,7 @@ class Verdict(NamedTuple):
 
 
 class Standing(StrEnum):
-    """What the store has of a partition."""
+    """Whether the store has a partition's log, and can read it."""
 
     KNOWN = "known"
     DAMAGED = "damaged"
@@ -132,13 +133,13 @@ def verdicts(
     standing: Standing,
     orphans_before_ms: int,
 ) -> Iterator[Verdict]:
-    """What is to say of one segment id of a partition.
+    """The verdicts on one segment id of a partition.
 
     Args:
-        known: What the logs say of it; none if they never named it.
-        found: What the list has under its name, for each place.
-        standing: Of the partition.
-        orphans_before_ms: What was written before this may be called an orphan.
+        known: The segment by the logs; none if they never named it.
+        found: Its objects in the list, by place.
+        standing: The partition's standing.
+        orphans_before_ms: Only objects written before this time may be orphans.
     """
     is_live = known is not None and known.state != DELETED and standing == Standing.KNOWN
     place = known.place if known is not None and is_live else None
@@ -169,7 +170,7 @@ def _of_segment(known: KnownSegment, here: FoundObjects | None) -> Verdict:
 
 
 def _of_set(known: KnownSegment, here: FoundObjects) -> tuple[AuditKind, str]:
-    """The verdict on a settled, finished segment of which something is there."""
+    """The verdict on a settled, finished segment that has at least one object in its place."""
     sizes = dict(here.sizes)
     parts_found = ((part_number(role), size) for role, size in here.sizes)
     log = {number: size for number, size in parts_found if number is not None}
@@ -194,7 +195,7 @@ def _of_set(known: KnownSegment, here: FoundObjects) -> tuple[AuditKind, str]:
 
 
 def _wrong_log(log: Mapping[int, int], total: int, part_bytes: int | None) -> Iterator[str]:
-    """What is wrong about the sizes of a log's parts, of which none is missing."""
+    """The first wrong size among a log's parts, of which none is missing."""
     found = sum(log.values())
     if found != total:
         yield f"expected {total} bytes of log, found {found}"
@@ -226,7 +227,7 @@ def _wrong_others(others: Sequence[ExpectedObject], sizes: Mapping[str, int]) ->
 def _of_stray(
     known: KnownSegment | None, one: FoundObjects, standing: Standing, orphans_before_ms: int
 ) -> tuple[AuditKind, str]:
-    """The verdict on objects that no segment has in its place."""
+    """The verdict on objects that are not in the place of a live segment."""
     if not one.is_below_prefix:
         return AuditKind.FOREIGN, "not below the tier's prefix"
     if standing == Standing.UNKNOWN:

@@ -1,4 +1,4 @@
-"""An audit's own rows, and what is shown of them; for either engine."""
+"""The rows of an audit and their digest, for either engine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOT_THIS_TIERS: Final = "not called as this tier's objects are"
 
 
 class SegmentKey(NamedTuple):
-    """A segment of the logs, of the tier, or of both."""
+    """Identifies a segment in the logs, in the tier, or in both."""
 
     topic_id: str
     partition: int
@@ -61,11 +61,11 @@ FOUND: Final = Table(
     _not_folded,
     (IDENTITY[0], *(one._replace(is_nullable=True) for one in IDENTITY[1:])),
 )
-"""The audit's own table; of a foreign object only the cluster is known."""
+"""The audit's table. Of a foreign object's identity only the cluster is known."""
 
 
 class Judge:
-    """Makes rows of `FOUND` of what is known and found of each segment id."""
+    """Makes the rows of `FOUND` for each segment id."""
 
     def __init__(
         self, cluster: str, standings: Mapping[LogKey, Standing], orphans_before_ms: int
@@ -95,7 +95,7 @@ class Judge:
 
 
 class KindTotal(NamedTuple):
-    """How much there is of a kind."""
+    """Totals of one kind."""
 
     rows: int = 0
     objects: int = 0
@@ -103,7 +103,7 @@ class KindTotal(NamedTuple):
 
 
 class AuditDigest(Digest):
-    """How much there is of each kind, and the worst findings."""
+    """Totals by kind, and the worst findings."""
 
     def __init__(self, limit: int) -> None:
         """Keep `limit` findings."""
@@ -112,7 +112,7 @@ class AuditDigest(Digest):
 
     @property
     def totals(self) -> dict[AuditKind, KindTotal]:
-        """By kind, in the order of `AuditKind`; kinds of nothing are 0."""
+        """Totals by kind, in the order of `AuditKind`; 0 for kinds without rows."""
         return {kind: self._totals.get(kind, KindTotal()) for kind in AuditKind}
 
     def worst(self) -> list[PlainRow]:

@@ -1,6 +1,6 @@
-"""An audit from beginning to end, in the one order that makes its verdicts true.
+"""A whole audit by Spark, in the order that makes its verdicts true.
 
-The order, and why, is told in `kinds`.
+`kinds` gives the order and the reasons for it.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ Result = TypeVar("Result")
 
 
 class Listed(NamedTuple):
-    """A list of what lies in the tier."""
+    """A list of the tier's objects."""
 
     rows: DataFrame
     before_ms: int | None = None
-    """Of a list that was made earlier: what the logs say from then on may not be in it."""
+    """For a list made earlier: log time (ms) from which changes may be missing in it."""
 
 
 Lister: TypeAlias = "Callable[[], Listed]"
-"""Makes the list, when it is called and not before; or finds the one that somebody made."""
+"""Lists the tier when it is called and not before, or returns a list that was made earlier."""
 
 
 class SparkAudit(NamedTuple):
-    """What an audit found, kept while it is open."""
+    """The findings of an audit, persisted while it is open."""
 
     rows: DataFrame
     """Every segment and object, in one row of its kind."""
 
     result: Callable[[], Audit]
-    """Makes all rows, and tells of them."""
+    """Computes all rows and returns their digest."""
 
 
 @contextmanager
@@ -60,20 +60,21 @@ def audit(
     orphans_before_ms: int,
     digest: AuditDigest,
 ) -> Iterator[SparkAudit]:
-    """Audit the tier; what was found is kept while the block lasts.
+    """Audit the tier; its rows are persisted while the block lasts.
 
     Args:
-        spark: Where it is done.
-        store: The metadata.
+        spark: The session that runs the audit.
+        store: The store with the logs.
         names: How the tier names its objects.
-        lister: Called between the two looks at where the logs end.
-        orphans_before_ms: What was written before this may be called an orphan.
-        digest: An empty one, which takes every row.
+        lister: Called between the two readings of the logs' ends.
+        orphans_before_ms: Only objects written before this time may be orphans.
+        digest: An empty digest, which takes every row.
 
     Raises:
-        InvalidArgument: Several clusters and none named; the list has rows that cannot be.
-        RemoteResourceNotFound: There is no such cluster.
-        StoreRefused: It is no store.
+        InvalidArgument: The store holds several clusters and none was named, or the list has
+            invalid rows.
+        RemoteResourceNotFound: The store does not hold the named cluster.
+        StoreRefused: The URL does not lead to a store.
     """
     first = _run(planned(segments_table(names, Settled()), store))
     ends = _run(ends_of(first))
@@ -109,6 +110,6 @@ def audit(
 
 
 def _run(coming: Coroutine[None, None, Result]) -> Result:
-    # A notebook has a loop of its own in this thread.
+    # In a notebook this thread already runs an event loop.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, coming).result()

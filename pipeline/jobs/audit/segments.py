@@ -1,4 +1,4 @@
-"""What the logs say about every segment that ever was, for an audit; folded by tasks."""
+"""Every segment that the logs have ever named, for an audit; folded by tasks."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from tierledger.tiering.layouts.listed_objects import LayoutNames
 
 SEGMENT, DAMAGED = "segment", "damaged"
-"""What a row is about; of a damaged log, rows of both kinds may come."""
+"""Kinds of rows; a damaged log may have rows of both kinds."""
 
 _DELETED = int(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
 _PARTITION_GONE = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 
 
 class LogKey(NamedTuple):
-    """A partition's log."""
+    """Identifies a partition's log."""
 
     topic_id: str
     partition: int
@@ -55,11 +55,11 @@ class LogKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Before which events something was so when the list of objects was begun.
+    """Which events happened before the list of objects was begun.
 
     Attributes:
-        ends: Of each log, the position that it had not reached yet; if we made the list.
-        before_ms: Log time of what is old enough; if somebody else did.
+        ends: For a list that the audit makes: each log's end (exclusive position) before it.
+        before_ms: For a list made earlier: events with an earlier log time count.
     """
 
     ends: Mapping[LogKey, int] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class _AuditRows(WatchingRows):
         self._names = names
         self._settled = settled
         self._end: int | None = None
-        """The first position that is not settled, as far as that is known."""
+        """The first position that is not settled by log time; none before it is reached."""
         self._topic = ""
 
     @override
@@ -133,14 +133,14 @@ class _AuditRows(WatchingRows):
 
 
 def segments_table(names: LayoutNames, settled: Settled) -> Table:
-    """The table of segments for a tier that names its objects so; goes to `tables.planned`."""
+    """The table of segments for a tier with these `names`; pass it to `tables.plan.planned`."""
     return Table(
         "audit", "segments and their objects", _COLUMNS, partial(_AuditRows, names, settled)
     )
 
 
 async def ends_of(plan: TablePlan) -> dict[LogKey, int]:
-    """The position that each planned log will give to its next event; 0 if it is damaged."""
+    """The next position of each planned log; a log whose end is damaged is left out."""
     ends: dict[LogKey, int] = {}
     async with plan.store.opened() as catalog:
         for log in plan.logs:

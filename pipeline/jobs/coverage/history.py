@@ -1,6 +1,6 @@
-"""The log that a leader has today, as its tier tells it: which leader epoch each offset is of.
+"""The log of today's leader, derived from its tier: the leader epoch of each offset.
 
-What lies before a hole is not orphaned by it.
+A hole does not make the segments before it orphans.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FINISHED = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 
 
 class Piece(NamedTuple):
-    """What a finished segment holds of one leader epoch, both ends inclusive."""
+    """The offsets of one leader epoch that a finished segment holds, both ends inclusive."""
 
     start: int
     end: int
@@ -28,21 +28,21 @@ class Piece(NamedTuple):
     offsets: int
     """Offsets of the whole segment."""
     is_lost: bool
-    """Kafka's own manager lists the whole segment nowhere, so a broker never deletes it."""
+    """Whether Kafka's own manager lists the segment under no epoch, so it is never deleted."""
 
     def cut(self, first: int, last: int) -> Piece:
-        """The part within `first` and `last`; its end is before its start if there is none."""
+        """The part within `first` and `last`; if it is empty, its end is before its start."""
         if first <= self.start and self.end <= last:
             return self
         return self._replace(start=max(self.start, first), end=min(self.end, last))
 
 
 class Held:
-    """The finished segments of a partition, piece by piece under their leader epochs."""
+    """The finished segments of a partition, as pieces by leader epoch."""
 
     def __init__(self, rows: Iterable[bytes]) -> None:
         self.pieces: dict[int, list[Piece]] = {}
-        """By leader epoch, ascending."""
+        """Pieces by leader epoch, ascending."""
         self._history = History()
         self._reach: dict[int, tuple[list[int], list[int]]] = {}
         for row in rows:
@@ -78,13 +78,13 @@ class Held:
 
 
 def ends_of(history: dict[int, int]) -> dict[int, int]:
-    """Each leader epoch's last offset: before the next begins; the newest has no end."""
+    """Each leader epoch's last offset; for the newest, `OFFSET_MAX`."""
     last = [*[start - 1 for start in history.values()][1:], OFFSET_MAX]
     return dict(zip(history, last, strict=False))
 
 
 def _reach(pieces: Iterable[Piece]) -> Iterator[int]:
-    """How far each piece or one before it reaches."""
+    """For each piece, the highest end of it and of all pieces before it."""
     furthest: int | None = None
     for piece in pieces:
         furthest = piece.end if furthest is None else max(furthest, piece.end)

@@ -1,4 +1,4 @@
-"""`coverage`: what `rules` says of each partition as a table, and what is shown."""
+"""`coverage`: the rows that `rules` makes for each partition, as a table with a digest."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ COVERAGE = Table(
 
 
 class Totals(NamedTuple):
-    """What there is of one kind."""
+    """Totals of one kind."""
 
     rows: int = 0
     offsets: int = 0
@@ -82,18 +82,18 @@ class Totals(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """A partition, as the page draws it."""
+    """A partition, as the HTML page draws it."""
 
     topic: str
     topic_id: str
     partition: int
     offsets: dict[str, int]
-    """By kind."""
+    """Number of offsets by kind."""
     rows: list[PlainRow]
 
     @property
     def place(self) -> tuple[object, ...]:
-        """Among the others: the most that should not be comes first."""
+        """Sort key: partitions with the most offsets in faulty kinds come first."""
         worst = (-self.offsets.get(kind, 0) for kind in ("hole", "orphaned_epoch", "overlap"))
         return (*worst, self.topic, self.topic_id, self.partition)
 
@@ -102,10 +102,10 @@ class CoverageDigest(Digest):
     """Totals by kind, the worst findings, and the partitions that a page draws."""
 
     def __init__(self, findings_max: int, strips_max: int, rows_max: int) -> None:
-        """Keep that many findings and partitions, and rows of the partitions."""
+        """Keep that many findings, partitions, and rows of all these partitions together."""
         self.totals = {str(kind): Totals() for kind in CoverageKind}
         self.partitions = 0
-        """How many have segments."""
+        """Number of partitions with segments."""
         self._worst: Least[PlainRow] = Least(findings_max, _badness)
         self._strips: list[Strip] = []
         self._strips_max = strips_max
@@ -139,11 +139,11 @@ class CoverageDigest(Digest):
         self._strips = self.strips()
 
     def worst(self) -> list[PlainRow]:
-        """Findings: holes before orphans, the longest first."""
+        """The worst findings: holes before orphans, the longest first."""
         return self._worst.ascending()
 
     def strips(self) -> list[Strip]:
-        """The worst partitions; the first of them have rows, as many as are kept."""
+        """The worst partitions, worst first; only the first have rows, `rows_max` in all."""
         kept = sorted(self._strips, key=attrgetter("place"))[: self._strips_max]
         left = self._rows_max
         for at, one in enumerate(kept):

@@ -1,13 +1,13 @@
 """Which offsets of a partition's log the tier holds: once, twice, or not.
 
-The one definition of holes, overlaps and orphans, for the job `coverage` and for reports.
+This is the only definition of holes, overlaps and orphans, for the job `coverage` and reports.
 
-The axis is what a leader answers: the log's own history (`history`), from the
-first offset that a finished segment holds of it to the last. An offset is covered if a
-finished segment holds it in the leader epoch that it has there.
+The rules go by the log that a leader serves: its `history`, from the first offset that a
+finished segment holds of it to the last. An offset is covered if a finished segment holds it in
+the leader epoch that it has in this history.
 
-What is normal is no hole: a tier that starts late (retention), epochs without records, and
-what is not copied yet. A partition that is being deleted has neither holes nor orphans.
+Normal gaps are no holes: a tier that starts late because of retention, epochs without records,
+and offsets that are not copied yet. A partition that is being deleted has no holes or orphans.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from tierledger.pipeline.jobs.coverage.history import Held, Piece, ends_of
 from tierledger.pipeline.tables.lineage import epochs_of
 
 IDS_MAX = 100
-"""Ids in one row; `segments` counts all."""
+"""Segment ids in one row, at most; `segments` counts all."""
 
 LEFT_OVER = "lost by Kafka, before the log's start"
-"""Why segments are orphaned that do belong to the log's history."""
+"""Detail of orphaned segments that do belong to the log's history."""
 
 _FINISHED = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 
 
 class CoverageKind(StrEnum):
-    """What is said of a range of offsets."""
+    """The kind of a range of offsets."""
 
     COVERED = "covered"
     """Finished segments of the log hold each of these offsets; one row for each leader epoch
@@ -46,23 +46,23 @@ class CoverageKind(StrEnum):
     """No finished segment of the log holds them, though some hold offsets before and behind:
     a consumer that gets there fails."""
     ORPHANED_EPOCH = "orphaned_epoch"
-    """Finished segments hold them in a leader epoch that the log does not have there, written
-    by a leader whose records an unclean election gave up: nobody reads them, and retention by
-    time or size never deletes them. Or Kafka's own manager lost them, and retention has passed
-    them by."""
+    """Finished segments hold them in a leader epoch that the log does not have there. Their
+    leader's records were lost in an unclean election: nobody reads them, and retention by time
+    or size never deletes them. Or Kafka's own manager lost the segments, so that retention
+    passed them by."""
     OVERLAP = "overlap"
-    """More than one finished segment holds them, as after a change of leader; it costs bytes
-    and no record."""
+    """More than one finished segment holds them, as after a change of leader. It costs storage
+    and loses no record."""
     UNFINISHED = "unfinished"
-    """One segment that is being copied or deleted, or was when somebody died."""
+    """One segment that is being copied or deleted, or was left so by a broker that died."""
 
 
 FINDINGS = (CoverageKind.HOLE, CoverageKind.ORPHANED_EPOCH)
-"""The kinds that should not be."""
+"""The kinds that are faults."""
 
 
 class CoverageRow(NamedTuple):
-    """What is said of one range of offsets; both ends are part of it."""
+    """A range of offsets of one kind, both ends inclusive."""
 
     kind: CoverageKind
     leader_epoch: int
@@ -75,7 +75,7 @@ class CoverageRow(NamedTuple):
 
 
 def coverage_of(state: PartitionState) -> Iterator[CoverageRow]:
-    """All that there is to say of a partition; of each kind and epoch the offsets ascend."""
+    """The rows of a partition. Within a kind and epoch, offsets ascend."""
     yield from _unfinished(state)
     held = Held(state.rows)
     history = held.history()
@@ -97,7 +97,7 @@ def coverage_of(state: PartitionState) -> Iterator[CoverageRow]:
 
 
 def _of_the_log(held: Held, history: dict[int, int]) -> Iterator[tuple[int, list[Piece]]]:
-    """By leader epoch, what finished segments hold of it where the log has it; ascending."""
+    """By leader epoch, the pieces of finished segments inside the log's history; ascending."""
     ends = ends_of(history)
     for epoch, first in history.items():
         cut = (one.cut(first, ends[epoch]) for one in held.pieces[epoch])
@@ -105,11 +105,11 @@ def _of_the_log(held: Held, history: dict[int, int]) -> Iterator[tuple[int, list
 
 
 def _begin(pieces: Sequence[Piece], state: PartitionState) -> int:
-    """Where the part of the log begins that is in the tier on purpose.
+    """The offset at which the tier's regular part begins; segments before it are left over.
 
-    Retention deletes from the log's start what Kafka's own manager lists, and leaves what that
-    has lost: so in an imported log, unbroken ranges of only such segments before the first
-    other one are left over, and what is missing behind them is no hole.
+    Retention deletes from the log's start, but only the segments that Kafka's own manager
+    lists: those that it lost stay. So in an imported log, the first unbroken ranges are left
+    over if they have lost segments only, and the gap behind them is no hole.
     """
     runs = list(_runs(pieces))
     if not runs:
@@ -138,7 +138,7 @@ def _row(
 
 
 def _runs(pieces: Sequence[Piece]) -> Iterator[tuple[int, int, list[Piece]]]:
-    """Unbroken ranges of `pieces`, which ascend, each with those it is made of."""
+    """Unbroken ranges of `pieces`, which ascend: start, end, and the range's pieces."""
     some: list[Piece] = []
     reach = 0
     for piece in pieces:
@@ -152,12 +152,12 @@ def _runs(pieces: Sequence[Piece]) -> Iterator[tuple[int, int, list[Piece]]]:
 
 
 def _shares(pieces: Iterable[Piece]) -> int:
-    """Bytes of `pieces`, each by its share of its segment's offsets."""
+    """Bytes of `pieces`: of each segment's size, the piece's share of its offsets."""
     return sum(one.size * (one.end - one.start + 1) // one.offsets for one in pieces)
 
 
 def _overlaps(epoch: int, pieces: Sequence[Piece]) -> Iterator[CoverageRow]:
-    """The ranges that several of `pieces`, which ascend, hold; with what the others cost."""
+    """Ranges held by several of `pieces`, which ascend, with the bytes beyond the largest."""
     run: dict[bytes, Piece] = {}
     start = end = 0
     cost = Fraction(0)
@@ -175,7 +175,7 @@ def _overlaps(epoch: int, pieces: Sequence[Piece]) -> Iterator[CoverageRow]:
 
 
 def _held_twice(pieces: Sequence[Piece]) -> Iterator[tuple[int, int, list[Piece]]]:
-    """Ascending ranges in which the same two or more pieces lie, with these."""
+    """Ascending ranges that the same two or more pieces hold, with these pieces."""
     active: list[tuple[int, int]] = []
     at = since = 0
     while at < len(pieces) or active:
@@ -195,7 +195,7 @@ def _held_twice(pieces: Sequence[Piece]) -> Iterator[tuple[int, int, list[Piece]
 def _holes(
     history: dict[int, int], covered: Sequence[tuple[int, int]]
 ) -> Iterator[CoverageRow]:
-    """What lies between ranges of `covered`, which ascend; split where epochs begin."""
+    """The gaps between the ranges of `covered`, which ascend; split where epochs begin."""
     epochs, starts = list(history), list(history.values())
     for (_, before), (after, _) in pairwise(covered):
         start = before + 1
@@ -208,7 +208,7 @@ def _holes(
 
 
 def _outside(held: Held, history: dict[int, int]) -> Iterator[tuple[int, list[Piece]]]:
-    """By leader epoch, what finished segments hold of it where the log does not have it."""
+    """By leader epoch, the pieces of finished segments outside the log's history."""
     ends = ends_of(history)
     for epoch in sorted(held.pieces):
         pieces = held.pieces[epoch]

@@ -1,1 +1,1 @@
-"""What another retention would delete."""
+"""Simulation: what another retention would delete."""

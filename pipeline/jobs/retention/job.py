@@ -1,6 +1,6 @@
 """`retention`: what a broker would delete under another retention, one row for each segment.
 
-And one for each partition, with what there is and what would be left.
+Each partition has one more row, with its totals before and after.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from tierledger.pipeline.table_columns import (
 )
 
 PARTITION, SEGMENT = "partition", "segment"
-"""What a row is about."""
+"""Kinds of rows."""
 
 TIME_MAX = (1 << 63) - 1
-"""What a column of times can hold; what is due later never is."""
+"""Largest value of a column of times. A later due time is null."""
 
 BUCKETS_MAX = 200
-"""Points in time of the picture's timeline, at most."""
+"""Steps of the chart's timeline, at most."""
 
 LOCAL_COLUMNS = (
     "topic",
@@ -57,13 +57,13 @@ LOCAL_COLUMNS = (
     "log_end_offset",
     "leader_epochs",
 )
-"""Of a file with what only brokers know; only the first two have to be there."""
+"""Columns of a file of local facts, which only brokers know. The first two are required."""
 
 _EPOCHS = re.compile(r"\s*([0-9]+:[0-9]+(\s+[0-9]+:[0-9]+)*)?\s*", re.ASCII)
 
 
 class LocalKey(NamedTuple):
-    """A partition, as a file names it: the topic by its name or its id."""
+    """A partition as named in a file: the topic by its name or its id."""
 
     topic: str
     partition: int
@@ -115,9 +115,9 @@ class _Retention(TableRows):
 def retention_table(
     question: Question, local: Mapping[LocalKey, LocalFacts] | None = None
 ) -> Table:
-    """The table that answers `question`; goes to `tables.planned`.
+    """The table that answers `question`; pass it to `tables.plan.planned`.
 
-    `local` names topics by their ids, see `with_topic_ids`.
+    The keys of `local` have topic ids; see `with_topic_ids`.
     """
     return Table(
         "retention",
@@ -128,10 +128,10 @@ def retention_table(
 
 
 def read_local(path: Path) -> dict[LocalKey, LocalFacts]:
-    """What a CSV file with a heading says about partitions' local logs.
+    """Local facts by partition, from a CSV file with a heading.
 
     Raises:
-        InvalidArgument: It cannot be read, or a line says what cannot be; names file and line.
+        InvalidArgument: The file cannot be read, or a line is invalid; names file and line.
     """
     found: dict[LocalKey, LocalFacts] = {}
     try:
@@ -159,14 +159,14 @@ def read_local(path: Path) -> dict[LocalKey, LocalFacts]:
 async def with_topic_ids(
     store: JobStore, local: Mapping[LocalKey, LocalFacts]
 ) -> dict[LocalKey, LocalFacts]:
-    """`local` with the ids of topics in place of names; a name may be that of several.
+    """`local` with topic ids in place of names. Facts under a name go to every topic with it.
 
-    What the store does not know is left out: brokers have other topics, too.
+    Partitions that the store does not know are left out: brokers have other topics, too.
 
     Raises:
         InvalidArgument: The store holds several clusters and none was named.
-        RemoteResourceNotFound: It does not hold the one that was named.
-        StoreRefused: It is no store.
+        RemoteResourceNotFound: The store does not hold the named cluster.
+        StoreRefused: The URL does not lead to a store.
     """
     found: dict[LocalKey, LocalFacts] = {}
     async with store.opened() as catalog:
@@ -210,21 +210,21 @@ def _line(path: Path, number: int, line: dict[str, str | None]) -> tuple[LocalKe
 
 
 SUMS = ("segments_before", "segments_after", "bytes_before", "bytes_after")
-"""Of partitions, what is summed by topic."""
+"""Columns of partition rows that are summed by topic."""
 
 
 class RetentionDigest(Digest):
-    """What goes, by topic, by reason and by time; the numbers of all rows."""
+    """Totals of the deletions by topic, by reason and by time."""
 
     def __init__(self, question: Question) -> None:
         self._now_ms = question.now_ms
         self._step_ms = max(1, -(-(question.until_ms - question.now_ms + 1) // BUCKETS_MAX))
         self._topics: dict[tuple[str, str], tuple[int, ...]] = {}
-        """By name and id: partitions, and `SUMS`."""
+        """By name and id: number of partitions, and `SUMS`."""
         self._reasons: dict[str, tuple[int, ...]] = {}
-        """Segments and bytes."""
+        """By reason: segments and bytes."""
         self._times: dict[int, tuple[int, ...]] = {}
-        """Segments and bytes, by the number of the step."""
+        """By number of the time step: segments and bytes."""
 
     @override
     def take(self, row: PlainRow) -> None:
@@ -246,7 +246,7 @@ class RetentionDigest(Digest):
             _add(self._times, step, more)
 
     def topics(self) -> list[PlainRow]:
-        """A row for each topic, with what there is before and after; most freed first."""
+        """A row for each topic, with its totals before and after; most bytes freed first."""
         rows = [
             {"topic": topic, "topic_id": topic_id, "partitions": partitions}
             | (sums := dict(zip(SUMS, numbers, strict=True)))
@@ -258,7 +258,7 @@ class RetentionDigest(Digest):
         )
 
     def reasons(self) -> list[PlainRow]:
-        """A row for each reason: segments and bytes that go for it; most bytes first."""
+        """A row for each reason, with its segments and bytes; most bytes first."""
         rows = [
             {"reason": reason, "segments": segments, "bytes": size}
             for reason, (segments, size) in self._reasons.items()
@@ -266,7 +266,7 @@ class RetentionDigest(Digest):
         return sorted(rows, key=lambda row: (-row["bytes"], row["reason"]))
 
     def times(self) -> list[PlainRow]:
-        """A row for each step of time with what goes: from `since_ms` on."""
+        """A row for each time step with deletions, which begins at `since_ms`; ascending."""
         return [
             {
                 "since_ms": self._now_ms + step * self._step_ms,

@@ -1,13 +1,13 @@
 """Which segments a broker would delete of one folded partition, in which order, and when. Pure.
 
-Each run is `tiering.retention_plan.RetentionWalk`, which the expiration task walks, too, over
-the same lists. What a run deletes is gone for the next, and the log begins where it raised its
-start to; runs follow each other until one finds nothing, then the clock is moved to when the
+Each simulated run uses `tiering.retention.plan.RetentionWalk` over the same lists as the
+expiration task. The next run sees the partition without the deleted segments, and with the
+raised log start offset. When a run finds nothing, the clock moves to the time at which the
 segment that stopped it is due.
 
-Rule: what only a broker knows (where the log starts and ends, what is not in the tier yet, its
-leader epochs) is taken from `LocalFacts` if it is there; else the tier's newest history is the
-log, nothing is only local, and no copy is under way but behind the newest finished segment.
+Rule: facts that only a broker knows (log start and end, bytes that are not in the tier yet,
+leader epochs) come from `LocalFacts` where given. Else the tier's newest history is the whole
+log, nothing is only local, and copies run only behind the newest finished segment.
 """
 
 from __future__ import annotations
@@ -46,48 +46,51 @@ _OUTSIDE = {Reason.LOG_START_OFFSET, Reason.STALE_EPOCH}
 
 
 class LocalFacts(NamedTuple):
-    """What a broker knows of a partition, and the metadata does not."""
+    """Facts about a partition that its broker knows and the metadata does not have."""
 
     log_start_offset: int = 0
     local_bytes: int = 0
-    """Of local segments that are not in the tier."""
+    """Bytes of local segments that are not in the tier."""
     log_end_offset: int | None = None
-    """None: behind the newest finished segment."""
+    """None: the end of the newest finished segment."""
     leader_epochs: tuple[tuple[int, int], ...] | None = None
-    """Epoch and first offset; none: as the segments tell it."""
+    """Epochs with their first offsets; none: as derived from the segments."""
 
 
 UNKNOWN = LocalFacts()
 
 
 class Question(NamedTuple):
-    """What if retention were this; -1 of either keeps everything."""
+    """The retention to simulate; -1 is no limit."""
 
     retention_ms: int
     retention_bytes: int
     now_ms: int
     until_ms: int
-    """`now_ms` or later: runs follow until then, and nothing is written meanwhile."""
+    """End of the simulation, `now_ms` or later. Nothing is written to the log until then."""
 
 
 class Deletion(NamedTuple):
-    """A segment that would go."""
+    """A segment that would be deleted."""
 
     segment: RemoteLogSegmentMetadata
     reason: Reason
     run: int
-    """Which run deletes it, from 1; runs that find nothing have no number."""
+    """Number of the run that deletes it, from 1; runs that find nothing have no number."""
     at_ms: int
-    """When that run is."""
+    """Time of that run."""
 
 
 class PartitionPlan:
-    """The runs over one partition; iterate it once, then ask what is left."""
+    """The deletions of all runs over one partition; iterate it once.
+
+    Afterwards `log_start_offset` is the final one.
+    """
 
     def __init__(
         self, state: PartitionState, question: Question, local: LocalFacts = UNKNOWN
     ) -> None:
-        """Take a state that nobody changes meanwhile."""
+        """Take `state`, which must not change during the iteration."""
         self._question, self._local = question, local
         history = lineage_of(state)
         known = {} if history is None else history.leader_epochs
@@ -196,8 +199,8 @@ class PartitionPlan:
             self._blocked_until = max(segment.max_timestamp_ms, 0) + kept_ms
 
     def _excess(self, bounds: Bounds, finished: int) -> int:
-        """Bytes above `retention.bytes`, exactly, as of the run's beginning."""
-        # What is out of the lineage stays out of it until this changes.
+        """The exact number of bytes above `retention.bytes` when the run began."""
+        # A segment outside the lineage stays outside until the lineage changes.
         key = bounds.lineage.epochs, bounds.lineage.offsets[1:]
         if self._outside is None or self._outside[0] != key:
             size = LineageSize(bounds)
@@ -210,7 +213,7 @@ class PartitionPlan:
 
 
 class _Lists:
-    """The segments of each leader epoch in the leader's order, less those that are gone."""
+    """The segments of each leader epoch in the leader's order, without deleted ones."""
 
     def __init__(self, state: PartitionState, epochs: tuple[int, ...]) -> None:
         self._state = state
@@ -218,23 +221,24 @@ class _Lists:
         self._epochs = epochs
         self._rows: dict[int, list[bytes]] = {}
         self._first: dict[int, int] = {}
-        """Of each list, where it begins by now."""
+        """By epoch: index of the first row that is not deleted."""
         self._gone: set[bytes] = set()
-        """Before this run."""
+        """Segments deleted before this run."""
         self._going: set[bytes] = set()
+        """Segments deleted in this run."""
         self._interrupted = state.count_by_state[RemoteLogSegmentState.DELETE_SEGMENT_STARTED]
 
     def epochs_below(self, epoch: int) -> list[int]:
         return [one for one in self._epochs if one < epoch]
 
     def interrupted(self) -> int:
-        """Segments in DELETE_SEGMENT_STARTED that are still there."""
+        """Number of segments still in DELETE_SEGMENT_STARTED."""
         return self._interrupted
 
     def of(
         self, epoch: int, *, with_dropped: bool = False
     ) -> Iterator[RemoteLogSegmentMetadata]:
-        """Those of `epoch`; `with_dropped`, as they were when the run began."""
+        """The segments of `epoch`; with `with_dropped`, as they were when the run began."""
         for row in islice(self._rows_of(epoch), self._first.get(epoch, 0), None):
             segment_id = id_of_row(row)
             if segment_id in self._gone:
@@ -250,13 +254,13 @@ class _Lists:
                 yield metadata_of(self._tip, row)
 
     def drop(self, segment: RemoteLogSegmentMetadata) -> None:
-        """It is deleted in this run."""
+        """Note that `segment` is deleted in this run."""
         self._going.add(bytes(segment.remote_log_segment_id.id))
         if segment.state == RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
             self._interrupted -= 1
 
     def shrink(self) -> None:
-        """The run is over."""
+        """End the run: forget the segments that it deleted."""
         if not self._going:
             return
         self._gone |= self._going

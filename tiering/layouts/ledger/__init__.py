@@ -1,1 +1,1 @@
-"""Our own layout: a log in parts, and one object of indexes."""
+"""tierledger's own layout: a log in parts, and one object with all indexes."""

@@ -1,10 +1,10 @@
-"""What our own layout writes beside the log: the indexes object, and custom metadata.
+"""The indexes object and the custom metadata of tierledger's own layout.
 
     indexes object = head | header | crc32c of both | the indexes, one behind the other
     head           = "tlix" | version, 1 byte | length of the header, 4 bytes
 
-Numbers are big-endian. The header is msgpack: which segment, the log's size and parts with the
-checksum of each, and where which index lies, with its checksum. Everything is covered by one.
+Numbers are big-endian. The header is msgpack: the segment's id, the log's size, the size and
+checksums of its parts, and place and checksum of each index. Every byte is under a checksum.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CRC: Final = struct.Struct(">I")
 
 
 class StoredIndex(NamedTuple):
-    """Where an index lies in the object, and its checksum."""
+    """The place of an index in the indexes object, and its checksum."""
 
     start: int
     length: int
@@ -36,7 +36,7 @@ class StoredIndex(NamedTuple):
 
 
 class SegmentHeader(NamedTuple):
-    """What an indexes object says about its segment."""
+    """The header of an indexes object."""
 
     segment_id: bytes
     log_size: int
@@ -45,7 +45,7 @@ class SegmentHeader(NamedTuple):
     """crc32c of each part of the log."""
     indexes: Mapping[IndexType, StoredIndex]
     size: int
-    """Bytes of the whole object."""
+    """Bytes of the whole indexes object."""
 
 
 def crc32c(data: bytes) -> int:
@@ -53,7 +53,7 @@ def crc32c(data: bytes) -> int:
 
 
 def extend_crc32c(crc: int, data: bytes) -> int:
-    """The checksum of what had `crc`, with `data` behind it."""
+    """The checksum of bytes with the checksum `crc`, followed by `data`."""
     return int(google_crc32c.extend(crc, data))
 
 
@@ -64,7 +64,7 @@ def encode_indexes(
     part_crcs: tuple[int, ...],
     indexes: Mapping[IndexType, bytes],
 ) -> bytes:
-    """The indexes object; the same for the same segment, byte for byte."""
+    """The indexes object; the same arguments give the same bytes."""
     places = []
     at = 0
     ordered = sorted(indexes.items(), key=lambda item: item[0].value)
@@ -84,11 +84,11 @@ def encode_indexes(
 
 
 def decode_header(data: bytes, name: str) -> SegmentHeader:
-    """The header of an indexes object, which must be whole.
+    """The verified header of a whole indexes object; `name` is for errors.
 
     Raises:
-        CorruptRemoteData: It is not one; names the object, and what was expected and found.
-        FormatTooNew: A newer program wrote it.
+        CorruptRemoteData: `data` is no indexes object, or is damaged.
+        FormatTooNew: A newer program wrote the object.
     """
     if len(data) < _HEAD.size + _CRC.size or data[:4] != MAGIC:
         raise _corrupt(name, f"an indexes object that begins with {MAGIC!r}", data[:16])
@@ -108,10 +108,10 @@ def decode_header(data: bytes, name: str) -> SegmentHeader:
 
 
 def verified(data: bytes, place: StoredIndex, index_type: IndexType, name: str) -> bytes:
-    """`data`, if it is the index that lies at `place`.
+    """`data`, after a check that it is the index at `place`.
 
     Raises:
-        CorruptRemoteData: It is something else.
+        CorruptRemoteData: The checksum is wrong.
     """
     if crc32c(data) != place.crc:
         expected = f"crc32c {place.crc:08x} of the {index_type.name} index"
@@ -143,29 +143,29 @@ def _corrupt(name: str, expected: str, found: object) -> CorruptRemoteData:
 
 
 class LedgerCustomMetadata(NamedTuple):
-    """What a copy gives back to be kept with the segment (KIP-917): some 15 bytes and a prefix.
+    """The custom metadata of a copied segment (KIP-917): some 15 bytes and a prefix.
 
-    With it a segment is found where it was written, whatever prefix and part size are in force
-    by then, and a part of it is read without asking for anything else first.
+    It tells where the segment was written, even if prefix and part size have changed since. So
+    a part of the log is read without any other request first.
     """
 
     part_size: int
     weight: int
-    """Bytes of all its objects."""
+    """Bytes of all the segment's objects."""
     prefix: str | None
-    """Below which its objects are; none if they are at the top."""
+    """Prefix of the segment's objects; none if they are at the store's root."""
 
     def to_custom_metadata(self) -> CustomMetadata:
-        """These, in Kafka's wrapping."""
+        """These fields as Kafka's custom metadata."""
         return CustomMetadata(bytes((VERSION,)) + msgpack.packb(list(self)))
 
     @staticmethod
     def of(custom: CustomMetadata, segment: object) -> LedgerCustomMetadata:
-        """What `custom` says.
+        """The fields in `custom`; `segment` is for errors.
 
         Raises:
-            CorruptRemoteData: It was not written by this layout.
-            FormatTooNew: A newer program wrote it.
+            CorruptRemoteData: `custom` was not written by this layout.
+            FormatTooNew: A newer program wrote `custom`.
         """
         value = custom.value
         if value[:1] > bytes((VERSION,)) and len(value) > 1:
@@ -193,9 +193,9 @@ def _plain_list(value: bytes) -> tuple[int, int, str | None]:
 
 
 def weight_of(custom: CustomMetadata) -> int:
-    """How many bytes the objects take of a segment with this custom metadata.
+    """The bytes of all objects of a segment with this custom metadata.
 
     Raises:
-        CorruptRemoteData: It was not written by this layout.
+        CorruptRemoteData: `custom` was not written by this layout.
     """
     return LedgerCustomMetadata.of(custom, "custom metadata").weight

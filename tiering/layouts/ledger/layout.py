@@ -1,11 +1,11 @@
-"""Our own layout: the log in parts, all indexes in one object, which is written last.
+"""tierledger's own layout: the log in parts, and all indexes in one object, written last.
 
     <prefix>/<topic>/<topic id>/<partition>/<start offset>-<segment id>/log.00000
                                                                         log.00001
                                                                         indexes
 
-Rule: an object once written is never changed but by a repeat of the same copy, which writes
-the same bytes. So a repeat may keep what it finds (docs/adr/0019-our-own-layout.md).
+Rule: a written object is overwritten only by a retry of the same copy, with the same bytes. So
+a retry may keep objects that it finds complete (docs/adr/0019-our-own-layout.md).
 """
 
 from __future__ import annotations
@@ -56,22 +56,22 @@ if TYPE_CHECKING:
 INDEXES: Final = "indexes"
 
 HEADERS_KEPT: Final = 1024
-"""Headers in memory, some hundred bytes each."""
+"""Headers kept in memory, some hundred bytes each."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerSettings:
-    """How segments are written; each is read as it was written.
+    """How new segments are written. Each segment is read as it was written.
 
     Raises:
         InvalidArgument: A number is not positive.
     """
 
     part_bytes: int = 64 * 1024 * 1024
-    """Of the log in one object. Larger: fewer requests. Smaller: less is sent again after a
-    failure."""
+    """Bytes of the log per object. Larger parts need fewer requests; with smaller parts less is
+    sent again after a failure."""
     parts_at_once: int = 4
-    """Parts of one segment that are sent side by side; so many are in memory."""
+    """Parts of one segment that are sent concurrently; as many are in memory."""
 
     def __post_init__(self) -> None:
         for name, value in (
@@ -83,10 +83,10 @@ class LedgerSettings:
 
 
 class LedgerStorageManager(RemoteStorageManager):
-    """Segments in our own layout. What it fetches is verified against what was copied.
+    """Stores segments in tierledger's own layout, and verifies what it fetches.
 
-    Of the log, parts are that are read from their beginning to their end. What is read of
-    another part cannot be (a batch has a checksum of its own, which its reader verifies).
+    A part of the log is verified if it is read from its beginning to its end. A partial read of
+    a part cannot be verified here; its reader verifies the checksums of the batches.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class LedgerStorageManager(RemoteStorageManager):
 
     @property
     def counts(self) -> RequestCounts:
-        """What was asked of the store so far."""
+        """Counts of the requests to the store so far."""
         return self._store.counts
 
     @override
@@ -115,7 +115,8 @@ class LedgerStorageManager(RemoteStorageManager):
         sizes = dict(part_sizes(place, source.log_size, part_size))
         indexes_name = f"{place}/{INDEXES}"
         strays = sorted(found.keys() - sizes.keys() - {indexes_name})
-        await self._store.delete(Operation.COPY, strays)  # Of another part size's attempt.
+        # An earlier attempt with another part size left other objects.
+        await self._store.delete(Operation.COPY, strays)
         crcs = await self._put_parts(source, sizes, found)
         content = encode_indexes(
             metadata.remote_log_segment_id.id, source.log_size, part_size, crcs, source.indexes
@@ -130,7 +131,7 @@ class LedgerStorageManager(RemoteStorageManager):
     async def _put_parts(
         self, source: _Source, sizes: dict[str, int], found: dict[str, StoredObject]
     ) -> tuple[int, ...]:
-        """The checksums of all parts, when all are there."""
+        """Write all parts; return their checksums."""
         room = asyncio.Semaphore(self._settings.parts_at_once)
 
         async def put_part(number: int, name: str, size: int) -> int:
@@ -144,19 +145,19 @@ class LedgerStorageManager(RemoteStorageManager):
         return tuple(await _all(parts))
 
     async def _put(self, name: str, data: bytes, found: dict[str, StoredObject]) -> None:
-        """Write `name`, unless it was found with that content."""
+        """Write `name`, unless `found` has it with the same content."""
         present = found.get(name)
         if present is not None and present.size == len(data):
             if present.e_tag.strip('"') == await asyncio.to_thread(_md5, data):
                 return
-            # An entity tag of another kind says nothing; reading far objects to save the
-            # writing of them saves nothing.
+            # An entity tag that is no MD5 proves nothing. Reading the object instead saves a
+            # write, which pays only if the store is near.
             if self._store.is_near and await self._store.get(Operation.COPY, name) == data:
                 return
         await self._store.put(Operation.COPY, name, data)
 
     async def _check_stored(self, place: str, sizes: dict[str, int]) -> None:
-        """A store may answer "done" and have kept nothing, or less."""
+        """Compare the store's list with `sizes`: a store may report success and lose data."""
         found = await self._store.list(Operation.COPY, place)
         kept = {name: one.size for name, one in found.items()}
         for name in sorted(sizes.keys() | kept.keys()):
@@ -193,9 +194,9 @@ class LedgerStorageManager(RemoteStorageManager):
         start: int,
         end: int,
     ) -> tuple[int, SegmentHeader | None]:
-        """The size of the log's parts; and the header, if it has a checksum of what is read."""
+        """The log's part size, and the header if the read covers a whole part, to verify it."""
         header = self._headers.get(metadata.remote_log_segment_id)
-        if custom is None:  # A copy that finished, of which nobody stored that it did.
+        if custom is None:  # The metadata was not updated after the copy had written its data.
             header = header or (await self._fetch_object(metadata))[0]
             return header.part_size, header
         part_size = custom.part_size
@@ -203,7 +204,8 @@ class LedgerStorageManager(RemoteStorageManager):
             metadata.segment_size_in_bytes, part_size, start, end
         ):
             return part_size, None
-        if header is None or header.part_size != part_size:  # Of an earlier attempt to copy.
+        # A header in memory may be of an earlier attempt with another part size.
+        if header is None or header.part_size != part_size:
             header = (await self._fetch_object(metadata))[0]
         if header.part_size != part_size:
             raise CorruptRemoteData(
@@ -255,18 +257,18 @@ class LedgerStorageManager(RemoteStorageManager):
         self._headers.forget(metadata.remote_log_segment_id)
         names = set(await self._store.list(Operation.DELETE, place))
         if names:
-            if custom is not None:  # Whatever the list leaves out.
+            if custom is not None:  # The list may be incomplete, so add all expected names.
                 size = metadata.segment_size_in_bytes
                 names.update(name for name, _ in part_sizes(place, size, custom.part_size))
                 names.add(f"{place}/{INDEXES}")
             await self._store.delete(Operation.DELETE, sorted(names))
             await self._check_deleted(place)
         await self._store.remove_leftovers(place)
-        # Also of what a killed process removed.
+        # Done even if nothing was deleted now: a killed process may have deleted the objects.
         await self._store.make_removal_durable(place)
 
     async def _check_deleted(self, place: str) -> None:
-        """A store may answer "done" and have deleted nothing, or less."""
+        """List the place again: a store may report success and keep objects."""
         left = await self._store.list(Operation.DELETE, place)
         if left:
             raise StorageUnavailable(
@@ -277,7 +279,7 @@ class LedgerStorageManager(RemoteStorageManager):
     async def _fetch_object(
         self, metadata: RemoteLogSegmentMetadata
     ) -> tuple[SegmentHeader, bytes]:
-        """The whole indexes object, its header verified."""
+        """The verified header, and the whole indexes object."""
         name = f"{self._where(metadata)[0]}/{INDEXES}"
         content = await self._store.get(Operation.FETCH_INDEXES, name)
         header = decode_header(content, self._store.name_of(name))
@@ -293,7 +295,7 @@ class LedgerStorageManager(RemoteStorageManager):
     def _where(
         self, metadata: RemoteLogSegmentMetadata
     ) -> tuple[str, LedgerCustomMetadata | None]:
-        """The folder of the segment's objects, and what its copy gave back."""
+        """The folder of the segment's objects, and its custom metadata."""
         if metadata.custom_metadata is None:
             return place_of(metadata, self._prefix), None
         segment = metadata.remote_log_segment_id
@@ -302,7 +304,7 @@ class LedgerStorageManager(RemoteStorageManager):
 
 
 class _Source:
-    """A segment of the local log, as it is copied."""
+    """The data of a segment that is being copied."""
 
     def __init__(self, log: Path, log_size: int, indexes: dict[IndexType, bytes]) -> None:
         self._log = log
@@ -311,7 +313,7 @@ class _Source:
 
     @staticmethod
     def opened(metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> _Source:
-        """The files of `data`, which are `metadata`'s."""
+        """The files of `data`, after a check against `metadata`."""
         paths = {
             IndexType.OFFSET: data.offset_index,
             IndexType.TIMESTAMP: data.time_index,
@@ -334,7 +336,7 @@ class _Source:
         return _Source(data.log_segment, size, indexes)
 
     def read(self, start: int, size: int) -> bytes:
-        """A part of the log."""
+        """`size` bytes of the log from `start` on."""
         try:
             with self._log.open("rb") as file:
                 file.seek(start)
@@ -349,14 +351,14 @@ class _Source:
 
 def place_of(metadata: RemoteLogSegmentMetadata, prefix: str) -> str:
     partition = metadata.topic_id_partition
-    # The topic's id has a folder of its own, since a folder's name ends at 255 bytes.
+    # The topic's id has its own folder, since a folder's name has at most 255 bytes.
     below = f"{topic_name(metadata)}/{partition.topic_id}/{partition.partition}"
     place = f"{below}/{segment_name(metadata)}"
     return f"{prefix}/{place}" if prefix else place
 
 
 async def _all(jobs: Sequence[Awaitable[int]]) -> list[int]:
-    """All results, or the first error when none of the others runs any more."""
+    """All results; or the first error, raised after all other jobs have ended."""
     tasks = [asyncio.ensure_future(job) for job in jobs]
     try:
         return await asyncio.gather(*tasks)

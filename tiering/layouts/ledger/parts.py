@@ -1,4 +1,4 @@
-"""The parts of a log in our own layout: their names, and whether one is what was copied."""
+"""The parts of a log in tierledger's own layout: names, sizes, and checksums."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def part_sizes(place: str, log_size: int, part_size: int) -> Iterator[tuple[str, int]]:
-    """The name and size of each part, in order."""
+    """Name and size of each part, in order."""
     for number, start in enumerate(range(0, log_size, part_size)):
         yield f"{place}/log.{number:05}", min(part_size, log_size - start)
 
@@ -22,7 +22,7 @@ def part_sizes(place: str, log_size: int, part_size: int) -> Iterator[tuple[str,
 def log_pieces(
     place: str, log_size: int, part_size: int, start: int, end: int
 ) -> Iterator[Piece]:
-    """Where the log's bytes from `start` to before `end` are."""
+    """The pieces of objects with the log's bytes from `start` to before `end`, in order."""
     for number in range(start // part_size, -(-end // part_size)):
         base = number * part_size
         name = f"{place}/log.{number:05}"
@@ -37,7 +37,7 @@ def has_whole_part(log_size: int, part_size: int, start: int, end: int) -> bool:
 
 
 class PartCheck:
-    """Compares the parts of a log that are read as a whole with their checksums."""
+    """Verifies the checksums of the parts that are read as a whole."""
 
     def __init__(self, header: SegmentHeader, store: ObjectStore, place: str) -> None:
         self._header = header
@@ -51,7 +51,11 @@ class PartCheck:
         self._crc: int | None = None
 
     def pass_on(self, piece: Piece, data: bytes) -> None:
-        """The next piece; of a part whose end it is, the whole is compared."""
+        """Take the next piece; at the end of a part that was read whole, verify the part.
+
+        Raises:
+            CorruptRemoteData: The part's checksum is wrong.
+        """
         if piece.start == 0:
             self._crc = 0
         if self._crc is None:

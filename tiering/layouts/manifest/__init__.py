@@ -1,1 +1,1 @@
-"""A layout with a manifest for each segment."""
+"""The three-object layout, with a manifest for each segment."""

@@ -1,4 +1,4 @@
-"""What the three-object layout writes beside the log: its manifest and its custom metadata."""
+"""The three-object layout's manifest and custom metadata."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _KEYS: Final = {
     IndexType.LEADER_EPOCH: "leaderEpoch",
     IndexType.TRANSACTION: "transaction",
 }
-"""Of `segmentIndexes`."""
+"""Keys of the manifest's `segmentIndexes`."""
 
 _OBJECT_PREFIX: Final = 1
 _OBJECT_KEY: Final = 2
-"""Tags of custom metadata; 0 is the size, which nobody needs to read."""
+"""Tags of custom metadata; tag 0 is the size, which is not read."""
 
 
 class NamedSegment(NamedTuple):
-    """Whose manifest one is; what it does not say is none."""
+    """The segment that a manifest names; missing fields are none."""
 
     topic_id: str | None
     partition: int | None
@@ -47,12 +47,12 @@ class NamedSegment(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """A segment whose log and indexes lie in their objects as they were."""
+    """The manifest of a segment that is neither compressed nor encrypted by the plugin."""
 
     segment: NamedSegment
     log_size: int
     indexes: Mapping[IndexType, tuple[int, int]]
-    """Where each begins in the indexes object, and before which byte it ends."""
+    """Start and end (exclusive) of each index in the indexes object."""
 
     @property
     def indexes_size(self) -> int:
@@ -61,12 +61,12 @@ class Manifest(NamedTuple):
 
 
 def decode_manifest(data: bytes, name: str) -> Manifest:
-    """The manifest that `data` holds.
+    """The manifest in `data`; `name` is for errors.
 
     Raises:
-        CorruptRemoteData: It is none.
-        FormatTooNew: It is of another version.
-        RejectedError: The segment is compressed or encrypted by the plugin; says which.
+        CorruptRemoteData: `data` is no manifest.
+        FormatTooNew: The manifest is of another version.
+        RejectedError: The plugin compressed or encrypted the segment; the message tells which.
     """
     try:
         found = json.loads(data)
@@ -82,7 +82,7 @@ def decode_manifest(data: bytes, name: str) -> Manifest:
             {
                 kind: _place(listed[key])
                 for kind, key in _KEYS.items()
-                # Only the transaction index may be missing; then it is null, or not named.
+                # Only the transaction index may be missing; its key is then null or absent.
                 if kind != IndexType.TRANSACTION or listed.get(key) is not None
             },
         )
@@ -123,7 +123,7 @@ def _number(value: object) -> int:
 
 
 class ObjectPath(NamedTuple):
-    """What custom metadata says about where a segment's objects are."""
+    """The location of a segment's objects by its custom metadata."""
 
     prefix: str | None
     key: str | None
@@ -131,10 +131,10 @@ class ObjectPath(NamedTuple):
 
 
 def decode_custom_metadata(custom: CustomMetadata | None, segment: object) -> ObjectPath:
-    """What `custom` says: Kafka's tagged fields, or nothing at all.
+    """The object path in `custom`, which must be Kafka's tagged fields or empty.
 
     Raises:
-        CorruptRemoteData: It is something else.
+        CorruptRemoteData: `custom` is in another format.
     """
     if custom is None or not custom.value:
         return ObjectPath(None, None)

@@ -1,11 +1,11 @@
-"""The three-object layout of a widely used storage plugin, for reading.
+"""The three-object layout of a widely used storage plugin, for reading only.
 
     <prefix><topic>-<topic id>/<partition>/<start offset>-<segment id>.rsm-manifest
                                                                       .indexes
                                                                       .log
 
-The manifest says where which index lies in the indexes object, and what was done to the bytes.
-Only those are read to which nothing was done. Nothing in it has a checksum.
+The manifest has the place of each index in the indexes object, and whether the plugin
+compressed or encrypted the segment, which is not supported here. There are no checksums.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 INDEXES: Final = "indexes"
 MANIFEST: Final = "rsm-manifest"
 BESIDE: Final = (INDEXES, MANIFEST)
-"""Suffixes of what lies beside a segment's log."""
+"""Suffixes of the objects beside a segment's log."""
 
 MANIFESTS_KEPT: Final = 1024
-"""Manifests in memory, some hundred bytes each."""
+"""Manifests kept in memory, some hundred bytes each."""
 
 
 class ManifestStorageManager(ReadOnlyStorageManager):
-    """Segments in three objects. A segment's first operation fetches its manifest too.
+    """Reads segments of three objects. The first read of a segment also fetches its manifest.
 
     Every fetch raises `RejectedError` for a segment that the plugin compressed or encrypted.
     """
@@ -54,7 +54,7 @@ class ManifestStorageManager(ReadOnlyStorageManager):
     layout = "a tier of the three-object layout"
 
     def __init__(self, store: ObjectStore, prefix: str = "") -> None:
-        """Read what `store` has below `prefix`, which stands before names as it is."""
+        """Read the objects of `store` whose names begin with `prefix`, without a separator."""
         self._store = store
         self._prefix = prefix
         self._manifests: Recent[RemoteLogSegmentId, Manifest] = Recent(MANIFESTS_KEPT)
@@ -144,7 +144,7 @@ def _check_segment(found: NamedSegment, segment: RemoteLogSegmentId, name: str) 
 
 
 def place_of(metadata: RemoteLogSegmentMetadata, prefix: str) -> str:
-    """What the names of the segment's objects begin with.
+    """The prefix of the names of the segment's objects.
 
     Raises:
         CorruptRemoteData: Its custom metadata is not this layout's.
