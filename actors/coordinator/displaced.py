@@ -35,8 +35,8 @@ def _last_standing(state: CoordinatorState, entry: Entry, led: Leadership) -> Le
     """The displaced claim that was replaced last, of those that may still be right.
 
     A claim with a lower known leader epoch than the claim in force is not: its broker only has
-    not heard of the later election yet. A claim with a higher epoch may be: what replaced it was a
-    claim of unknown epoch, which is gone.
+    not heard of the later election yet. A claim with a higher epoch may be: it was replaced by
+    a claim of unknown epoch, which is gone.
     """
     for broker_id, former in reversed(entry.displaced.items()):
         is_alive = former.claim.incarnation == state.incarnations.get(broker_id)
