@@ -1,4 +1,4 @@
-"""What actors need of the world, as small protocols: handed in, never looked up."""
+"""What actors need of the outside, as small protocols that are passed to them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Clock(Protocol):
 
 
 class IdSource(Protocol):
-    """Makes ids that nobody else makes."""
+    """Makes unique ids."""
 
     def request_id(self) -> bytes:
         """A new id of 12 bytes."""
@@ -39,14 +39,14 @@ class IdSource(Protocol):
 
 
 class LeaderOracle(Protocol):
-    """Knows from outside, as from Kafka itself, which broker leads a partition."""
+    """Knows from another source, as Kafka itself, which broker leads a partition."""
 
     async def leaders_of(
         self, partitions: Sequence[TopicIdPartition]
     ) -> list[LeaderVerdict | None]:
-        """Each partition's leader as of now; none where it does not know.
+        """The present leader of each partition, in order; None where it is not known.
 
-        Any error, and no answer within `no_oracle.ORACLE_DEADLINE_S`, count as not knowing.
+        An error, or no answer within `no_oracle.ORACLE_DEADLINE_S`, counts as not known.
         """
         ...
 
@@ -56,14 +56,15 @@ class HostGone(OutcomeUnknown):
 
 
 class HostFailed(OutcomeUnknown):
-    """The process lives, and raised what nobody foresaw: some of what was asked may be done."""
+    """The process lives, and raised an unforeseen error: part of the call may be done."""
 
 
 class ClientsHost(Protocol):
     """A process that serves as a host, as clients see it.
 
-    Every call may raise `OutcomeUnknown` when it is lost, `HostGone` when it is lost for good,
-    and `HostFailed` or whatever the host raised; none of the latter reaches a client.
+    A call raises `OutcomeUnknown` if its answer was lost, `HostGone` if the process has ended,
+    and `HostFailed` or the host's own exception if it failed there. Clients never see the last
+    three: `service_link` turns them into `OutcomeUnknown`.
     """
 
     async def call(self, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401
@@ -71,23 +72,23 @@ class ClientsHost(Protocol):
         ...
 
     async def counts(self) -> dict[str, Any]:
-        """Who the host is, and what it has done since its process began."""
+        """The host's names and door, and its counts since its process began."""
         ...
 
     async def partitions(self) -> list[dict[str, Any]]:
-        """Role, phase and position of everything that runs there."""
+        """Role, phase and position of each leader and follower that runs there."""
         ...
 
 
 class HostHandle(Protocol):
-    """The same as the coordinator and its own kind see it; raises like it."""
+    """The same as coordinator and other hosts see it; raises the same errors."""
 
     async def ping(self) -> HostPing:
-        """What the coordinator has to know; also tells that the host lives."""
+        """The host's report to the coordinator; that it comes shows that the host lives."""
         ...
 
     async def place(self, placements: Sequence[Placement]) -> None:
-        """Take on, change or release partitions; repeats and older placements do nothing."""
+        """Take on, change or release partitions. Idempotent; older placements do nothing."""
         ...
 
     async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
@@ -109,9 +110,9 @@ class HostLauncher(Protocol):
     """
 
     def prepare(self, address: str) -> None:
-        """Let a process for `address` begin to start, beside what goes before its launch.
+        """Begin to start a process for `address` before its launch, to save time.
 
-        It opens no store, and serves nothing, before it is launched.
+        The process opens no store and serves nothing before `launch`.
         """
         ...
 
@@ -119,22 +120,22 @@ class HostLauncher(Protocol):
         """The process at `address`, or a new one, whose store is open.
 
         Raises:
-            RemoteStorageError: It does not start; nothing of it is left.
+            RemoteStorageError: The process does not start; nothing of it is left.
         """
         ...
 
     async def find(self, address: str) -> HostHandle | None:
-        """The process at `address`; none if it has ended. Never starts one."""
+        """The process at `address`; None if it has ended. Never starts one."""
         ...
 
     async def end(self, address: str, process: str | None) -> None:
-        """End the process at `address`, which calls itself `process` where that is known.
+        """End the process at `address`, whose own name is `process` (None: not known).
 
-        Certain on return where the store has one writer and this is it; elsewhere the best
-        that can be done within a short time.
+        The writer of a store with one writer has certainly ended on return. Of other processes
+        this is not certain: the launcher does what it can within a short time.
 
         Raises:
-            RetryableError: It may still run.
+            RetryableError: The process may still run.
         """
         ...
 
@@ -147,20 +148,20 @@ class CoordinatorHandle(Protocol):
     ) -> Registered:
         """A new incarnation of a broker, if its newest was `after`; repeats get the same.
 
-        `mode`: of a broker's plugin; programs have none.
+        `mode`: the mode of a broker's plugin; None for a program.
         """
         ...
 
     async def hand_over(self, wish: Handover) -> Owned:
-        """Let another own the cluster's metadata; who owns it then, durable."""
+        """Change the owner of the cluster's metadata; the owner after that, durable."""
         ...
 
     async def attend(self, said: Attend) -> OwnerWord:
-        """Who owns it, for a broker's plugin that says how it stands."""
+        """Take a plugin's report (heartbeat); the answer is who owns the cluster's metadata."""
         ...
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
-        """Which claim counts for each leader, then each follower; durable when it returns."""
+        """The claim in force for each leader, then each follower; durable on return."""
         ...
 
     async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
@@ -172,7 +173,7 @@ class CoordinatorHandle(Protocol):
         ...
 
     async def doors(self) -> dict[str, str]:
-        """Where the processes that live listen (HOST:PORT), by address; only those that do."""
+        """The doors (HOST:PORT) of living processes that listen, by address."""
         ...
 
     async def status(self) -> dict[str, Any]:
@@ -181,7 +182,7 @@ class CoordinatorHandle(Protocol):
 
 
 class ServiceConnection(Protocol):
-    """A running service, as one who has found it sees it; clients see it through a link."""
+    """A connection to a running service; clients use it through a `ServiceLink`."""
 
     @property
     def coordinator(self) -> CoordinatorHandle:
@@ -192,10 +193,10 @@ class ServiceConnection(Protocol):
         """The process at an address (`host-3/7`), or the newest that serves as `host-3`.
 
         Raises:
-            NotReady: There is none; nothing was sent.
+            NotReady: There is no such process; nothing was sent.
         """
         ...
 
     async def close(self) -> None:
-        """Let the service go on without this client."""
+        """Close the connection; the service goes on."""
         ...
