@@ -50,7 +50,7 @@ SILENCES = 3
 """Checks in a row that the coordinator may miss before its process is ended."""
 
 LATE_S = 0.5
-"""If a check's timeout fires so much too late, not the coordinator was busy but this process."""
+"""If a check's timeout fires so much too late, this process was busy, not the coordinator."""
 
 CLOSE_TIMEOUT_S = 20.0
 """How long a host may take to drain; without a checkpoint more of the log is read later."""
