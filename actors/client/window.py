@@ -1,7 +1,7 @@
 """Bounds how far a client's newest write may be ahead of its oldest that has not ended.
 
-A leader recognises a repeat among the last `REQUESTS_KEPT` requests of a client. If so many
-other writes succeeded while one is in doubt, the retry of that one would be carried out twice.
+A leader recognises a repeat among the last `REQUESTS_KEPT` requests of its origin, a broker. If
+so many other writes succeeded while one is in doubt, its retry would be carried out once more.
 """
 
 from __future__ import annotations

@@ -194,7 +194,7 @@ class Coordinator:
         self._is_ready = False
         self._retries = False
         self._watched_move = 0
-        """The number of the last owner word of a move for which a timer was set."""
+        """The number of the owner's word of the move for which a timer was set last."""
         self._now = msg.Moment(0.0, 0)
 
     @property

@@ -162,7 +162,7 @@ class Fact(NamedTuple):
                 return leader_refused(state, key, refusal, self.host)
 
     def answer(self, state: CoordinatorState) -> None:
-        """Nobody waits."""
+        """None: no caller waits for what becomes of a fact."""
 
 
 class Timer(NamedTuple):

@@ -29,7 +29,7 @@ class PluginMode(StrEnum):
     SHADOW = "shadow"
     """Kafka's own manager; tierledger's answers are only compared with it."""
     HANDOVER = "handover"
-    """The manager of whoever owns the metadata."""
+    """The owner's manager, also after the owner has changed."""
     TIERLEDGER = "tierledger"
 
 

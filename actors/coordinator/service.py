@@ -190,7 +190,7 @@ class CoordinatorService:
         return given
 
     async def hand_over(self, wish: Handover) -> Owned:
-        """The owner of the cluster's metadata after `wish`, and its number; durable on return.
+        """The owner after `wish`, and the number of the owner's word; durable on return.
 
         Raises:
             InvalidArgument: A field of `wish` has no valid value.

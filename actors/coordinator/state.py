@@ -95,7 +95,7 @@ class CoordinatorState:
         self.next_position = 0
         self.chain_hash = chain_hash
         self.word = OwnerWord()
-        """Who owns the cluster's remote log metadata."""
+        """The owner of the cluster's remote log metadata."""
         self.incarnations: dict[int, int] = {}
         self.registrations: dict[int, dict[bytes, int]] = {}
         """By broker: its last registrations, each request with the incarnation it was given."""

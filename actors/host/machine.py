@@ -281,7 +281,7 @@ class HostMachine:
         self.loading.discard(life.number)
         return [msg.Drop(life.number), *self._load_next()]
 
-    # Reads of partitions that nobody hosts.
+    # Reads of partitions that no broker hosts.
 
     def _read_arrived(
         self, reply_to: int, call: QueryCall, life: Life | None

@@ -99,7 +99,7 @@ def draft(
 def _rejected(
     overlay: Overlay, arrived: msg.CommandArrived, error: RemoteStorageError, *, claimed: bool
 ) -> list[msg.Effect]:
-    """The effects of a command that was refused: its caller, alarms and coordinator hear."""
+    """The effects of a refused command: the caller's error, an alarm, a report of a claim."""
     effects: list[msg.Effect] = [msg.ReplyError(arrived.reply_to, error)]
     if not isinstance(error, NotLeader):
         effects.append(msg.Alarm(type(error).__name__, str(error)))

@@ -1,8 +1,8 @@
 """How an actor becomes leader: its claim, and claims that wait for the leader oracle.
 
-Nothing is decided here. `decide` judges a waiting claim again once the oracle has answered, or
-once another session than the one it is in dispute with is open. Meanwhile the present leader
-keeps serving.
+Nothing is decided here. A waiting claim is decided on again once the oracle has answered, or
+once the session that it is in dispute with has changed. Meanwhile the present leader keeps
+serving.
 """
 
 from __future__ import annotations
@@ -126,7 +126,8 @@ class WaitingClaims:
     def release(self) -> list[msg.CommandArrived]:
         """Take out all claims, in the order of their assignments, to be decided anew.
 
-        The session has changed, so each is in dispute with another one, and waits from 0 ms.
+        The session has changed, so each is in dispute with another one now, and the time that
+        it has waited counts from 0 again.
         """
         waiting = sorted(self._of_broker.values(), key=lambda one: one.command.assignment)
         self._of_broker.clear()

@@ -1,8 +1,8 @@
 """Keeps pauses of Python's garbage collector short, however much a process holds.
 
-A collection visits all entries of all objects: 50 ms for 600,000 segments, or for the objects
-of 10,000 new partitions. None of these is garbage: objects that die are freed by their
-reference counts, as always.
+A collection visits each entry of each object that it examines: 50 ms for 600,000 segments, or
+for the objects of 10,000 new partitions. None of these is garbage: objects that die are freed
+by their reference counts, as always.
 """
 
 from __future__ import annotations
