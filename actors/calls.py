@@ -1,4 +1,4 @@
-"""What travels between clients, coordinator and hosts. All of it pickles."""
+"""Messages between clients, coordinator and hosts. All of them can be pickled."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PartitionKey(NamedTuple):
 
 
 class CommandCall(NamedTuple):
-    """Change something; the result is the position from which it holds."""
+    """Change a partition; the result is the position from which the change holds."""
 
     key: PartitionKey
     command: Command

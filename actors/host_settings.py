@@ -1,4 +1,4 @@
-"""What every part of one service has to agree on, in a form that travels."""
+"""The settings that all parts of a service share, in a form that can be sent."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def without_prefix(config: Mapping[str, object]) -> dict[str, str]:
     given = checked(Mapping[Text, Any], config, "config")
     try:
         texts = {key: str(value) for key, value in given.items()}
-    except Exception as error:  # A value's own `str` raises what it likes.
+    except Exception as error:  # A value's own `str` may raise anything.
         raise InvalidArgument(f"expected text in config, got {shown(given)}") from error
     checked(Mapping[Text, Text], texts, "config")
     plain = {key: text for key, text in texts.items() if not key.startswith(PREFIX)}

@@ -106,7 +106,7 @@ class LocalConnection:
         return self._service.host(name)
 
     async def close(self) -> None:
-        """The service goes on."""
+        """Does nothing: the service goes on."""
 
 
 class LocalService:

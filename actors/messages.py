@@ -20,7 +20,7 @@ ReplyTo: TypeAlias = "int | None"
 
 
 class Query(NamedTuple):
-    """One question of the interface; `kind` is one of `answering.QUERIES`."""
+    """One query of the interface; `kind` is one of `answering.QUERIES`."""
 
     kind: Text
     epoch: Int32 = 0
@@ -61,7 +61,7 @@ class Assigned(NamedTuple):
     reply_to: ReplyTo
     now_ms: int
     opener: bytes | None = None
-    """This process, for the sessions that it opens."""
+    """Names this process in the sessions that it opens."""
 
 
 class StateLoaded(NamedTuple):

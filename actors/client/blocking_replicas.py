@@ -160,4 +160,4 @@ class BlockingReplicas:
 
 
 async def _nothing() -> None:
-    """There is nothing to leave."""
+    """Does nothing: no stream was opened."""

@@ -140,7 +140,7 @@ class AsyncRemoteLogMetadataManager:
         self._settings, self._router = settings, router
 
     async def close(self) -> None:
-        """Leave the service; what this broker leads stays announced. Later calls fail."""
+        """Leave the service; this broker's announcements stay in force. Later calls fail."""
         router, self._router = self._router, None
         if router is not None:
             await router.close()

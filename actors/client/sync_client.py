@@ -64,7 +64,7 @@ class RemoteLogMetadataManager:
         self._ask(self._manager.configure(config))
 
     def close(self) -> None:
-        """Leave the service; what this broker leads stays announced. A repeat does nothing."""
+        """Leave the service; announcements stay in force. A repeat does nothing."""
         self._loop.close(self._manager.close)
 
     # Notifications.

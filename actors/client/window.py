@@ -52,7 +52,7 @@ class Window:
         return number
 
     def leave(self, number: int) -> None:
-        """That write has ended, however it did."""
+        """Note that write `number` has ended, with success or without."""
         del self._open[number]
         self._wake()
 

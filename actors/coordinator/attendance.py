@@ -20,8 +20,8 @@ FORGOTTEN_MS = 3_600_000
 """A broker without a report for so long (ms) counts as having left the cluster."""
 
 WORDS_MISSED = 20
-"""A standby follower takes over after so many of its reports without one of the chosen one's.
-The bound is no time: a coordinator that was paused gets the late reports of both."""
+"""A standby follower takes over after so many reports of its own without one of the chosen
+follower. The bound is no time: a coordinator that was paused gets the late reports of both."""
 
 DIFFERENCES_KEPT = 100
 """Newest differences that are kept of each broker."""

@@ -18,7 +18,7 @@ from tierledger.actors.coordinator.state import CoordinatorState, Entry, Leaders
 def restored(
     state: CoordinatorState, broker_id: int, given_up: Iterable[Item]
 ) -> list[LeaderRestored]:
-    """The claims that stand again once `broker_id` leads none of `given_up` any more."""
+    """The events that restore claims once `broker_id` leads none of `given_up` any more."""
     found = []
     for topic_id, partition, _ in given_up:
         entry = state.partitions.get(PartitionKey(topic_id, partition))

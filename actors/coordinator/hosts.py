@@ -47,7 +47,7 @@ LAUNCH_TIMEOUT_S = 30.0
 """How long a process may take to start and open its store before another node is tried."""
 
 WRITER_LAUNCH_TIMEOUT_S = 120.0
-"""The same for the one that writes for all, which can start on the store's node only."""
+"""The same for the host that writes for all, which can start on the store's node only."""
 
 LAUNCHES_AT_ONCE = 8
 """Processes that start side by side; more would only make each slower."""
@@ -111,7 +111,7 @@ class Start:
     """A process that is being started, until one serves."""
 
     def __init__(self, former: tuple[str, str] | None) -> None:
-        """`former`: address and process that must have ended before."""
+        """`former`: address and name of the process that must end before this one starts."""
         self.former = former
         self.failures = 0
         self.step = Step.PAUSING

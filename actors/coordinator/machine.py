@@ -539,7 +539,7 @@ class Coordinator:
         return self._fold()
 
     def _overtaken(self) -> list[msg.Effect]:
-        """Another coordinator filled the slot: fold its batch, as it may have died since."""
+        """Another coordinator filled the slot, and may have died since: do its work, too."""
         self.batch = self.doubt_until_s = None
         return self._read()
 

@@ -345,7 +345,7 @@ class SetTimer(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """The hosts that are wanted run, or have had their time to start."""
+    """The service is ready: the wanted hosts run, or their time to start is over."""
 
 
 class Note(NamedTuple):

@@ -3,9 +3,9 @@
 The newest `OwnerChanged` event in the coordinator's log decides; it is called the owner's word,
 and each change has the next number. All brokers have to decide by the owner's manager: they
 would not see segments that one of them had written by another manager, and delete them. So a
-cluster moves in three steps (from its owner, to `MOVING`, to the new owner), and its brokers
-hold their writes while it moves. `MOVING` may be appended again under the next number, so that
-all brokers report once more.
+cluster moves in three words: its owner's, `MOVING`, and the new owner's. Its brokers hold their
+writes while it moves. `MOVING` may be appended again under the next number, so that all brokers
+report once more.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class CoordinatorService:
         self._numbers = count(1)
         self._attendance = Attendance()
         self._handles: dict[str, HostHandle] = {}
-        """By address."""
+        """Handles on hosts' processes, by address."""
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
 

@@ -34,7 +34,7 @@ class SetAside(NamedTuple):
 
 
 class Leadership(NamedTuple):
-    """Who leads a partition, as announced."""
+    """The claim by which a broker leads a partition, as announced."""
 
     claim: Claim
     leader_epoch: int | None

@@ -64,7 +64,7 @@ class HostDoor(NamedTuple):
 
 
 class ServiceRecord(NamedTuple):
-    """Where the service runs."""
+    """Where a service runs, and with which settings."""
 
     address: Text
     """Host and port of the Ray cluster's control store."""

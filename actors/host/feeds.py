@@ -171,7 +171,7 @@ class _OpenFeed:
         self.is_gone = False
         self._is_beginning = False
         self.fed: dict[Fed, None] = {}
-        """In the order in which they are woken."""
+        """The subscribers, in the order in which they are woken."""
         self.closing: asyncio.TimerHandle | None = None
         """Set while there is no subscriber."""
 

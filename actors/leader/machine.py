@@ -432,7 +432,8 @@ class Leader:
         if not self._has_claimed:
             return effects + self._leave("the claim could not be stored")
         if self._stop is not None and not self._inbox:
-            return effects + self._leave(msg.STOPPED)  # The next session replaces this one.
+            # A session that stays open does no harm: the next one replaces it.
+            return effects + self._leave(msg.STOPPED)
         again = [one for one in flight.commands if isinstance(one.command, SESSION_COMMANDS)]
         if not again:
             return effects + self._pump()
