@@ -248,7 +248,7 @@ def _hosts(state: CoordinatorState, broker_id: int, item: ev.Item) -> bool:
 def host_started(
     state: CoordinatorState, host: str, process: str, address: str
 ) -> list[CoordinatorBody]:
-    """The events of a new process that serves as `host`; an earlier one's are lost first."""
+    """The events of a new process that serves as `host`; its predecessor is lost first."""
     if state.hosts.get(host) == process:
         return []
     number = address.rpartition("/")[2]

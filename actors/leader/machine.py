@@ -279,7 +279,8 @@ class Leader:
             error = Overloaded(f"{INBOX_MAX} calls wait for this partition; try again later")
             return [msg.ReplyError(arrived.reply_to, error)]
         self._inbox.append(arrived)
-        if isinstance(arrived.command, cmd.CloseSession):  # Now: its turn may come much later.
+        # A broker that leads no more gives up its waiting claim now, not when its turn comes.
+        if isinstance(arrived.command, cmd.CloseSession):
             return self._undecided.withdraw([arrived.command.claim])
         return []
 
@@ -298,7 +299,8 @@ class Leader:
         return self._pump()
 
     def _query_in_quarantine(self, arrived: msg.QueryArrived) -> list[msg.Effect]:
-        if self.state is None or arrived.position_min > self.position:  # Seen by its caller.
+        # A caller that has seen later events than the last good state must not go back.
+        if self.state is None or arrived.position_min > self.position:
             assert self._trouble is not None, "a quarantine has its reason"
             return [msg.ReplyError(arrived.reply_to, self._trouble)]
         return [msg.Answer(arrived.reply_to, arrived.query, stale=True)]
